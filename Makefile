@@ -1,0 +1,43 @@
+# Two commands are all there is to it: `make run` and `make test`. Each sets itself up.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+WORKERS ?= 4
+
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "cronledger needs Python >= 3.11; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -m venv .venv || { echo "no venv module: on Debian, apt-get install python3-venv"; exit 2; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+setup: $(STAMP) ## make .venv and install everything into it
+
+run: $(STAMP) ## a replica with sample jobs on an embedded PostgreSQL; Ctrl-C drains
+	@CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded} $(BIN)/cronledger run examples/sample.toml --summary
+
+test: $(STAMP) ## all tests: rules, database, processes, command line
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+lint: $(STAMP) ## ruff, format, strict types, import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## rewrite the sources in the one format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+check: lint test ## what CI runs
+
+clean: ## remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+.PHONY: help setup run test lint format check clean
