@@ -1,0 +1,1 @@
+"""The ledger in PostgreSQL: connections, statements, migrations, the embedded server."""

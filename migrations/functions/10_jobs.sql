@@ -1,0 +1,127 @@
+-- Every write to jobs becomes a revision and wakes the schedules of the job.
+-- Lock order: the job row (held by the write itself), then its schedules by key, then executions.
+
+CREATE OR REPLACE FUNCTION {schema}.job_definition(job {schema}.jobs) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
+        'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error']
+$$;
+COMMENT ON FUNCTION {schema}.job_definition({schema}.jobs) IS 'What job_revisions.definition keeps of a row of jobs.';
+
+CREATE OR REPLACE FUNCTION {schema}.jobs_number_revision() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.paused_at IS NULL THEN
+        NEW.paused_by := NULL; NEW.paused_reason := NULL; NEW.paused_until := NULL;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        NEW.revision := 1 + coalesce((SELECT max(r.revision) FROM {schema}.job_revisions r
+                                      WHERE r.job_name = NEW.name), 0);
+        NEW.spec_error := NULL;
+        RETURN NEW;
+    END IF;
+    IF NEW.name <> OLD.name THEN
+        RAISE EXCEPTION 'job %: a job is not renamed', OLD.name
+            USING HINT = 'Retire it and add a new one: its history keeps the old name.',
+                  ERRCODE = 'restrict_violation';
+    END IF;
+    NEW.revision := OLD.revision;
+    IF ({schema}.job_definition(NEW) - 'description') IS DISTINCT FROM
+       ({schema}.job_definition(OLD) - 'description')
+       OR (NEW.paused_at IS NULL) <> (OLD.paused_at IS NULL)
+       OR NEW.paused_until IS DISTINCT FROM OLD.paused_until
+       OR (NEW.retired_at IS NULL) <> (OLD.retired_at IS NULL) THEN
+        NEW.revision := OLD.revision + 1;
+        NEW.spec_error := NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION {schema}.jobs_append_revision() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    at   timestamptz;
+    last timestamptz;
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.revision = OLD.revision THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM {schema}.schedules s WHERE s.job_name = NEW.name
+    ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
+    -- Only now: the wait for the locks may have been long, and what was planned meanwhile stands.
+    at := {schema}.db_clock();
+    SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
+    IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at THEN
+        at := OLD.paused_until;  -- the pause ended by itself, whenever that was noticed
+    END IF;
+    at := greatest(at, last);
+    INSERT INTO {schema}.job_revisions
+        (job_name, revision, effective_from, state, paused_until, definition, requested_by)
+    VALUES (NEW.name, NEW.revision, at,
+            CASE WHEN NEW.retired_at IS NOT NULL THEN 'retired'
+                 WHEN NEW.paused_at IS NOT NULL THEN 'paused' ELSE 'active' END,
+            NEW.paused_until, {schema}.job_definition(NEW), coalesce(NEW.edited_by, session_user));
+    IF NEW.retired_at IS NOT NULL THEN
+        PERFORM {schema}.cancel_waiting(NEW.name, coalesce(NEW.edited_by, session_user));
+    ELSIF NEW.scope_kind = 'global' THEN
+        PERFORM {schema}.set_scopes(NEW.name, 'global', ARRAY['global'], at);
+    ELSIF NEW.scopes IS NOT NULL THEN
+        PERFORM {schema}.set_scopes(NEW.name, NEW.scope_kind, NEW.scopes, at);
+    ELSE
+        PERFORM {schema}.retire_other_kinds(NEW.name, NEW.scope_kind, at);
+    END IF;
+    UPDATE {schema}.schedules s
+    SET queue = NEW.queue, parked = NULL, next_due_at = least(s.next_due_at, at)
+    WHERE s.job_name = NEW.name AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL);
+    PERFORM pg_notify('{schema}', 'jobs');
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION {schema}.jobs_record_deletion() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    at timestamptz;
+BEGIN
+    PERFORM FROM {schema}.schedules s WHERE s.job_name = OLD.name
+    ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
+    at := {schema}.db_clock();
+    INSERT INTO {schema}.job_revisions
+        (job_name, revision, effective_from, state, definition, requested_by)
+    SELECT OLD.name, OLD.revision + 1, greatest(at, max(r.effective_from)), 'retired',
+           {schema}.job_definition(OLD), session_user
+    FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
+    PERFORM {schema}.cancel_waiting(OLD.name, session_user);
+    UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at)
+    WHERE job_name = OLD.name;
+    PERFORM pg_notify('{schema}', 'jobs');
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION {schema}.cancel_waiting(job text, requester text) RETURNS bigint
+LANGUAGE sql AS $$
+    WITH held AS MATERIALIZED (
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
+        WHERE e.job_name = job AND e.next_attempt_at IS NOT NULL
+        ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time FOR UPDATE
+    ), ended AS (
+        UPDATE {schema}.executions e
+        SET status = 'CANCELLED', next_attempt_at = NULL, cancel_requested_at = {schema}.db_clock(),
+            cancel_requested_by = requester, finished_at = coalesce(e.finished_at, {schema}.db_clock()),
+            updated_at = {schema}.db_clock()
+        FROM held h
+        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+            = (h.job_name, h.scope_kind, h.scope_id, h.plan_time) AND e.next_attempt_at IS NOT NULL
+        RETURNING 1
+    ) SELECT count(*) FROM ended
+$$;
+COMMENT ON FUNCTION {schema}.cancel_waiting(text, text) IS 'PENDING and awaiting-retry executions of a job are CANCELLED; answers how many.';
+
+DROP TRIGGER IF EXISTS number_revision ON {schema}.jobs;
+CREATE TRIGGER number_revision BEFORE INSERT OR UPDATE ON {schema}.jobs
+    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_number_revision();
+DROP TRIGGER IF EXISTS append_revision ON {schema}.jobs;
+CREATE TRIGGER append_revision AFTER INSERT OR UPDATE ON {schema}.jobs
+    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_append_revision();
+DROP TRIGGER IF EXISTS record_deletion ON {schema}.jobs;
+CREATE TRIGGER record_deletion AFTER DELETE ON {schema}.jobs
+    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_record_deletion();

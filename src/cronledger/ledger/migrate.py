@@ -1,0 +1,226 @@
+"""Migrations: numbered plain SQL, one transaction each, under a transaction-level advisory lock.
+
+`NNNN_pre_*.sql` only adds: code that does not know it goes on. `NNNN_post_*.sql` takes away what
+older code uses: applied once no such code runs, and older code that meets it says so and stops.
+`functions/` and `views/` are applied whole whenever their text changed.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import psycopg
+from psycopg import sql
+
+from cronledger.ledger.database import connect
+
+Phase = Literal["pre", "post", "repeated"]
+REPEATED = "functions and views"
+
+_BOOTSTRAP = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
+    name       text COLLATE "C" PRIMARY KEY,
+    phase      text NOT NULL CHECK (phase IN ('pre', 'post', 'repeated')),
+    checksum   text NOT NULL,
+    version    text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    applied_by text NOT NULL DEFAULT session_user
+);
+COMMENT ON TABLE {schema}.schema_migrations IS 'Migrations that were applied.';
+COMMENT ON COLUMN {schema}.schema_migrations.name IS 'File name without .sql.';
+COMMENT ON COLUMN {schema}.schema_migrations.phase IS
+    'pre: only adds; post: takes away what older code uses; repeated: functions and views.';
+COMMENT ON COLUMN {schema}.schema_migrations.checksum IS 'SHA-256 of the text.';
+COMMENT ON COLUMN {schema}.schema_migrations.version IS 'cronledger that applied it.';
+COMMENT ON COLUMN {schema}.schema_migrations.applied_at IS 'When it was applied.';
+COMMENT ON COLUMN {schema}.schema_migrations.applied_by IS 'Role that applied it.';
+"""
+
+
+class MigrationError(RuntimeError):
+    """A migration cannot be applied; the message names it and the remedy."""
+
+
+class SchemaNewerError(RuntimeError):
+    """The schema was migrated past what this code can use; the message names the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One script with `{schema}` filled in."""
+
+    name: str
+    phase: Phase
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What the schema lacks (`pending`) and what it has beyond this code (`unknown`)."""
+
+    pending: tuple[Migration, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """Migrations that took away what this code uses."""
+        return tuple(name for name in self.unknown if "_post_" in name)
+
+
+def directory() -> Path:
+    """Where the scripts are: inside the wheel, or at the top level of a checkout."""
+    inside = Path(__file__).resolve().parent.parent / "migrations"
+    return inside if inside.is_dir() else inside.parents[2] / "migrations"
+
+
+def migrations(schema: str = "cronledger") -> tuple[Migration, ...]:
+    """All scripts in the order in which they are applied, the repeated one last."""
+    where = directory()
+    numbered = tuple(_numbered(where, schema))
+    repeated = "\n".join(
+        path.read_text("utf-8")
+        for folder in ("functions", "views")
+        for path in sorted((where / folder).glob("*.sql"))
+    )
+    return (*numbered, Migration(REPEATED, "repeated", repeated.replace("{schema}", schema)))
+
+
+def _numbered(where: Path, schema: str) -> Iterator[Migration]:
+    for path in sorted(where.glob("[0-9][0-9][0-9][0-9]_*.sql")):
+        phase = path.stem.split("_")[1]
+        if phase not in ("pre", "post"):
+            raise MigrationError(f"{path.name}: neither NNNN_pre_ nor NNNN_post_")
+        text = path.read_text("utf-8").replace("{schema}", schema)
+        yield Migration(path.stem, "pre" if phase == "pre" else "post", text)
+
+
+def script(schema: str = "cronledger") -> str:
+    """Everything as one SQL text, to be read or applied by hand with `psql -1`."""
+    parts = [_BOOTSTRAP.replace("{schema}", schema)]
+    for migration in migrations(schema):
+        parts.append(f"-- {migration.name}\n{migration.text}")
+        parts.append(
+            f"INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)\n"
+            f"VALUES ('{migration.name}', '{migration.phase}', '{migration.checksum}', "
+            f"'{metadata.version('cronledger')}')\nON CONFLICT (name) DO UPDATE SET "
+            "checksum = EXCLUDED.checksum, version = EXCLUDED.version;"
+        )
+    parts.append(f"SELECT * FROM {schema}.maintain_partitions();")
+    return "\n".join(parts) + "\n"
+
+
+def check(url: str, schema: str = "cronledger") -> SchemaState:
+    """What is pending and what is unknown; changes nothing. Raises psycopg.OperationalError."""
+    with connect(url) as connection:
+        return _state(connection, migrations(schema), schema)
+
+
+def require_usable(state: SchemaState) -> None:
+    """Raises SchemaNewerError if the schema lacks what this code uses."""
+    if state.unusable:
+        raise SchemaNewerError(
+            f"the schema has {', '.join(state.unusable)}, which this cronledger "
+            f"{metadata.version('cronledger')} does not know and cannot run on; "
+            "upgrade it to the version that applied the migration"
+        )
+
+
+def migrate(
+    url: str, schema: str = "cronledger", *, phases: Sequence[Phase] = ("pre", "post", "repeated")
+) -> list[str]:
+    """Bring the schema up to date and answer the names of what was applied.
+
+    Safe when any number of processes do it at once: each script is applied once. Raises
+    psycopg.OperationalError when the database is away, MigrationError, SchemaNewerError.
+    """
+    known = migrations(schema)
+    applied = []
+    with connect(url) as connection:
+        state = _state(connection, known, schema)
+        require_usable(state)
+        for migration in state.pending:
+            if migration.phase in phases and _apply(connection, migration, schema):
+                applied.append(migration.name)
+        if applied:
+            connection.execute(_composed("SELECT * FROM {schema}.maintain_partitions()", schema))
+    return applied
+
+
+def _composed(text: str, schema: str) -> sql.Composed:
+    return sql.SQL(text).format(schema=sql.Identifier(schema))  # type: ignore[arg-type]
+
+
+def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: str) -> SchemaState:
+    found = connection.execute("SELECT to_regclass(%s)", [f"{schema}.schema_migrations"]).fetchone()
+    if found is None or found[0] is None:
+        return SchemaState(tuple(known), ())
+    rows = connection.execute(
+        _composed("SELECT name, checksum, version FROM {schema}.schema_migrations", schema)
+    ).fetchall()
+    have = {name: (checksum, version) for name, checksum, version in rows}
+    pending = tuple(m for m in known if _is_pending(m, have.get(m.name)))
+    names = {m.name for m in known}
+    return SchemaState(pending, tuple(sorted(name for name in have if name not in names)))
+
+
+def _is_pending(migration: Migration, applied: tuple[str, str] | None) -> bool:
+    if applied is None:
+        return True
+    checksum, version = applied
+    if migration.phase == "repeated":
+        # An older replica that starts during a rolling deploy must not put its functions back.
+        return checksum != migration.checksum and _version() >= _version(version)
+    if checksum != migration.checksum:
+        raise MigrationError(
+            f"{migration.name} was applied with another text; restore the file, and put the change "
+            "into a new migration"
+        )
+    return False
+
+
+def _version(text: str | None = None) -> tuple[int, ...]:
+    text = text or metadata.version("cronledger")
+    return tuple(int(part) for part in text.split(".")[:3] if part.isdigit())
+
+
+def _apply(connection: psycopg.Connection, migration: Migration, schema: str) -> bool:
+    with connection.transaction():
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{schema}.migrate"]
+        )
+        connection.execute(_BOOTSTRAP.replace("{schema}", schema).encode())
+        row = connection.execute(
+            _composed(
+                "SELECT checksum, version FROM {schema}.schema_migrations WHERE name = %s", schema
+            ),
+            [migration.name],
+        ).fetchone()
+        # Somebody else may have applied it while this one waited for the lock.
+        if not _is_pending(migration, row):
+            return False
+        try:
+            connection.execute(migration.text.encode())
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MigrationError(
+                f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a "
+                "role that may create objects in this database"
+            ) from error
+        connection.execute(
+            _composed(
+                "INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)"
+                " VALUES (%s, %s, %s, %s) ON CONFLICT (name) DO UPDATE SET"
+                " checksum = EXCLUDED.checksum, version = EXCLUDED.version,"
+                " applied_at = clock_timestamp(), applied_by = session_user",
+                schema,
+            ),
+            [migration.name, migration.phase, migration.checksum, metadata.version("cronledger")],
+        )
+    return True

@@ -1,0 +1,27 @@
+-- Executions go back to PENDING with one attempt more: a drain, or a claim that never started.
+-- Only by the holder of the token. Lock: executions FOR NO KEY UPDATE in key order, waiting. A token
+-- that does not come back was ended by somebody else.
+WITH held AS MATERIALIZED (
+    SELECT u.*
+    FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
+                %(tokens)s::uuid[]) AS u(job, kind, scope, plan, token)
+    JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+    WHERE e.plan_time BETWEEN %(first)s AND %(last)s
+      AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FOR NO KEY UPDATE OF e
+)
+UPDATE {schema}.executions e
+SET status = 'PENDING', next_attempt_at = e.due_at, max_attempts = e.max_attempts + 1,
+    runner_id = NULL, lease_token = NULL, heartbeat_at = NULL, stale_after = NULL,
+    updated_at = {schema}.db_now(),
+    attempts = e.attempts || jsonb_build_object(
+        'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
+        'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', {schema}.db_now(),
+        'error_code', %(error_code)s, 'error_msg', %(error_msg)s)
+FROM held h
+WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (h.job, h.kind, h.scope, h.plan)
+  AND e.plan_time BETWEEN %(first)s AND %(last)s
+  AND e.lease_token = h.token AND e.status = (SELECT 'RUNNING')
+RETURNING e.lease_token

@@ -1,0 +1,11 @@
+-- Of these queues: those without a limit, and those with one whose row this transaction now holds.
+-- Lock: queues FOR NO KEY UPDATE, SKIP LOCKED, because the claim holds schedules already and queues
+-- come before them in the lock order. A queue that does not come back is not claimed this round.
+WITH held AS (
+    SELECT q.name FROM {schema}.queues q
+    WHERE q.name = ANY (%(queues)s::text[]) AND q.max_running IS NOT NULL
+    ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT u.name FROM unnest(%(queues)s::text[]) AS u(name)
+WHERE u.name IN (SELECT h.name FROM held h)
+   OR NOT EXISTS (SELECT FROM {schema}.queues q WHERE q.name = u.name AND q.max_running IS NOT NULL)

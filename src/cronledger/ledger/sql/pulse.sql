@@ -1,0 +1,20 @@
+-- The runner is seen, and learns what may need it: the next stale lease, the next pause that ends.
+-- Reads every RUNNING row, so it runs every few seconds and not in each claim.
+-- Lock: its own runners row. Always one row; NULL: nothing is to come.
+WITH seen AS (
+    INSERT INTO {schema}.runners AS r
+        (id, host, pid, version, state, queues, slots, running, started_at, heartbeat_at, stale_after,
+         clock_skew, fingerprint, handlers)
+    VALUES (%(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s, %(slots)s, %(running)s,
+            {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval,
+            %(clock_skew)s, %(fingerprint)s, %(handlers)s)
+    ON CONFLICT (id) DO UPDATE
+    SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
+        queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,
+        heartbeat_at = EXCLUDED.heartbeat_at, stale_after = EXCLUDED.stale_after,
+        clock_skew = EXCLUDED.clock_skew, fingerprint = EXCLUDED.fingerprint,
+        handlers = EXCLUDED.handlers
+)
+SELECT {schema}.db_now() AS now,
+       (SELECT min(e.stale_after) FROM {schema}.executions e WHERE e.status = 'RUNNING') AS stale,
+       (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes

@@ -1,0 +1,10 @@
+-- What a claim needs of the jobs whose schedules it holds, and the room left in limited ones. Must
+-- be a statement of its own after the locks: a join in the locking statement would pair a fresh
+-- schedule row with an old job row. Zero rows for a job: it was deleted.
+SELECT j.name, j.revision, j.retired_at, j.paused_at, j.paused_until, j.handler,
+       j.target ->> 'function' AS function, j.source IS NULL AS from_sql, j.spec_error,
+       j.max_running - CASE WHEN j.max_running IS NOT NULL THEN (
+           SELECT count(*) FROM {schema}.executions e
+           WHERE e.job_name = j.name AND e.status = 'RUNNING') END AS room
+FROM {schema}.jobs j
+WHERE j.name = ANY (%(jobs)s::text[])

@@ -1,0 +1,7 @@
+-- Revisions from the given one of each job on: state and definition, oldest first. The first is the
+-- one in force at the cursor or an older one. Zero rows for a job: it never existed.
+SELECT r.job_name, r.revision, r.effective_from, r.state, r.paused_until,
+       (jsonb_populate_record(NULL::{schema}.jobs, r.definition)).*
+FROM unnest(%(jobs)s::text[], %(revisions)s::bigint[]) AS u(name, revision)
+JOIN {schema}.job_revisions r ON r.job_name = u.name AND r.revision >= u.revision
+ORDER BY r.job_name, r.revision

@@ -1,0 +1,33 @@
+-- Ranges of plan_times that did not run. A range goes on where the newest one of its schedule ends
+-- when reason and revision are the same and no execution of the schedule lies between.
+-- Lock: the schedule rows are held; nobody else writes their skips. first: the first range of its
+-- schedule in this step, the only one that can continue what is stored.
+WITH u AS MATERIALIZED (
+    SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[],
+        %(froms)s::timestamptz[], %(throughs)s::timestamptz[], %(counts)s::bigint[],
+        %(reasons)s::text[], %(blockers)s::bigint[], %(revisions)s::bigint[], %(first)s::boolean[])
+        AS t(job, kind, scope, from_plan, through_plan, count, reason, blocked_by, revision, is_first)
+), before AS MATERIALIZED (
+    SELECT u.*, k.from_plan_time AS stored
+    FROM u LEFT JOIN LATERAL (
+        SELECT k.from_plan_time, k.through_plan_time, k.reason, k.revision FROM {schema}.skips k
+        WHERE (k.job_name, k.scope_kind, k.scope_id) = (u.job, u.kind, u.scope)
+          AND k.from_plan_time < u.from_plan
+        ORDER BY k.from_plan_time DESC LIMIT 1
+    ) k ON u.is_first AND k.reason = u.reason AND k.revision = u.revision AND NOT EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
+          AND e.plan_time > k.through_plan_time AND e.plan_time < u.from_plan)
+), extended AS (
+    UPDATE {schema}.skips k
+    SET through_plan_time = b.through_plan, count = k.count + b.count,
+        blocked_by = coalesce(b.blocked_by, k.blocked_by)
+    FROM before b
+    WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time) = (b.job, b.kind, b.scope, b.stored)
+)
+INSERT INTO {schema}.skips
+    (job_name, scope_kind, scope_id, from_plan_time, through_plan_time, count, reason, blocked_by, revision)
+SELECT b.job COLLATE "C", b.kind COLLATE "C", b.scope COLLATE "C", b.from_plan, b.through_plan,
+       b.count, b.reason, b.blocked_by, b.revision
+FROM before b WHERE b.stored IS NULL
+ORDER BY 1, 2, 3, 4

@@ -1,0 +1,12 @@
+-- Why these jobs cannot be planned, for people; the next edit clears it.
+-- Lock: jobs FOR NO KEY UPDATE by name, in a transaction of its own. Only for the revision that was
+-- read: an edit that came between has the word.
+WITH held AS MATERIALIZED (
+    SELECT j.name, u.error
+    FROM unnest(%(jobs)s::text[], %(revisions)s::bigint[], %(errors)s::text[]) AS u(name, revision, error)
+    JOIN {schema}.jobs j ON j.name = u.name AND j.revision = u.revision
+    WHERE j.spec_error IS DISTINCT FROM u.error
+    ORDER BY j.name FOR NO KEY UPDATE OF j
+)
+UPDATE {schema}.jobs j SET spec_error = h.error FROM held h WHERE j.name = h.name
+RETURNING j.name

@@ -1,0 +1,25 @@
+-- Stale leases that nobody may steal end: FAILED stale_timeout, never retried; CANCELLED where the
+-- end was asked for. Not reentrant, out of attempts, or the job is gone or retired.
+-- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see lock_stale. Reads every
+-- RUNNING row. Zero rows: nothing to sweep.
+WITH held AS MATERIALIZED (
+    SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FROM {schema}.executions e LEFT JOIN {schema}.jobs j ON j.name = e.job_name
+    WHERE e.status = 'RUNNING' AND e.stale_after < {schema}.db_now()
+      AND {schema}.db_now() - coalesce(j.stale_timeout, interval '60 s') >= %(trusted_since)s
+      AND (j.name IS NULL OR j.retired_at IS NOT NULL OR NOT j.allow_stale_reentry
+           OR e.cancel_requested_at IS NOT NULL OR e.attempt >= greatest(e.max_attempts, %(max_steals)s))
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time LIMIT 500
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE {schema}.executions e
+SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELLED' END,
+    error_code = 'stale_timeout',
+    error_msg = format('runner %%s was last seen at %%s and its lease ended at %%s; the end of attempt %%s is unknown',
+                       e.runner_id, e.heartbeat_at, e.stale_after, e.attempt),
+    finished_at = {schema}.db_now(), next_attempt_at = NULL, updated_at = {schema}.db_now()
+FROM held h
+WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+    = (h.job_name, h.scope_kind, h.scope_id, h.plan_time)
+  AND e.status = (SELECT 'RUNNING')
+RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.status, e.runner_id, e.queue

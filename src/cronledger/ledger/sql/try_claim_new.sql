@@ -1,0 +1,18 @@
+-- New executions of planned plan_times, RUNNING under the given tokens from their first instant.
+-- Lock: the schedule rows are held, so the keys are free of rivals; inserted in key order because a
+-- conflict would wait for the other transaction. A row that does not come back existed already.
+INSERT INTO {schema}.executions AS e
+    (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, payload,
+     attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at)
+SELECT u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan, 'RUNNING', 'schedule',
+       u.revision, u.queue, u.due_at, u.payload, 1, u.max_attempts, %(runner)s, u.token,
+       {schema}.db_now(), {schema}.db_now() + u.stale_timeout, {schema}.db_now()
+FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
+            %(revisions)s::bigint[], %(queues)s::text[], %(dues)s::timestamptz[],
+            %(payloads)s::jsonb[], %(max_attempts)s::int[], %(tokens)s::uuid[],
+            %(stale_timeouts)s::interval[])
+    AS u(job, kind, scope, plan, revision, queue, due_at, payload, max_attempts, token, stale_timeout)
+ORDER BY 1, 2, 3, 4
+ON CONFLICT ON CONSTRAINT uq_execution DO NOTHING
+RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.lease_token, e.attempt,
+          e.max_attempts, e.trigger, e.payload, e.revision, e.started_at, 'won'
