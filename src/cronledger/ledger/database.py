@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -11,13 +13,11 @@ from psycopg_pool import AsyncConnectionPool
 AsyncPool = AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]
 
 # A network partition is noticed in seconds, not in the two hours of the kernel's defaults.
-NETWORK: Mapping[str, str] = {
-    "connect_timeout": "5",
+KEEPALIVES: Mapping[str, str] = {
     "keepalives": "1",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
 }
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -35,44 +35,65 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, AWAY) and not isinstance(error, (*PASSING, errors.QueryCanceled))
 
 
-def parameters(url: str, name: str = "cronledger", **overrides: str) -> dict[str, Any]:
-    """Connection parameters of a DSN: what it says itself wins over the defaults."""
-    return {**NETWORK, "application_name": name, **conninfo.conninfo_to_dict(url), **overrides}
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How one process reaches its database. What the DSN itself says wins over the defaults.
+
+    `prepare` false: no server-side prepares (PgBouncer in transaction mode).
+    """
+
+    url: str = field(repr=False)
+    prepare: bool = True
+    connect_timeout: timedelta = timedelta(seconds=5)
+    lock_timeout: timedelta = timedelta(seconds=5)
+    tcp_user_timeout: timedelta = timedelta(seconds=10)
+
+    def parameters(self, name: str) -> dict[str, Any]:
+        """Connection parameters, for a connection that calls itself `name`."""
+        return {
+            **KEEPALIVES,
+            "connect_timeout": str(max(2, round(self.connect_timeout.total_seconds()))),
+            "tcp_user_timeout": str(round(self.tcp_user_timeout.total_seconds() * 1000)),
+            "application_name": name,
+            **conninfo.conninfo_to_dict(self.url),
+        }
+
+    @property
+    def prepare_threshold(self) -> int | None:
+        return 5 if self.prepare else None
+
+    def connect(self, name: str = "cronledger") -> psycopg.Connection:
+        """A blocking connection in autocommit mode, for commands and migrations."""
+        return psycopg.connect(
+            **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
+        )
+
+    async def connect_async(self, name: str) -> AsyncConnection[tuple[Any, ...]]:
+        """A connection in autocommit mode."""
+        return await AsyncConnection.connect(
+            **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
+        )
+
+    def pool(self, name: str, size: int) -> AsyncPool:
+        """A closed pool of `size` connections in autocommit mode; open it in the loop that uses it."""
+        return AsyncConnectionPool(
+            kwargs={
+                **self.parameters(name),
+                "autocommit": True,
+                "prepare_threshold": self.prepare_threshold,
+            },
+            min_size=size,
+            max_size=size,
+            timeout=self.connect_timeout.total_seconds() + 5,
+            reconnect_timeout=30,
+            open=False,
+            name=name,
+        )
 
 
 def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
-    """A blocking connection in autocommit mode, for commands and migrations."""
-    return psycopg.connect(**parameters(url, name), autocommit=True)
-
-
-async def connect_async(
-    url: str, name: str = "cronledger", *, prepare: bool = True, **overrides: str
-) -> AsyncConnection[tuple[Any, ...]]:
-    """A connection in autocommit mode; `prepare` false: no server-side prepares (PgBouncer)."""
-    return await AsyncConnection.connect(
-        **parameters(url, name, **overrides),
-        autocommit=True,
-        prepare_threshold=5 if prepare else None,
-    )
-
-
-def make_pool(
-    url: str, name: str = "cronledger", *, size: int = 3, prepare: bool = True
-) -> AsyncPool:
-    """A closed pool of `size` connections in autocommit mode; open it in the loop that uses it."""
-    return AsyncConnectionPool(
-        kwargs={
-            **parameters(url, name),
-            "autocommit": True,
-            "prepare_threshold": 5 if prepare else None,
-        },
-        min_size=size,
-        max_size=size,
-        timeout=10,
-        open=False,
-        name=name,
-        check=AsyncConnectionPool.check_connection,
-    )
+    """A blocking connection in autocommit mode with the default timeouts."""
+    return Access(url).connect(name)
 
 
 @asynccontextmanager

@@ -155,7 +155,7 @@ def migrate(
 
 
 def _composed(text: str, schema: str) -> sql.Composed:
-    return sql.SQL(text).format(schema=sql.Identifier(schema))  # type: ignore[arg-type]
+    return sql.SQL(text).format(schema=sql.Identifier(schema))
 
 
 def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: str) -> SchemaState:

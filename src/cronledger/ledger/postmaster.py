@@ -50,6 +50,22 @@ _FIXED: Mapping[str, str] = MappingProxyType(
 )
 
 
+def server_pid(data: Path) -> int | None:
+    """The live postmaster that serves data directory `data`."""
+    lines = _pid_lines(data)
+    if not lines or not lines[0].lstrip("-").isdigit():
+        return None
+    pid = abs(int(lines[0]))
+    return pid if _serves(pid, data) else None
+
+
+def _pid_lines(data: Path) -> list[str]:
+    try:
+        return (data / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
 def _serves(pid: int, data: Path) -> bool:
     """Whether process `pid` is a live PostgreSQL of `data`: a zombie, or a stranger that was
     given the same number after a reboot, is not."""
@@ -130,14 +146,14 @@ class Postmaster:
                     f"the embedded PostgreSQL in {self.data} does not answer ({answer}): "
                     f"see {self.log}, {REMEDY}\n{self._log_tail()}"
                 )
-            if self._server_pid() is None:
+            if server_pid(self.data) is None:
                 self._launch()
             else:
                 time.sleep(_POLL_SECONDS)  # it starts, recovers, or is being stopped
 
     def stop(self) -> None:
         """No server serves the directory any more when this returns (fast, else immediate)."""
-        pid = self._server_pid()
+        pid = server_pid(self.data)
         if pid is None:
             return
         for number, seconds in _STOP_SECONDS:
@@ -206,7 +222,7 @@ class Postmaster:
 
     def _try_connect(self) -> str | psycopg.OperationalError | None:
         """The DSN, its database made if missing; else why there is no connection."""
-        lines = self._pid_lines()
+        lines = _pid_lines(self.data)
         if len(lines) < 5 or not lines[4]:
             return None
         # The directory a running server names counts: our environment may differ from the one
@@ -228,18 +244,21 @@ class Postmaster:
     def _launch(self) -> None:
         """Launch a server that outlives us: pg_ctl gives it a session of its own."""
         pid_file = self.data / "postmaster.pid"
+        socket_lock = _socket_directory(self.data) / f".s.PGSQL.{PORT}.lock"
         stale = pid_file.exists()
         deadline = time.monotonic() + _STALE_SECONDS
         self._write_settings()
         while True:
-            # We hold the mutex and no live process serves this directory, so the file is a
-            # killed server's; PostgreSQL would refuse it for as long as that pid is a zombie or
-            # a stranger's. Orphaned backends still fence us off by their shared memory: retried.
-            pid_file.unlink(missing_ok=True)
+            # The caller holds the lock and no live process serves this directory, so these files
+            # are a killed server's; PostgreSQL would refuse them for as long as that pid is a
+            # zombie or a stranger's. Its orphaned backends still fence us off by their shared
+            # memory, whose key does not depend on the files: that is what is retried.
+            for file in (pid_file, socket_lock):
+                file.unlink(missing_ok=True)
             where = ["-D", self.data.name, "-l", str(self.log.relative_to(self._base))]
             wait = ["-w", "-t", str(int(_START_SECONDS))]
             done = self._run(_START_SECONDS + 10, "pg_ctl", "start", "-s", *where, *wait)
-            if done.returncode == 0 or self._server_pid() is not None:
+            if done.returncode == 0 or server_pid(self.data) is not None:
                 return
             if not stale or time.monotonic() > deadline:
                 raise EmbeddedError(
@@ -258,20 +277,6 @@ class Postmaster:
             quoted = value.replace("\\", "\\\\").replace("'", "''")
             lines.append(f"{name} = '{quoted}'\n")
         (self.data / "cronledger.conf").write_text("".join(lines))
-
-    def _server_pid(self) -> int | None:
-        """The live postmaster of our data directory."""
-        lines = self._pid_lines()
-        if not lines or not lines[0].lstrip("-").isdigit():
-            return None
-        pid = abs(int(lines[0]))
-        return pid if _serves(pid, self.data) else None
-
-    def _pid_lines(self) -> list[str]:
-        try:
-            return (self.data / "postmaster.pid").read_text().splitlines()
-        except FileNotFoundError:
-            return []
 
     def _log_tail(self) -> str:
         try:

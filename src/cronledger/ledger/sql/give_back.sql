@@ -19,7 +19,7 @@ SET status = 'PENDING', next_attempt_at = e.due_at, max_attempts = e.max_attempt
     attempts = e.attempts || jsonb_build_object(
         'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
         'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', {schema}.db_now(),
-        'error_code', %(error_code)s, 'error_msg', %(error_msg)s)
+        'error_code', %(error_code)s::text, 'error_msg', %(error_msg)s::text)
 FROM held h
 WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (h.job, h.kind, h.scope, h.plan)
   AND e.plan_time BETWEEN %(first)s AND %(last)s

@@ -13,7 +13,7 @@ WITH RECURSIVE d AS (
             ORDER BY e.job_name LIMIT 1)
     FROM d WHERE d.job_name IS NOT NULL
 )
-SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.status
+SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.status, x.queue
 FROM d
 JOIN {schema}.jobs j ON j.name = d.job_name AND j.retired_at IS NULL
     AND j.name <> ALL (%(not_here)s::text[])
@@ -21,7 +21,7 @@ JOIN {schema}.jobs j ON j.name = d.job_name AND j.retired_at IS NULL
         SELECT count(*) FROM {schema}.executions r
         WHERE r.job_name = j.name AND r.status = 'RUNNING'))
 CROSS JOIN LATERAL (
-    SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.status
+    SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.status, e.queue
     FROM {schema}.executions e
     WHERE e.job_name = j.name
       AND e.next_attempt_at <= {schema}.db_now()

@@ -3,7 +3,7 @@
 -- to be stale, not in every claim. trusted_since: since when this runner trusts its view of the
 -- database (connected, no leap of its clock); a lease is only stale after one stale_timeout of that.
 -- Zero rows: nothing to steal.
-SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.status
+SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.status, e.queue
 FROM {schema}.executions e
 JOIN {schema}.jobs j ON j.name = e.job_name
 JOIN {schema}.schedules s

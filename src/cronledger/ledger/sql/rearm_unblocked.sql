@@ -1,5 +1,5 @@
 -- Schedules that no longer wait go back into the due index: after a finish those of its (job, scope)
--- with nothing RUNNING, and as many of its limited job and queue as ended; after a parking claim the
+-- with nothing RUNNING, and as many of its limited job and queue as ended, where there is room; after a parking claim the
 -- ones it parked, in case the block went while it parked them.
 -- Lock: schedules by key, SKIP LOCKED (a claim or an edit has it and decides itself). In a
 -- transaction of its own: executions come after schedules in the lock order.
@@ -17,6 +17,7 @@ WITH u AS MATERIALIZED (
     UNION
     SELECT l.job_name, l.scope_kind, l.scope_id
     FROM (SELECT job, count(*) AS ended FROM u GROUP BY job) u
+    JOIN {schema}.jobs j ON j.name = u.job AND j.max_running IS NOT NULL
     CROSS JOIN LATERAL (
         SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
         WHERE s.parked = 'limit' AND s.job_name = u.job
@@ -30,9 +31,19 @@ WITH u AS MATERIALIZED (
         SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
         WHERE s.parked = 'limit' AND s.queue = u.queue
         ORDER BY s.next_plan_time LIMIT u.ended) l
+), room AS (
+    SELECT f.* FROM free f
+    JOIN {schema}.jobs j ON j.name = f.job_name
+    LEFT JOIN {schema}.queues q ON q.name = j.queue
+    WHERE (j.max_running IS NULL OR j.max_running > (
+            SELECT count(*) FROM {schema}.executions e
+            WHERE e.job_name = j.name AND e.status = 'RUNNING'))
+      AND (q.max_running IS NULL OR q.max_running > (
+            SELECT count(*) FROM {schema}.executions e
+            WHERE e.queue = q.name AND e.status = 'RUNNING'))
 ), held AS MATERIALIZED (
     SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
-    JOIN free f ON (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+    JOIN room f ON (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s SKIP LOCKED
 )
 UPDATE {schema}.schedules s

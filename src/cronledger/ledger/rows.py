@@ -1,0 +1,146 @@
+"""Rows as values: what statements take as array elements and what they answer."""
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey
+
+MAX_STEALS = 3
+"""A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, MAX_STEALS): a
+job of one attempt survives a crash, and one that kills its runner does not kill them for ever."""
+
+
+class DueAgain(NamedTuple):
+    """An execution that exists and is due: PENDING, awaiting retry, or stale."""
+
+    key: ExecutionKey
+    id: int
+    status: str
+    queue: str
+
+
+class JobFacts(NamedTuple):
+    """What a claim reads of one job; `room`: None without max_running."""
+
+    name: str
+    revision: int
+    retired_at: datetime | None
+    paused_at: datetime | None
+    paused_until: datetime | None
+    handler: str
+    function: str | None
+    from_sql: bool
+    spec_error: str | None
+    room: int | None
+
+
+class NewClaim(NamedTuple):
+    """One element of `try_claim_new`."""
+
+    key: ExecutionKey
+    revision: int
+    queue: str
+    due_at: datetime
+    payload: Any
+    max_attempts: int
+    token: UUID
+    stale_timeout: timedelta
+
+
+class AgainClaim(NamedTuple):
+    """One element of `try_claim_again`."""
+
+    key: ExecutionKey
+    token: UUID
+    stale_timeout: timedelta
+    reentrant: bool
+
+
+class Claimed(NamedTuple):
+    """An execution that was won, retried or stolen (`how`)."""
+
+    key: ExecutionKey
+    id: int
+    token: UUID
+    attempt: int
+    max_attempts: int
+    trigger: str
+    payload: Any
+    revision: int
+    started_at: datetime
+    how: str
+
+
+class LeaseKey(NamedTuple):
+    """What a statement needs to find a lease."""
+
+    key: ExecutionKey
+    token: UUID
+    stale_timeout: timedelta
+
+
+class Ending(NamedTuple):
+    """One element of `finish_executions`; `result` is JSON text."""
+
+    key: ExecutionKey
+    token: UUID
+    status: str
+    result: str | None
+    rows_affected: int | None
+    output: str | None
+    error_code: str | None
+    error_msg: str | None
+    duration_ms: int
+    retry_after: timedelta | None
+
+
+class LeaseState(NamedTuple):
+    """What a lease became: `ours` says whether the row still bears the token."""
+
+    token: UUID
+    status: str
+    ours: bool
+    cancel_requested: bool
+
+
+class Swept(NamedTuple):
+    """An execution that the sweeper ended."""
+
+    key: ExecutionKey
+    id: int
+    status: str
+    runner_id: str
+    queue: str
+
+
+class NextDue(NamedTuple):
+    """`now` and the next instants at which a runner has to look again."""
+
+    now: datetime
+    due: datetime | None
+    again: datetime | None
+
+
+class Pulse(NamedTuple):
+    """`now`, the earliest stale_after of all leases, the earliest end of a pause."""
+
+    now: datetime
+    stale: datetime | None
+    resumes: datetime | None
+
+
+def due_again(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> DueAgain:
+    return DueAgain(ExecutionKey(job, kind, scope, plan), *rest)
+
+
+def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> ScheduleRow:
+    return ScheduleRow(ScopeKey(job, kind, scope), queue, *rest)
+
+
+def claimed(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Claimed:
+    return Claimed(ExecutionKey(job, kind, scope, plan), *rest)
+
+
+def swept(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Swept:
+    return Swept(ExecutionKey(job, kind, scope, plan), *rest)

@@ -1,0 +1,6 @@
+-- The job has exactly these scopes from now on; how many appeared, returned, retired.
+-- Lock: the schedules of the job by key, waiting. A retired job keeps what it has: all zero.
+SELECT r.appeared, r.returned, r.retired
+FROM {schema}.jobs j
+CROSS JOIN LATERAL {schema}.set_scopes(j.name, %(kind)s::text, %(scopes)s::text[]) r
+WHERE j.name = %(job)s AND j.retired_at IS NULL AND j.scope_kind = %(kind)s

@@ -1,0 +1,270 @@
+"""Where the tests' databases come from, and how a run makes and drops them.
+
+A server: `CRONLEDGER_TEST_DATABASE_URL` (the DSN of a superuser), else a container where a
+Docker engine answers within 2 s, else an embedded server that all workers of all runs share.
+`CRONLEDGER_TEST_BINARIES` (a bin directory) chooses the embedded server's version.
+
+Databases are named after their run. Each worker of a run holds a shared advisory lock on that
+name for as long as its connection lives, so whoever gets the lock exclusively knows that the
+run is over, and drops what it left behind.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import LiteralString, Self
+from urllib.parse import quote, urlencode, urlsplit
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from cronledger.ledger.embedded import Embedded, find_binaries
+from cronledger.ledger.postmaster import private_directory, server_pid
+
+DOCKER_SECONDS = 2.0
+IMAGE = "postgres:18-alpine"
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "300",
+    "min_wal_size": "32MB",
+    "max_wal_size": "128MB",
+}
+_MEMORY_BYTES = 2 * 1024**3
+_RUN_LOCKS = 0x63726F6E  # advisory lock classes: one key per run,
+_TEMPLATE_LOCK = (0x63726F6F, 0)  # and one for making a template (roles belong to the server)
+
+
+@contextlib.contextmanager
+def server(shared: Path) -> Iterator[str]:
+    """The DSN of a superuser on a running server; `shared` is common to the run's workers.
+
+    Raises what went wrong where there is none: tests without a database fail, never skip.
+    """
+    given = os.environ.get("CRONLEDGER_TEST_DATABASE_URL")
+    if given:
+        yield given
+    elif docker_answers():
+        with _container(shared) as dsn:
+            yield dsn
+    else:
+        directory, binaries = _throwaway_directory()
+        with Embedded(directory, binaries, SETTINGS) as embedded:
+            yield embedded.start()
+
+
+def _throwaway_directory() -> tuple[Path, Path]:
+    """Kept between runs, for a fast start; in memory where there is some (no disk to wait for)."""
+    binaries = find_binaries(chosen_binaries())
+    base = private_directory(fast_directory() / f"cronledger-tests-{os.geteuid()}")
+    return base / f"server-{binaries.version}", binaries.directory
+
+
+def chosen_binaries() -> Path | None:
+    """The bin directory that CRONLEDGER_TEST_BINARIES names."""
+    explicit = os.environ.get("CRONLEDGER_TEST_BINARIES")
+    return Path(explicit) if explicit else None
+
+
+def fast_directory() -> Path:
+    """Memory where there is room in it, else the directory for temporary files."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > _MEMORY_BYTES
+    return memory if roomy else Path(tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def scratch_directory(parent: Path) -> Iterator[Path]:
+    """A directory for servers of one's own; gone afterwards, and with it what a killed run left.
+
+    Its owner holds a flock on the file `owner` in it; who gets that lock may clear it away.
+    """
+    for leftover in parent.glob("scratch-*"):
+        with contextlib.suppress(OSError), (leftover / "owner").open("a") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _clear(leftover)
+    unnamed = Path(tempfile.mkdtemp(prefix="new-", dir=parent))
+    with (unnamed / "owner").open("a") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)  # before it has a name under which others clear it
+        directory = unnamed.rename(parent / unnamed.name.replace("new-", "scratch-", 1))
+        try:
+            yield directory
+        finally:
+            _clear(directory)
+
+
+def _clear(directory: Path) -> None:
+    for pid_file in directory.glob("**/postmaster.pid"):
+        pid = server_pid(pid_file.parent)
+        if pid is not None:
+            os.kill(pid, signal.SIGQUIT)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def docker_answers(seconds: float = DOCKER_SECONDS) -> bool:
+    """Whether a Docker engine answers a ping where DOCKER_HOST, or its default, says."""
+    host = urlsplit(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock")
+    try:
+        if host.scheme == "unix":
+            connection = socket.socket(socket.AF_UNIX)
+            connection.settimeout(seconds)
+        else:
+            address = (host.hostname or "localhost", host.port or 2375)
+            connection = socket.create_connection(address, timeout=seconds)
+        with connection:
+            if host.scheme == "unix":
+                connection.connect(host.path)
+            if os.environ.get("DOCKER_TLS_VERIFY"):
+                return True  # it accepts; the client library will shake hands
+            connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            return b" 200 " in connection.recv(64)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _container(shared: Path) -> Iterator[str]:
+    """One container for the run: the first worker starts it, and stops it after all others."""
+    from testcontainers.community.postgres import PostgresContainer
+
+    address = shared / "container.dsn"
+    container = None
+    with contextlib.ExitStack() as stack:
+        users = stack.enter_context((shared / "container.users").open("a"))
+        with (shared / "container.lock").open("a") as mutex:
+            fcntl.flock(mutex, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if not address.exists():
+                container = PostgresContainer(IMAGE, driver=None)
+                options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+                container.with_command(f"postgres {options}").start()
+                stack.callback(container.stop)
+                address.write_text(container.get_connection_url())
+        yield address.read_text()
+        if container is not None:
+            # The reaper ends the container with the process that started it, so we stay.
+            fcntl.flock(users, fcntl.LOCK_UN)
+            fcntl.flock(users, fcntl.LOCK_EX)
+            address.unlink()
+
+
+class Databases:
+    """One worker's means to make and drop the databases of its run; a context manager."""
+
+    def __init__(self, dsn: str, run: str) -> None:
+        self._parameters = {k: str(v) for k, v in conninfo_to_dict(dsn).items() if v is not None}
+        self._run = hashlib.sha256(run.encode()).hexdigest()[:8]
+        self._connection = psycopg.connect(dsn, autocommit=True)
+        # Advisory locks are of one database: its oid in the names keeps runs that were given
+        # other maintenance databases of the same server out of each other's way.
+        oid = self._value("SELECT oid FROM pg_database WHERE datname = current_database()")
+        self._family = f"cronledger_test_{oid}_"
+        self._count = 0
+        durable = self._value("SHOW fsync") == "on"
+        self._strategy = "wal_log" if durable else "file_copy"  # the latter: two checkpoints
+
+    def __enter__(self) -> Self:
+        self._execute("SELECT pg_advisory_lock_shared(%s, %s)", _RUN_LOCKS, _key(self._run))
+        self._drop_leftovers()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._execute("SELECT pg_advisory_unlock_shared(%s, %s)", _RUN_LOCKS, _key(self._run))
+        self._drop_leftovers()  # of this run too, if we are its last worker
+        self._connection.close()
+
+    def url(self, name: str) -> str:
+        """The superuser's DSN of another database of the server."""
+        query = {k: v for k, v in self._parameters.items() if k != "dbname"}
+        return f"postgresql:///{quote(name)}?{urlencode(query, quote_via=quote)}"
+
+    def template(self) -> str:
+        """The name of the run's migrated database, made by the first worker that asks."""
+        from cronledger.ledger.migrate import migrate
+
+        name = f"{self._family}{self._run}_template"
+        building = f"{name}_building"
+        self._execute("SELECT pg_advisory_lock(%s, %s)", *_TEMPLATE_LOCK)
+        try:
+            if not self._value("SELECT count(*) FROM pg_database WHERE datname = %s", name):
+                self.drop(building)  # of a worker that was killed
+                self._create(building, "template0")
+                migrate(self.url(building))
+                self._execute_ddl(
+                    "ALTER DATABASE {} RENAME TO {}", sql.Identifier(building), sql.Identifier(name)
+                )
+                # Nobody may connect: a connection to the template would hold up every clone.
+                self._execute_ddl(
+                    "ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", sql.Identifier(name)
+                )
+        finally:
+            self._execute("SELECT pg_advisory_unlock(%s, %s)", *_TEMPLATE_LOCK)
+        return name
+
+    def create(self, template: str = "template0") -> str:
+        """The name of a fresh database, a copy of `template`."""
+        self._count += 1
+        name = f"{self._family}{self._run}_{os.getpid()}_{self._count}"
+        self._create(name, template)
+        return name
+
+    def drop(self, name: str) -> None:
+        """There is no such database any more; who was connected to it is no more."""
+        # DROP waits for leaving backends in steps of 100 ms; most are gone within one or two.
+        deadline = time.monotonic() + 0.1
+        others = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
+        while self._value(others, name) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        self._execute_ddl("DROP DATABASE IF EXISTS {} WITH (FORCE)", sql.Identifier(name))
+
+    def _create(self, name: str, template: str) -> None:
+        self._execute_ddl(
+            "CREATE DATABASE {} TEMPLATE {} STRATEGY {}",
+            sql.Identifier(name),
+            sql.Identifier(template),
+            sql.Identifier(self._strategy),
+        )
+
+    def _drop_leftovers(self) -> None:
+        found = self._connection.execute(
+            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", (self._family,)
+        ).fetchall()
+        runs: dict[str, list[str]] = {}
+        for (name,) in found:
+            runs.setdefault(name.removeprefix(self._family)[:8], []).append(name)
+        for run, names in runs.items():
+            lock = (_RUN_LOCKS, _key(run))
+            if self._value("SELECT pg_try_advisory_lock(%s, %s)", *lock):
+                for name in names:
+                    self.drop(name)
+                self._execute("SELECT pg_advisory_unlock(%s, %s)", *lock)
+
+    def _execute(self, statement: LiteralString, *values: object) -> None:
+        self._connection.execute(statement, values)
+
+    def _execute_ddl(self, statement: LiteralString, *names: sql.Identifier) -> None:
+        self._connection.execute(sql.SQL(statement).format(*names))
+
+    def _value(self, statement: LiteralString, *values: object) -> object:
+        row = self._connection.execute(statement, values).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def _key(run: str) -> int:
+    return int(run, 16) - 2**31

@@ -1,0 +1,396 @@
+"""The embedded PostgreSQL: one server for many processes, through every kind of death."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import psycopg
+import pytest
+
+from cronledger.ledger import binaries as binaries_module
+from cronledger.ledger.embedded import Binaries, Embedded, EmbeddedError, find_binaries
+from cronledger.ledger.postmaster import private_directory, server_pid
+from tests.database import chosen_binaries, fast_directory, scratch_directory
+
+FAST = {"fsync": "off", "full_page_writes": "off"}
+NOBODY = 65534
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root")
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries:
+    return find_binaries(chosen_binaries())
+
+
+@pytest.fixture(scope="session")
+def initialised(binaries: Binaries) -> Iterator[Path]:
+    """A directory with a stopped server's data, to be copied: initdb is the slow part."""
+    parent = private_directory(fast_directory() / f"cronledger-tests-{os.geteuid()}")
+    with scratch_directory(parent) as scratch:
+        with Embedded(scratch / "initialised", binaries.directory, FAST):
+            pass
+        yield scratch / "initialised"
+
+
+@pytest.fixture
+def empty_base(initialised: Path) -> Iterator[Path]:
+    base = initialised.with_name("base")
+    yield base
+    _discard(base)
+
+
+@pytest.fixture
+def base(initialised: Path, empty_base: Path) -> Path:
+    shutil.copytree(initialised, empty_base)
+    return empty_base
+
+
+def _discard(base: Path) -> None:
+    for data in (path.parent for path in base.glob("postgres-*/PG_VERSION")):
+        pid = server_pid(data)
+        if pid is not None:
+            os.kill(pid, signal.SIGQUIT)
+            _until(lambda data=data: server_pid(data) is None)  # type: ignore[misc]
+    shutil.rmtree(base, ignore_errors=True)
+
+
+def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.01)
+
+
+class User:
+    """Another process that uses the server until it is told to end or is killed."""
+
+    SCRIPT = """
+        import sys
+        from pathlib import Path
+        from cronledger.ledger.embedded import Embedded
+
+        settings = {"fsync": "off", "full_page_writes": "off"}
+        with Embedded(Path(sys.argv[1]), Path(sys.argv[2]), settings) as embedded:
+            print(embedded.start(), flush=True)
+            sys.stdin.read()
+    """
+
+    def __init__(self, base: Path, binaries: Binaries) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(self.SCRIPT), base, binaries.directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def dsn(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> None:
+        self.process.communicate()
+        assert self.process.returncode == 0
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def _value(dsn: str, statement: str) -> object:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(statement.encode()).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def _data(base: Path, binaries: Binaries) -> Path:
+    return base / f"postgres-{binaries.major}"
+
+
+def _pid(base: Path, binaries: Binaries) -> int:
+    pid = server_pid(_data(base, binaries))
+    assert pid is not None, "no server runs"
+    return pid
+
+
+def _runs(base: Path, binaries: Binaries) -> bool:
+    return server_pid(_data(base, binaries)) is not None
+
+
+def test_data_is_kept_between_runs(base: Path, binaries: Binaries) -> None:
+    with Embedded(base, binaries.directory) as embedded:
+        dsn = embedded.start()  # the second start of one object is the first one's
+        with psycopg.connect(dsn) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
+        assert _value(dsn, "SHOW fsync") == "on"
+        assert _value(dsn, "SHOW listen_addresses") == ""
+        assert _value(dsn, "SHOW server_encoding") == "UTF8"
+    assert not _runs(base, binaries)
+    embedded.close()
+    with Embedded(base, binaries.directory, FAST) as embedded:
+        assert _value(embedded.start(), "SELECT n FROM kept") == 7
+
+
+def test_ten_processes_at_once_make_and_share_one_server(
+    empty_base: Path, binaries: Binaries
+) -> None:
+    users = [User(empty_base, binaries) for _ in range(10)]
+    dsns = {user.dsn() for user in users}
+    assert len(dsns) == 1
+    assert (_data(empty_base, binaries) / "server.log").read_text().count("starting Postgre") == 1
+    for user in users[1:]:
+        user.end()
+    assert _value(dsns.pop(), "SELECT current_database()") == "cronledger"
+    users[0].end()
+    assert not _runs(empty_base, binaries)
+
+
+def test_a_killed_user_takes_nothing_from_another(base: Path, binaries: Binaries) -> None:
+    with Embedded(base, binaries.directory, FAST) as embedded:
+        pid = _pid(base, binaries)
+        killed, ended = User(base, binaries), User(base, binaries)
+        assert killed.dsn() == ended.dsn() == embedded.start()
+        killed.kill()
+        ended.end()
+        assert _pid(base, binaries) == pid
+        assert _value(embedded.start(), "SELECT 1") == 1
+    assert not _runs(base, binaries)
+
+
+def test_the_server_of_a_killed_only_user_is_adopted_and_then_stopped(
+    base: Path, binaries: Binaries
+) -> None:
+    user = User(base, binaries)
+    dsn = user.dsn()
+    pid = _pid(base, binaries)
+    user.kill()
+    assert _pid(base, binaries) == pid, "the server must outlive the process that launched it"
+    with Embedded(base, binaries.directory, FAST) as embedded:
+        assert embedded.start() == dsn
+        assert _pid(base, binaries) == pid
+    assert not _runs(base, binaries)
+
+
+def test_a_killed_postmaster_is_replaced(base: Path, binaries: Binaries) -> None:
+    with Embedded(base, binaries.directory) as first, Embedded(base, binaries.directory) as second:
+        with psycopg.connect(first.start()) as connection:  # its backend is orphaned by the kill
+            connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
+            connection.commit()
+            killed = _pid(base, binaries)
+            os.kill(killed, signal.SIGKILL)
+            second.close()
+            assert _value(second.start(), "SELECT n FROM kept") == 7
+        assert _pid(base, binaries) != killed
+        assert _value(first.start(), "SELECT n FROM kept") == 7, "the old DSN reaches the new one"
+    assert not _runs(base, binaries)
+
+
+@linux
+def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(
+    base: Path, binaries: Binaries
+) -> None:
+    pid_file = _data(base, binaries) / "postmaster.pid"
+    with subprocess.Popen(["true"]) as zombie:
+        _until(lambda: " Z " in Path(f"/proc/{zombie.pid}/stat").read_text())
+        for pid in (zombie.pid, os.getppid()):
+            for file in (pid_file, pid_file.with_name(".s.PGSQL.5432.lock")):
+                file.write_text(f"{pid}\n{pid_file.parent}\n1\n5432\n{pid_file.parent}\n\n1 1\n")
+            with Embedded(base, binaries.directory, FAST) as embedded:
+                assert _value(embedded.start(), "SELECT 1") == 1
+            assert not pid_file.exists()
+
+
+def test_a_user_killed_during_initdb_leaves_nothing_half_made(
+    empty_base: Path, binaries: Binaries
+) -> None:
+    user = User(empty_base, binaries)
+    _until(lambda: list(empty_base.glob("postgres-*.new-*/base")))
+    user.kill()
+    assert not _data(empty_base, binaries).exists()
+    with Embedded(empty_base, binaries.directory, FAST) as embedded:
+        assert _value(embedded.start(), "SELECT 1") == 1
+        names = {path.name for path in empty_base.iterdir()}
+        data = _data(empty_base, binaries).name
+        assert names == {data, f"{data}.users", "postgres.lock"}
+
+
+def test_a_forked_copy_that_closes_is_not_the_last_user(base: Path, binaries: Binaries) -> None:
+    script = f"""
+        import os
+        from pathlib import Path
+        from cronledger.ledger.embedded import Embedded
+
+        embedded = Embedded(Path({str(base)!r}), Path({str(binaries.directory)!r}))
+        embedded.start()
+        child = os.fork()
+        if child == 0:
+            embedded.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(os.path.exists("{_data(base, binaries)}/postmaster.pid"))
+        embedded.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+    assert not _runs(base, binaries)
+
+
+@linux
+def test_the_postmaster_has_a_session_of_its_own_and_no_file_of_ours(
+    base: Path, binaries: Binaries
+) -> None:
+    with Embedded(base, binaries.directory, FAST):
+        pid = _pid(base, binaries)
+        assert os.getsid(pid) not in (0, os.getsid(0)), "Ctrl-C in our terminal would reach it"
+        data = _data(base, binaries)
+        opened = [path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()]
+        files = {p for p in opened if p.is_absolute() and not p.is_relative_to("/dev/null")}
+        assert data / "server.log" in files
+        assert all(path.is_relative_to(data) for path in files), files
+
+
+def test_a_path_too_long_for_a_socket_gets_a_short_private_one(
+    initialised: Path, binaries: Binaries
+) -> None:
+    base = initialised.with_name("x" * 100)
+    shutil.copytree(initialised, base)
+    sockets = None
+    try:
+        with Embedded(base, binaries.directory, FAST) as embedded:
+            dsn = embedded.start()
+            sockets = Path(unquote(dsn.split("host=")[1].split("&")[0]))
+            assert not sockets.is_relative_to(base)
+            assert sockets.stat().st_mode & 0o777 == 0o700
+            assert _value(dsn, "SELECT 1") == 1
+    finally:
+        _discard(base)
+        if sockets is not None:
+            sockets.rmdir()
+
+
+def test_a_directory_of_sockets_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("open", "link"):
+        with pytest.raises(EmbeddedError, match="mode 0700, and is not: remove it"):
+            private_directory(tmp_path / name)
+
+
+def test_a_server_that_does_not_start_says_why(base: Path, binaries: Binaries) -> None:
+    with pytest.raises(EmbeddedError, match=r'did not start(.|\n)*"work_mem": "much"'):
+        Embedded(base, binaries.directory, {"work_mem": "much"}).start()
+    with Embedded(base, binaries.directory, FAST) as embedded:
+        assert _value(embedded.start(), "SELECT 1") == 1
+
+
+def test_a_log_over_ten_megabytes_is_moved_away_at_a_launch(base: Path, binaries: Binaries) -> None:
+    log = _data(base, binaries) / "server.log"
+    os.truncate(log, 10 * 1024 * 1024 + 1)
+    with Embedded(base, binaries.directory, FAST):
+        assert log.stat().st_size < 100_000
+        assert log.with_name("server.log.1").stat().st_size > 10_000_000
+
+
+def test_data_of_another_major_version_is_refused(base: Path, binaries: Binaries) -> None:
+    (_data(base, binaries) / "PG_VERSION").write_text("12\n")
+    with pytest.raises(EmbeddedError, match=r"holds data of PostgreSQL 12, .* binaries in"):
+        Embedded(base, binaries.directory).start()
+    _data(base, binaries).rename(base / "postgres-12")
+    with pytest.raises(EmbeddedError, match=r"another major version \(postgres-12\)"):
+        Embedded(base, binaries.directory).start()
+
+
+def test_no_binaries_names_both_remedies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedError, match="initdb, pg_ctl, postgres are needed"):
+        find_binaries(tmp_path)
+    monkeypatch.setattr(binaries_module, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr(binaries_module, "_SYSTEM", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EmbeddedError, match=r"cronledger\[embedded\].*CRONLEDGER_DATABASE_URL"):
+        find_binaries()
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, binaries: Binaries) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedError, match=r"directory .*/file/base cannot be used"):
+        Embedded(tmp_path / "file" / "base", binaries.directory).start()
+
+
+@root
+@linux
+def test_root_runs_it_in_a_user_namespace(base: Path, binaries: Binaries) -> None:
+    with Embedded(base, binaries.directory, FAST) as embedded:
+        mapped = Path(f"/proc/{_pid(base, binaries)}/uid_map").read_text().split()
+        assert mapped == [str(NOBODY), "0", "1"]
+        assert _data(base, binaries).stat().st_uid == 0
+        assert _value(embedded.start(), "SELECT 1") == 1
+
+
+@root
+def test_root_without_user_namespaces_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, binaries: Binaries
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    remedy = "as an ordinary user, or set CRONLEDGER_DATABASE_URL"
+    with pytest.raises(EmbeddedError, match=rf"no program unshare.*{remedy}"):
+        Embedded(tmp_path / "base", binaries.directory).start()
+    unshare = tmp_path / "unshare"
+    unshare.write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+    unshare.chmod(0o755)
+    with pytest.raises(EmbeddedError, match=rf"Operation not permitted.*{remedy}"):
+        Embedded(tmp_path / "base", binaries.directory).start()
+
+
+AS_NOBODY = """
+    import os, sys
+    import psycopg
+    from pathlib import Path
+    from cronledger.ledger.embedded import Embedded
+
+    try:
+        psycopg.connect("host=/nowhere")  # imports what it needs while root can still read it
+    except psycopg.OperationalError:
+        pass
+    os.setgroups([])
+    os.setgid(int(sys.argv[2]))
+    os.setuid(int(sys.argv[2]))
+    with Embedded(binaries=Path(sys.argv[1]), settings={"fsync": "off"}) as embedded:
+        with psycopg.connect(embedded.start()) as connection:
+            print(connection.execute("SELECT 'answered'").fetchone()[0])
+"""
+
+
+@root
+@linux
+def test_an_ordinary_user_runs_it_in_the_home_directory(binaries: Binaries) -> None:
+    parent = fast_directory() / "cronledger-tests-nobody"
+    parent.mkdir(exist_ok=True)
+    with scratch_directory(parent) as home:
+        programs = binaries.directory
+        if not all(path.stat().st_mode & 0o001 for path in programs.parents):
+            shutil.copytree(programs.parent, home / "installed", symlinks=True)
+            programs = home / "installed" / "bin"
+        os.chown(home, NOBODY, NOBODY)
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(AS_NOBODY), programs, str(NOBODY)],
+            env={"HOME": str(home), "PATH": os.environ["PATH"]},
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.stdout, done.returncode) == ("answered\n", 0), done.stderr
+        data = home / ".local/share/cronledger" / f"postgres-{binaries.major}"
+        assert data.stat().st_uid == NOBODY, pwd.getpwuid(data.stat().st_uid)
+        assert server_pid(data) is None
