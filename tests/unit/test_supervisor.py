@@ -1,0 +1,652 @@
+"""Commands under the supervisor: real processes, no database."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronledger.engine import commands
+from cronledger.engine.commands import CommandEnd, Supervisor
+from cronledger.engine.supervisor import EOF_GRACE, KILL_LEAD
+
+PYTHON = [sys.executable, "-S", "-c"]
+
+STAMPS = """
+import os, signal, sys, time
+def on_term(*_):
+    with open(sys.argv[1] + ".term", "w") as file: file.write(str(time.monotonic()))
+signal.signal(signal.SIGTERM, on_term)
+with open(sys.argv[1] + ".pid", "w") as file: file.write(str(os.getpid()))
+with open(sys.argv[1], "a", buffering=1) as file:
+    while True:
+        file.write(f"{time.monotonic()}\\n")
+        time.sleep(0.002)
+"""
+"""A program that outlives SIGTERM and appends an instant of the host's clock every 2 ms."""
+
+RUNNER = """
+import asyncio, json, os, sys, time
+from cronledger.engine.commands import Supervisor
+async def main():
+    supervisor = Supervisor()
+    await supervisor.start()
+    deadline = time.monotonic() + float(sys.argv[1])
+    for index, argv in enumerate(json.loads(sys.argv[2])):
+        coroutine = supervisor.run(str(index), argv=argv, shell=None, env={}, cwd=None,
+                                   deadline=deadline, grace=0.3)
+        tasks.append(asyncio.create_task(coroutine))
+    await asyncio.sleep(0)
+    fork = os.fork() if len(sys.argv) > 3 else None
+    if fork == 0:  # holds copies of both pipes of the supervisor
+        time.sleep(60)
+        os._exit(0)
+    print(json.dumps([supervisor._process.popen.pid, deadline, fork]), flush=True)
+    await asyncio.gather(*tasks)
+tasks = []
+asyncio.run(main())
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wait_until(condition: Callable[[], Any], within: float = 10.0) -> None:
+    give_up_at = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < give_up_at, "the condition did not become true"
+        time.sleep(0.005)
+
+
+async def until(condition: Callable[[], Any], within: float = 10.0) -> None:
+    give_up_at = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < give_up_at, "the condition did not become true"
+        await asyncio.sleep(0.005)
+
+
+def numbers(path: Path) -> list[float]:
+    """The complete lines of a file that somebody may be writing."""
+    if not path.exists():
+        return []
+    return [float(line) for line in path.read_text().rpartition("\n")[0].split()]
+
+
+def stamper(stamps: Path) -> int:
+    return int(Path(f"{stamps}.pid").read_text())
+
+
+def pids(path: Path, count: int) -> Callable[[], bool]:
+    return lambda: len(numbers(path)) == count
+
+
+def supervisor_pid(supervisor: Supervisor) -> int:
+    assert supervisor._process is not None
+    return supervisor._process.popen.pid
+
+
+@pytest.fixture
+async def supervisor() -> AsyncIterator[Supervisor]:
+    made = Supervisor()
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def run(
+    supervisor: Supervisor,
+    argv: Sequence[str] | str,
+    *,
+    key: str = "one",
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    lease: float = 60.0,
+    tail_bytes: int = 65536,
+    grace: float = 5.0,
+) -> CommandEnd:
+    """A text runs in the shell."""
+    return await supervisor.run(
+        key,
+        argv=None if isinstance(argv, str) else argv,
+        shell=argv if isinstance(argv, str) else None,
+        env=env or {},
+        cwd=cwd,
+        deadline=time.monotonic() + lease,
+        tail_bytes=tail_bytes,
+        grace=grace,
+    )
+
+
+# -- how commands run and end -----------------------------------------------------------------
+
+
+async def test_output_environment_directory_and_stdin(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = "cat; pwd; echo $CRONLEDGER_JOB; echo $HOME >&2"
+    end = await run(supervisor, shell, env={"CRONLEDGER_JOB": "näm e"}, cwd=str(tmp_path))
+    expected = f"{tmp_path}\nnäm e\n{os.environ['HOME']}\n"
+    assert end == CommandEnd(0, None, "exited", expected, False, None)
+
+
+async def test_argv_is_not_for_the_shell(supervisor: Supervisor) -> None:
+    end = await run(supervisor, ["echo", "$HOME", "a  b", "*"])
+    assert end.output == "$HOME a  b *\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "returncode", "number"),
+    [
+        ("exit 3", 3, None),
+        ("exit 255", 255, None),
+        ("kill -KILL $$", None, signal.SIGKILL),
+        # The supervisor's handlers, and Python's ignored SIGPIPE, are not the child's.
+        ("kill -TERM $$; exit 1", None, signal.SIGTERM),
+        ("kill -INT $$; exit 1", None, signal.SIGINT),
+        ("kill -HUP $$; exit 1", None, signal.SIGHUP),
+        ("kill -PIPE $$; exit 1", None, signal.SIGPIPE),
+    ],
+)
+async def test_exit_codes_and_signals(
+    supervisor: Supervisor, shell: str, returncode: int | None, number: int | None
+) -> None:
+    end = await run(supervisor, shell)
+    assert end == CommandEnd(returncode, number, "exited", "", False, None)
+
+
+async def test_the_tail_of_long_output_is_kept(supervisor: Supervisor) -> None:
+    end = await run(supervisor, "head -c 1000000 /dev/zero | tr '\\0' x; echo END")
+    assert end.output == "x" * (65536 - 4) + "END\n"
+    assert end.truncated
+
+
+@pytest.mark.parametrize(
+    ("octets", "tail_bytes", "output", "truncated"),
+    [
+        (b"12345", 5, "12345", False),
+        (b"123456", 5, "23456", True),
+        (b"12345", 0, "", True),
+        (b"a\0b\xffc", 9, "ab\ufffdc", False),
+        ("aäöü".encode(), 5, "öü", True),  # a tail begins at a character
+        (b"\x80\x80\x80\x80\x80\x80", 5, "\ufffd" * 5, True),
+    ],
+)
+async def test_output_is_decoded(
+    supervisor: Supervisor, octets: bytes, tail_bytes: int, output: str, truncated: bool
+) -> None:
+    code = f"import os; os.write(1, {octets!r})"
+    end = await run(supervisor, [*PYTHON, code], tail_bytes=tail_bytes)
+    assert (end.output, end.truncated) == (output, truncated)
+
+
+@pytest.mark.parametrize(
+    ("argv", "changes", "error"),
+    [
+        (["no-such-command-here"], {}, "'no-such-command-here' is in no directory of PATH"),
+        (["./nothing"], {}, "no file './nothing'"),
+        (["{dir}/bad-interpreter"], {}, "not the interpreter its first line names"),
+        (["{dir}"], {}, "is not a file that may be executed"),
+        (["{dir}/plain"], {}, "is not a file that may be executed"),
+        (["true"], {"cwd": "/no/such/dir"}, "cannot change to cwd '/no/such/dir': No such file"),
+        (["true", "x" * 3_000_000], {}, "cannot run 'true' (exec): Argument list too long"),
+        (["true", "a\0b"], {}, "argv contains a NUL character: 'a\\x00b'"),
+        ([], {}, "argv is empty"),
+        (["true"], {"env": {"A=B": "c"}}, "environment variable name 'A=B'"),
+        (["true"], {"env": {"A": "c\0"}}, "environment variable A contains a NUL"),
+        (["true"], {"lease": KILL_LEAD / 2}, "s are left of its lease"),
+    ],
+)
+async def test_what_cannot_start_says_why(
+    supervisor: Supervisor, tmp_path: Path, argv: list[str], changes: dict[str, Any], error: str
+) -> None:
+    (tmp_path / "plain").write_text("no program")
+    (tmp_path / "bad-interpreter").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "bad-interpreter").chmod(0o755)
+    end = await run(supervisor, [word.replace("{dir}", str(tmp_path)) for word in argv], **changes)
+    assert (end.returncode, end.signal, end.reason, end.output) == (None, None, "not_started", "")
+    assert end.error is not None
+    assert error in end.error
+    assert (await run(supervisor, "exit 4")).returncode == 4
+
+
+async def test_wrong_use_is_refused(supervisor: Supervisor) -> None:
+    for argv, shell in ((["true"], "true"), (None, None)):
+        with pytest.raises(ValueError, match="exactly one of argv and shell"):
+            await supervisor.run("k", argv=argv, shell=shell, env={}, cwd=None, deadline=1e9)
+    task = asyncio.create_task(run(supervisor, "sleep 60", key="k"))
+    await until(lambda: "k" in supervisor._runs)
+    with pytest.raises(ValueError, match="'k' is running already"):
+        await run(supervisor, "true", key="k")
+    supervisor.kill("k")
+    assert (await task).reason == "stopped"
+
+
+async def test_base_env_replaces_the_environment_of_the_runner() -> None:
+    supervisor = Supervisor({"PATH": os.environ["PATH"], "KEPT": "1"})
+    end = await run(supervisor, ["env"], env={"ADDED": "2"})
+    await supervisor.close()
+    names = {line.partition("=")[0] for line in end.output.splitlines()}
+    assert {"PATH", "KEPT", "ADDED"} <= names <= {"PATH", "KEPT", "ADDED", "LC_CTYPE"}
+
+
+async def test_two_hundred_commands_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
+    async def one(index: int) -> CommandEnd:
+        return await run(
+            supervisor, f"echo {index}; read x < {tmp_path}/gate; exit {index % 5}", key=f"k{index}"
+        )
+
+    os.mkfifo(tmp_path / "gate")
+    tasks = [asyncio.create_task(one(index)) for index in range(200)]
+    await until(lambda: sum(r.pid is not None for r in supervisor._runs.values()) == 200, 30)
+    gate = os.open(tmp_path / "gate", os.O_RDWR)
+    os.write(gate, b"\n" * 200)
+    for index, end in enumerate(await asyncio.gather(*tasks)):
+        assert end == CommandEnd(index % 5, None, "exited", f"{index}\n", False, None)
+    os.close(gate)
+
+
+# -- stopping, and the whole session ----------------------------------------------------------
+
+
+async def test_stop_lets_a_command_end_itself(supervisor: Supervisor, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    code = f"""
+import pathlib, signal, sys
+def on_term(*_):
+    print("bye")
+    sys.exit(7)
+signal.signal(signal.SIGTERM, on_term)
+pathlib.Path({str(ready)!r}).touch()
+signal.pause()
+"""
+    task = asyncio.create_task(run(supervisor, [*PYTHON, code]))
+    await until(ready.exists)
+    supervisor.stop("one")
+    assert await task == CommandEnd(7, None, "stopped", "bye\n", False, None)
+
+
+async def test_stop_kills_after_the_grace(supervisor: Supervisor, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    shell = f"trap '' TERM; touch {ready}; while :; do sleep 0.01; done"
+    task = asyncio.create_task(run(supervisor, shell, grace=0.3))
+    await until(ready.exists)
+    stopped_at = time.monotonic()
+    supervisor.stop("one")
+    assert await task == CommandEnd(None, signal.SIGKILL, "stopped", "", False, None)
+    assert time.monotonic() - stopped_at >= 0.3
+
+
+async def test_kill_does_not_wait_for_the_grace(supervisor: Supervisor, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    shell = f"trap '' TERM; touch {ready}; while :; do sleep 0.01; done"
+    task = asyncio.create_task(run(supervisor, shell, grace=600, lease=6000))
+    await until(ready.exists)
+    supervisor.stop("one")
+    supervisor.kill("one")
+    end = await asyncio.wait_for(task, 10)
+    assert (end.signal, end.reason) == (signal.SIGKILL, "stopped")
+
+
+async def test_a_stop_right_behind_the_start_is_not_lost(supervisor: Supervisor) -> None:
+    """SIGTERM that comes between fork() and exec() ends the child."""
+    tasks = []
+    for index in range(20):
+        tasks.append(asyncio.create_task(run(supervisor, "sleep 60", key=f"k{index}", grace=600)))
+        await asyncio.sleep(0)
+        supervisor.stop(f"k{index}")
+    ends = await asyncio.wait_for(asyncio.gather(*tasks), 20)
+    assert {(end.signal, end.reason) for end in ends} == {(signal.SIGTERM, "stopped")}
+
+
+@pytest.mark.parametrize("way", ["stop", "kill", "cancel"])
+async def test_the_whole_session_dies(supervisor: Supervisor, tmp_path: Path, way: str) -> None:
+    """Children, a process group of its own (`timeout` makes one), and a double fork."""
+    seen = tmp_path / "pids"
+    shell = f"""
+        me() {{ sh -c 'echo $PPID' >> {seen}; }}
+        (trap '' TERM; me; while :; do sleep 0.01; done) &
+        timeout 600 sh -c 'echo $PPID >> {seen}; echo $$ >> {seen}; sleep 601; :' &
+        ( (me; sleep 600; :) & )
+        me
+        wait
+    """
+    task = asyncio.create_task(run(supervisor, shell, grace=0.2))
+    await until(pids(seen, 5))
+    members = [int(pid) for pid in numbers(seen)]
+    assert all(map(alive, members))
+    assert len({os.getsid(pid) for pid in members}) == 1
+    assert len({os.getpgid(pid) for pid in members}) == 2
+    if way == "cancel":
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        getattr(supervisor, way)("one")
+        assert (await task).reason == "stopped"
+    assert not any(map(alive, members))
+
+
+async def test_what_a_command_leaves_behind_dies_with_it(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    seen = tmp_path / "pids"
+    shell = f"""
+        sleep 600 >/dev/null 2>&1 & echo $! >> {seen}
+        timeout 600 sleep 601 >/dev/null 2>&1 & echo $! >> {seen}
+        while ! [ "$(ps -o pgid= -p $!)" -eq $! ]; do sleep 0.01; done
+        exit 5
+    """
+    end = await run(supervisor, shell)
+    assert (end.returncode, end.reason) == (5, "exited")
+    assert len(numbers(seen)) == 2
+    assert not any(alive(int(pid)) for pid in numbers(seen))
+
+
+async def test_a_grandchild_that_holds_the_output_does_not_delay_the_end(
+    supervisor: Supervisor,
+) -> None:
+    end = await asyncio.wait_for(run(supervisor, "sleep 600 & echo $!; exit 0"), 5)
+    assert (end.returncode, end.reason) == (0, "exited")
+    assert not alive(int(end.output))
+
+
+async def test_what_left_the_session_is_let_go(supervisor: Supervisor, tmp_path: Path) -> None:
+    """It holds the output pipe; it neither delays the end nor dies."""
+    left = tmp_path / "left"
+    shell = f"""
+        setsid sh -c 'echo $$; touch {left}; exec sleep 600' &
+        while ! [ -e {left} ]; do sleep 0.01; done
+    """
+    end = await asyncio.wait_for(run(supervisor, shell), 10)
+    escaped = int(end.output)
+    assert end.returncode == 0
+    assert alive(escaped)
+    os.kill(escaped, signal.SIGKILL)
+    await until(lambda: not Path(f"/proc/{escaped}").exists())  # the supervisor reaps it
+
+
+async def test_a_second_cancellation_kills_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    shell = f"trap '' TERM; echo $$ > {ready}; while :; do sleep 0.01; done"
+    task = asyncio.create_task(run(supervisor, shell, grace=600, lease=6000))
+    await until(pids(ready, 1))
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=0.2)
+    assert not done  # cancelled, and yet it waits for the command
+    assert alive(int(numbers(ready)[0]))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 10)
+    assert not alive(int(numbers(ready)[0]))
+
+
+# -- the lease --------------------------------------------------------------------------------
+
+
+async def test_nothing_is_alive_at_the_deadline(supervisor: Supervisor, tmp_path: Path) -> None:
+    stamps = tmp_path / "stamps"
+    began_at = time.monotonic()
+    end = await run(supervisor, [*PYTHON, STAMPS, str(stamps)], lease=1.5, grace=0.3)
+    deadline = began_at + 1.5
+    assert (end.signal, end.reason) == (signal.SIGKILL, "lease")
+    last = numbers(stamps)[-1]
+    assert deadline - KILL_LEAD - 0.2 < last < deadline + 0.001
+    asked_at = float((tmp_path / "stamps.term").read_text())
+    assert deadline - KILL_LEAD - 0.3 <= asked_at < last
+
+
+async def test_a_short_lease_and_a_long_grace_still_run(supervisor: Supervisor) -> None:
+    end = await run(supervisor, "sleep 0.2; exit 6", lease=1.5, grace=60)
+    assert (end.returncode, end.reason) == (6, "exited")
+
+
+async def test_extend_works_from_a_thread_while_the_loop_is_blocked(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    stamps, stop = tmp_path / "stamps", threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(0.05):
+            supervisor.extend({"one": time.monotonic() + 1.0, "unknown": 0.0})
+
+    task = asyncio.create_task(run(supervisor, [*PYTHON, STAMPS, str(stamps)], lease=1.0, grace=0))
+    await until(lambda: numbers(stamps))
+    first = numbers(stamps)[0]
+    thread = threading.Thread(target=beat)
+    thread.start()
+    wait_until(lambda: numbers(stamps)[-1] > first + 1.6)  # on purpose in the loop's thread
+    stop.set()
+    thread.join()
+    last_extended_at = time.monotonic()
+    end = await task
+    assert (end.signal, end.reason) == (signal.SIGKILL, "lease")
+    assert numbers(stamps)[-1] < last_extended_at + 1.0
+
+
+async def test_a_deadline_holds_while_nobody_reads_the_events(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    """The events of eight long outputs are more than a pipe takes: the supervisor may not block."""
+    stamps, gate = tmp_path / "stamps", tmp_path / "gate"
+    os.mkfifo(gate)
+    deadline = time.monotonic() + 1.5
+    victim = asyncio.create_task(
+        run(supervisor, [*PYTHON, STAMPS, str(stamps)], key="v", lease=1.5)
+    )
+    noisy = f"read x < {gate}; head -c 65536 /dev/zero | tr '\\0' x"
+    others = [asyncio.create_task(run(supervisor, noisy, key=str(i))) for i in range(8)]
+    await until(lambda: numbers(stamps))
+    writer = os.open(gate, os.O_RDWR)
+    os.write(writer, b"\n" * 8)
+    wait_until(lambda: time.monotonic() > deadline)  # the loop stands still
+    os.close(writer)
+    assert numbers(stamps)[-1] < deadline
+    assert (await victim).reason == "lease"
+    assert {len(end.output) for end in await asyncio.gather(*others)} == {65536}
+
+
+async def test_requests_wait_in_memory_while_the_supervisor_does_not_read(
+    supervisor: Supervisor,
+) -> None:
+    """600 KB of requests: more than a pipe takes, and every line arrives whole."""
+    os.kill(supervisor_pid(supervisor), signal.SIGSTOP)
+    big = {"BIG": "x" * 30_000}
+    tasks = [
+        asyncio.create_task(run(supervisor, "echo ${#BIG}", key=str(index), env=big))
+        for index in range(20)
+    ]
+    await until(lambda: len(supervisor._runs) == 20)
+    assert supervisor._process is not None
+    assert supervisor._process.unsent
+    threading.Thread(target=supervisor.stop, args=("unknown",)).start()
+    os.kill(supervisor_pid(supervisor), signal.SIGCONT)
+    assert {end.output for end in await asyncio.gather(*tasks)} == {"30000\n"}
+
+
+# -- the runner dies or stands still ----------------------------------------------------------
+
+
+@contextmanager
+def runner(
+    lease: float, argvs: list[list[str]], *options: str
+) -> Iterator[tuple[subprocess.Popen[str], int, float]]:
+    """A process that runs `argvs`: (process, pid of its supervisor, deadline)."""
+    command = [sys.executable, "-c", RUNNER, str(lease), json.dumps(argvs), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        supervisor, deadline, fork = json.loads(process.stdout.readline())
+        try:
+            yield process, supervisor, deadline
+        finally:
+            process.kill()
+            if fork is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(fork, signal.SIGKILL)
+            wait_until(lambda: not alive(supervisor))
+
+
+@pytest.mark.parametrize("options", [[], ["fork"]], ids=["", "a fork of it holds the pipes"])
+def test_kill_9_of_the_runner_ends_its_commands(tmp_path: Path, options: list[str]) -> None:
+    mild, hard, seen = tmp_path / "mild", tmp_path / "stamps", tmp_path / "pids"
+    shell = f"trap 'touch {mild}; exit' TERM; echo $$ >> {seen}; while :; do sleep 0.01; done"
+    argvs = [["sh", "-c", shell], [*PYTHON, STAMPS, str(hard)]]
+    with runner(600, argvs, *options) as (process, supervisor, _):
+        wait_until(lambda: numbers(seen) and numbers(hard))
+        process.kill()
+        killed_at = time.monotonic()
+        wait_until(lambda: not alive(supervisor))
+        assert mild.exists()
+        assert not alive(int(numbers(seen)[0]))
+        last = numbers(hard)[-1]
+        assert killed_at + 0.2 < last < killed_at + EOF_GRACE  # it had its grace of 0.3 s
+        assert not alive(stamper(hard))
+
+
+def test_kill_9_of_the_runner_does_not_extend_a_lease(tmp_path: Path) -> None:
+    stamps = tmp_path / "stamps"
+    with runner(1.0, [[*PYTHON, STAMPS, str(stamps)]]) as (process, supervisor, deadline):
+        wait_until(lambda: numbers(stamps) and time.monotonic() > deadline - 0.3)
+        process.kill()
+        wait_until(lambda: not alive(supervisor))
+        assert numbers(stamps)[-1] < deadline
+
+
+def test_a_stopped_runner_does_not_keep_its_commands_alive(tmp_path: Path) -> None:
+    stamps = tmp_path / "stamps"
+    with runner(1.5, [[*PYTHON, STAMPS, str(stamps)]]) as (process, supervisor, deadline):
+        wait_until(lambda: numbers(stamps))
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: time.monotonic() > deadline)
+        assert not alive(stamper(stamps))
+        assert deadline - KILL_LEAD - 0.2 < numbers(stamps)[-1] < deadline
+        assert alive(supervisor)
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        assert state == "T"
+
+
+# -- the supervisor dies or stands still ------------------------------------------------------
+
+
+async def test_kill_9_of_the_supervisor(supervisor: Supervisor, tmp_path: Path) -> None:
+    seen = tmp_path / "pids"
+    shell = f"sleep 600 & echo $! >> {seen}; echo $$ >> {seen}; wait"
+    tasks = [asyncio.create_task(run(supervisor, shell, key=str(index))) for index in range(3)]
+    await until(pids(seen, 6))
+    await until(lambda: all(run.pid is not None for run in supervisor._runs.values()))
+    first = supervisor_pid(supervisor)
+    os.kill(first, signal.SIGKILL)
+    for end in await asyncio.gather(*tasks):
+        assert (end.returncode, end.signal, end.reason) == (None, None, "supervisor_died")
+        assert end.error == "it ended with status -9"
+    await until(lambda: not any(alive(int(pid)) for pid in numbers(seen)))
+    assert (await run(supervisor, "exit 8")).returncode == 8
+    assert supervisor_pid(supervisor) != first
+
+
+async def test_a_start_after_an_unnoticed_death_goes_to_a_new_supervisor(
+    supervisor: Supervisor,
+) -> None:
+    first = supervisor_pid(supervisor)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not alive(first))  # in the loop's thread: the client has not read the end
+    assert (await run(supervisor, "exit 8")).returncode == 8
+
+
+async def test_direct_children_die_with_the_supervisor_without_the_client(tmp_path: Path) -> None:
+    with runner(600, [["sleep", "600"]]) as (process, supervisor, _):
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children")
+        wait_until(children.read_text)
+        child = int(children.read_text())
+        process.send_signal(signal.SIGSTOP)
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until(lambda: not alive(child))
+
+
+async def test_a_stuck_supervisor_is_killed_soon_after_the_deadline(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "STUCK_SECONDS", 0.3)
+    stamps = tmp_path / "stamps"
+    task = asyncio.create_task(run(supervisor, [*PYTHON, STAMPS, str(stamps)], lease=1.0))
+    await until(lambda: numbers(stamps))
+    os.kill(supervisor_pid(supervisor), signal.SIGSTOP)
+    assert (await asyncio.wait_for(task, 10)).reason == "supervisor_died"
+    await until(lambda: not alive(stamper(stamps)))
+
+
+async def test_signals_to_everything_in_the_control_group_leave_the_supervisor(
+    supervisor: Supervisor,
+) -> None:
+    pid = supervisor_pid(supervisor)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(pid, number)
+    assert (await run(supervisor, "exit 9")).returncode == 9
+    assert supervisor_pid(supervisor) == pid
+    assert os.getsid(pid) == pid  # a terminal's Ctrl-C does not reach it
+
+
+async def test_close_ends_what_runs_and_is_idempotent(tmp_path: Path) -> None:
+    supervisor = Supervisor()
+    await supervisor.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await run(supervisor, "true")
+
+    supervisor = Supervisor()
+    stamps = tmp_path / "stamps"
+    task = asyncio.create_task(
+        run(supervisor, [*PYTHON, STAMPS, str(stamps)], grace=0.1)  # starts the supervisor
+    )
+    await until(lambda: numbers(stamps))
+    pid = supervisor_pid(supervisor)
+    await asyncio.gather(supervisor.close(), supervisor.close())
+    assert ((await task).signal, (await task).reason) == (signal.SIGKILL, "eof")
+    assert not alive(pid)
+    supervisor.extend({"one": 0.0})
+    supervisor.stop("one")
+    with pytest.raises(RuntimeError, match="closed"):
+        await supervisor.start()
+
+
+async def test_a_supervisor_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    supervisor = Supervisor()
+    with pytest.raises(RuntimeError, match="ended with status 1 at its start"):
+        await supervisor.start()
+    end = await run(supervisor, "true")
+    assert end.reason == "not_started"
+    assert end.error == "the command supervisor ended with status 1 at its start"
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    end = await run(supervisor, "true")
+    assert end.error is not None
+    assert "cannot start the command supervisor: [Errno 2]" in end.error
+    await supervisor.close()
+
+
+def test_the_supervisor_imports_little() -> None:
+    code = "import sys, cronledger.engine.supervisor; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    heavy = {"asyncio", "dataclasses", "threading", "subprocess", "logging", "inspect", "pathlib"}
+    ours = {name for name in output.split() if name.startswith("cronledger")}
+    assert not heavy & set(output.split())
+    assert ours == {
+        "cronledger",
+        "cronledger.engine",
+        "cronledger.engine.process",
+        "cronledger.engine.supervisor",
+    }
