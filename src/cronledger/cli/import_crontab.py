@@ -1,0 +1,194 @@
+"""`cronledger import-crontab`: crontabs in, a `cronledger.toml` and notes out."""
+
+import os
+import pwd
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cronledger.sources.crontab import Format, Imported, Options
+
+LOCALTIME = Path("/etc/localtime")
+TIMEZONE = Path("/etc/timezone")
+
+_RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A crontab's text and what its place says about it: `format`, `owner`."""
+
+    file: str
+    text: str
+    format: "Format | None"
+    owner: str | None
+
+
+@click.command("import-crontab")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("-o", "--output", metavar="FILE", help="Write here instead of standard output.")
+@click.option("--force", is_flag=True, help="Overwrite the output file.")
+@click.option("--user", "forced", flag_value="user", help="Entries name no user (crontab -l).")
+@click.option("--system", "forced", flag_value="system", help="The sixth field is a user.")
+@click.option("--timezone", metavar="ZONE", help="Zone of the schedules [default: this host's].")
+@click.option("--as-user", is_flag=True, help="Run each entry as its user, with runuser.")
+@click.option("--faithful", is_flag=True, help="Let runs overlap and run for long, as cron does.")
+def import_crontab(
+    *,
+    files: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    forced: "Format | None",
+    timezone: str | None,
+    as_user: bool,
+    faithful: bool,
+) -> None:
+    """Turn crontabs into a cronledger.toml.
+
+    FILE is a crontab, a directory of them such as /etc/cron.d, or - for standard input. What has no
+    equivalent is said line by line on standard error, and stays in the output as a comment.
+
+    Exit status: 0, everything has its equivalent; 1, something has not; 2, usage.
+    """
+    from cronledger.sources.crontab import Options
+    from cronledger.sources.crontab_toml import render
+
+    options = Options(_zone(timezone), _current_user(), as_user, faithful)
+    sources = [source for file in files for source in _sources(file)]
+    crontabs = _read(sources, forced, options)
+    _write(render(crontabs, options), output, force)
+    for crontab in crontabs:
+        _report(crontab)
+    if not all(crontab.complete for crontab in crontabs):
+        sys.exit(1)
+
+
+def _sources(file: str) -> Iterator[_Source]:
+    """The crontabs that one argument names. Raises UsageError when one cannot be read."""
+    path = Path(file)
+    try:
+        if file == "-":
+            yield _Source(file, _decoded(sys.stdin.buffer.read()), None, None)
+        elif path.is_dir():
+            for entry in sorted(path.iterdir()):
+                format, owner = _place(entry)
+                # Cron reads spool files under any user's name, others by the rules of run-parts.
+                if not entry.is_file():
+                    click.echo(f"{entry}: skipped: is no file", err=True)
+                elif owner is None and not _RUN_PARTS.fullmatch(entry.name):
+                    click.echo(f"{entry}: skipped: cron ignores such names", err=True)
+                else:
+                    yield _Source(str(entry), _decoded(entry.read_bytes()), format, owner)
+        else:
+            yield _Source(file, _decoded(path.read_bytes()), *_place(path))
+    except OSError as error:
+        raise click.UsageError(
+            f"FILE {error.filename or file!r} cannot be read: {error.strerror}; name a crontab, "
+            "a directory of crontabs, or -"
+        ) from None
+
+
+def _decoded(data: bytes) -> str:
+    """The text; bytes that are not UTF-8 stay visible as such and are refused line by line."""
+    return data.decode("utf-8-sig", "surrogateescape")
+
+
+def _place(path: Path) -> "tuple[Format | None, str | None]":
+    """The format and the owner that the place of a crontab tells."""
+    parts = path.absolute().parts
+    if parts[-2:-1] == ("cron.d",) or parts[-2:] == ("etc", "crontab"):
+        return "system", None
+    if "spool" in parts and parts[-2] in ("crontabs", "cron", "tabs"):
+        return "user", parts[-1]
+    return None, None
+
+
+def _read(
+    sources: Iterable[_Source], forced: "Format | None", options: "Options"
+) -> "list[Imported]":
+    from cronledger.sources.crontab import detect_format, read_crontab
+
+    known = [entry.pw_name for entry in pwd.getpwall()]
+    crontabs: list[Imported] = []
+    for source in sources:
+        format = forced or source.format or detect_format(source.text, known)
+        taken = [job.name for crontab in crontabs for job in crontab.jobs]
+        crontabs.append(
+            read_crontab(
+                source.text,
+                file=source.file,
+                format=format,
+                options=options,
+                owner=source.owner,
+                taken=taken,
+            )
+        )
+    return crontabs
+
+
+def _write(text: str, output: str | None, force: bool) -> None:
+    if output in (None, "-"):
+        click.echo(text.encode(), nl=False)
+        return
+    try:
+        with Path(str(output)).open("w" if force else "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except FileExistsError:
+        raise click.UsageError(
+            f"--output {output!r} exists; choose another file, or add --force"
+        ) from None
+    except OSError as error:
+        raise click.UsageError(
+            f"--output {output!r} cannot be written: {error.strerror}; choose another file"
+        ) from None
+
+
+def _report(crontab: "Imported") -> None:
+    for note in crontab.notes:
+        place = f"{crontab.file}:{note.line}"
+        if note.kind == "dropped":
+            click.echo(f"{place}: not imported: {note.message}\n    {note.text.strip()}", err=True)
+        else:
+            click.echo(f"{place}: {note.message}", err=True)
+    jobs = len(crontab.jobs)
+    click.echo(
+        f"{crontab.file}: {jobs} job{'' if jobs == 1 else 's'}, read in {crontab.format} format",
+        err=True,
+    )
+
+
+def _zone(given: str | None) -> str:
+    """The zone of the schedules: as given, else this host's, else UTC with a note."""
+    from cronledger.rules import cron
+
+    for name in [given] if given is not None else _local_zones():
+        try:
+            cron.parse("* * * * *", timezone=name)
+        except cron.CronError as error:
+            if given is not None:
+                raise click.BadParameter(str(error), param_hint="--timezone") from None
+        else:
+            return name
+    click.echo("this host's timezone cannot be told: UTC is written; pass --timezone", err=True)
+    return "UTC"
+
+
+def _local_zones() -> Iterator[str]:
+    with suppress(OSError):  # no link, but a copy of the zone: the other file may say which
+        yield str(LOCALTIME.readlink()).partition("zoneinfo/")[2]
+    with suppress(OSError, ValueError):
+        yield TIMEZONE.read_text(encoding="utf-8").strip()
+
+
+def _current_user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

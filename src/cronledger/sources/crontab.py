@@ -1,0 +1,338 @@
+"""A crontab as the jobs of a `cronledger.toml`, and plainly what of it has no equivalent.
+
+Text in, values out: `detect_format`, `read_crontab`, then `crontab_toml.render`. A line is blank, a
+comment, an environment setting, or an entry; every entry becomes one job or one note of kind
+`dropped`.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cronledger.rules import cron, durations
+from cronledger.sources.crontab_words import (
+    NotCronError,
+    job_name,
+    printable,
+    split_percent,
+    time_fields,
+)
+
+Format = Literal["user", "system"]
+Kind = Literal["info", "changed", "dropped"]
+
+SHELL = "/bin/sh"
+
+_ENTRY = re.compile(r"(@[^ \t]+|(?:[^ \t]+[ \t]+){4}[^ \t]+)(?:[ \t]+(.*))?", re.DOTALL)
+_SETTING = re.compile(
+    r"""(?:"([^"=]+)"|'([^'=]+)'|([^ \t='"][^ \t=]*))[ \t]*=[ \t]*"""
+    r"""(?:"([^"]*)"|'([^']*)'|([^"' \t].*?)?)[ \t]*""",
+    re.DOTALL,
+)
+_UNLOGGED = re.compile(r"-(?:[nqs]+[ \t]+)?")
+_FLAGS = re.compile(r"((?:-[nqs]+[ \t]+)+)(?=[^ \t])")
+_USER = re.compile(r"[A-Za-z_][\w.-]*\$?(?:[:/][\w.-]+){0,2}")
+_MACROS = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"]
+_MAIL = {"MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING"}
+_CRONS_OWN = _MAIL | {"CRON_TZ", "RANDOM_DELAY"}
+# Names that are users on most systems and commands as well: on their own they tell nothing.
+_ALSO_COMMANDS = {"at", "backup", "git", "mail", "man", "news", "sync"}
+# Comments about the file or its columns, and entries commented out, describe no job.
+_LEGEND = re.compile(
+    r"\bdom\b.*\bdow\b|\bmin(ute)?s?\b.*\bhours?\b|^[ \t|]*[.+*-]-{3,}|^([\d*,/~-]+\s+){4}\S+\s"
+    r"|\buser(-?name)?\s+command\b|^@\w+\s|^[|\s]*$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to import: zone of the schedules, who the replica will be, how close to cron.
+
+    `as_user`: commands change to the user of their entry. `faithful`: runs may overlap and are
+    not stopped after an hour.
+    """
+
+    timezone: str = "UTC"
+    current_user: str = "root"
+    as_user: bool = False
+    faithful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something to know about line `line` (from 1). `text` is the line as it stands.
+
+    kind: `info` is translated; `changed` is kept, less what has no equivalent; `dropped` is not
+    imported.
+    """
+
+    line: int
+    text: str
+    message: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedJob:
+    """One entry. `command`: a string for /bin/sh -c, or an argv.
+
+    `single`: its cron never overlaps it, so neither does a faithful import.
+    """
+
+    line: int
+    text: str
+    name: str
+    schedule: str
+    timezone: str
+    command: str | tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None
+    jitter: str | None
+    single: bool
+    description: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One crontab, read as `format`. `jobs` and `notes` are in the order of their lines."""
+
+    file: str
+    format: Format
+    jobs: tuple[ImportedJob, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line had its equivalent."""
+        return all(note.kind == "info" for note in self.notes)
+
+
+def detect_format(text: str, known_users: Iterable[str] = ()) -> Format:
+    """Return `system` when the text says so, else `user`.
+
+    A comment that names the columns decides. Otherwise every entry must have a known user and a
+    command behind it, and one of these users at least must not be the name of a command too.
+    """
+    users = {"root", *known_users}
+    seen: set[str] = set()
+    for line in (raw.strip() for raw in text.split("\n")):
+        if line.startswith("#"):
+            if re.search(r"\bdom\b.*\bdow\b", line):
+                return "system" if re.search(r"\bdow\s+user", line) else "user"
+        elif not _SETTING.fullmatch(line) and (entry := _ENTRY.fullmatch(line)):
+            user, command = _partition(entry[2] or "")
+            seen.add(user if command else "")
+    return "system" if seen and seen <= users and seen - _ALSO_COMMANDS else "user"
+
+
+def read_crontab(
+    text: str,
+    *,
+    file: str,
+    format: Format,
+    options: Options,
+    owner: str | None = None,
+    taken: Iterable[str] = (),
+) -> Imported:
+    """Read a crontab. Job names are unique, among themselves and beside `taken`.
+
+    `owner`: whose crontab a `user` one is, where its place tells. Raises nothing for any text.
+    """
+    reader = _Reader(file, format, options, owner, set(taken))
+    for number, raw in enumerate(text.split("\n"), 1):
+        reader.line(number, raw.removesuffix("\r"))
+    return Imported(file, format, tuple(reader.jobs), tuple(reader.notes))
+
+
+def _partition(text: str) -> tuple[str, str]:
+    """The first word of `text` and what follows the blanks behind it."""
+    word, *rest = re.split(r"[ \t]+", text, maxsplit=1)
+    return word, "".join(rest)
+
+
+class _Reader:
+    """Carries what earlier lines mean for later ones."""
+
+    def __init__(
+        self, file: str, format: Format, options: Options, owner: str | None, taken: set[str]
+    ) -> None:
+        self.file, self.format, self.options, self.owner = file, format, options, owner
+        self.taken = taken
+        self.jobs: list[ImportedJob] = []
+        self.notes: list[Note] = []
+        self.env: dict[str, str] = {}
+        self.comments: list[str] = []
+        self.remarks: list[tuple[str, Kind]] = []
+
+    def line(self, number: int, text: str) -> None:
+        """Take in one line; an entry adds either a job or exactly one `dropped` note."""
+        bare = text.lstrip(" \t")
+        if bare.startswith("#"):
+            self.comments.append(bare.lstrip("#").strip())
+            return
+        self.remarks = []
+        try:
+            if re.search("[\0\ud800-\udfff]", bare):
+                raise NotCronError("has a NUL or is not UTF-8; write the line in UTF-8")
+            if setting := _SETTING.fullmatch(bare):
+                groups = [group or "" for group in setting.groups()]
+                self._set("".join(groups[:3]), "".join(groups[3:]))
+            elif bare:
+                self.jobs.append(self._job(number, text, bare))
+        except NotCronError as why:
+            self.remarks = [(str(why), "dropped")]
+        self.notes += [Note(number, text, message, kind) for message, kind in self.remarks]
+        self.comments = []
+
+    def _remark(self, message: str, kind: Kind = "info") -> None:
+        self.remarks.append((message, kind))
+
+    def _set(self, name: str, value: str) -> None:
+        self.env[name] = value
+        if name == "MAILTO" and not value:
+            self._remark("no mail is sent anyway; the tail of the output is in the ledger")
+        elif name in _MAIL:
+            self._remark("no mail is sent; the tail of the output is in the ledger", "changed")
+        elif name == "RANDOM_DELAY" and not re.fullmatch(r"[0-9]{1,6}", value):
+            self._remark(f"{value!r} is no number of minutes; no jitter is written", "changed")
+        elif name == "SHELL" and not value:
+            self._remark(f"is empty, so cron starts nothing; {SHELL} is written", "changed")
+        elif name == "HOME" and not value.startswith("/"):
+            self._remark(f"{value!r} is no absolute path; cwd is not written", "changed")
+        elif name == "LOGNAME":
+            self._remark("cron sets LOGNAME itself; here the command sees this value")
+        elif name == "TZ":
+            self._remark("is environment only, as in cron; schedules follow CRON_TZ")
+        elif "$" in value:
+            self._remark("cron expands no variables; the value is kept as it stands")
+
+    def _job(self, number: int, text: str, bare: str) -> ImportedJob:
+        if unlogged := _UNLOGGED.match(bare):
+            bare = bare[unlogged.end() :]
+            self._remark("the leading - (do not log) is left out; the ledger records every run")
+        entry = _ENTRY.fullmatch(bare)
+        if entry is None:
+            raise NotCronError(
+                "is neither NAME = value nor an entry; write five time fields or a macro such as "
+                "@daily, then the command"
+            )
+        schedule, single = self._schedule(entry[1])
+        user, rest = self._user(entry[2] or "")
+        rest, flagged = self._flags(rest)
+        line, stdin = split_percent(rest)
+        if not line.strip():
+            raise NotCronError("has no command; write one behind the time fields")
+        name = job_name(self.file, line, self.taken)
+        timezone = self.env.get("CRON_TZ", "").removeprefix(":") or self.options.timezone
+        try:
+            spec = cron.parse(schedule, timezone=timezone, job=name)
+        except cron.CronError as error:
+            raise NotCronError(str(error)) from None
+        self.taken.add(name)
+        home = self.env.get("HOME", "")
+        return ImportedJob(
+            line=number,
+            text=text,
+            name=name,
+            schedule=schedule,
+            timezone=timezone,
+            command=self._command(line, stdin, user),
+            env=self._environment(line, user),
+            cwd=home if home.startswith("/") else None,
+            jitter=self._jitter(spec),
+            single=single or flagged,
+            description=self._description(user),
+        )
+
+    def _schedule(self, text: str) -> tuple[str, bool]:
+        """The schedule in our words, and whether cron itself keeps its runs apart."""
+        if text == "@reboot":
+            raise NotCronError(
+                "@reboot has no equivalent, a job belongs to no host; use a systemd unit, or let "
+                "the host run `cronledger trigger` when it has booted"
+            )
+        if text in ("@every_minute", "@every_second"):
+            return "* * * * *" if text == "@every_minute" else "@every 1s", False
+        if re.fullmatch(r"@[0-9]+", text):
+            self._remark("cron counts these seconds from the end of a run, @every on a fixed grid")
+            return f"@every {text[1:]}s", True
+        if text.startswith("@"):
+            if text not in _MACROS:
+                raise NotCronError(f"{text!r} is no macro of cron; write {', '.join(_MACROS)}")
+            return text, False
+        if "~" in text:
+            self._remark("cron draws ~ at random; H takes it from the name of the job, for good")
+        return time_fields(text), False
+
+    def _user(self, rest: str) -> tuple[str | None, str]:
+        user, command = self.owner, rest
+        if self.format == "system":
+            user, command = _partition(rest)
+            if not _USER.fullmatch(user):
+                raise NotCronError(
+                    f"{user!r} is no user; write one before the command, or import with --user"
+                )
+        login = re.split("[:/]", user)[0] if user else None
+        if login and login != self.options.current_user and not self.options.as_user:
+            self._remark(
+                f"cron runs this as {user}, a replica as its own user; start the replica as "
+                f"{login}, or import with --as-user",
+                "changed",
+            )
+        return login, command
+
+    def _flags(self, rest: str) -> tuple[str, bool]:
+        found = _FLAGS.match(rest)
+        if found is None:
+            return rest, False
+        self._remark(f"{found[1].strip()} is left out; no mail is sent, every run is recorded")
+        return rest[found.end() :], "s" in found[1]
+
+    def _command(self, line: str, stdin: Sequence[str], user: str | None) -> str | tuple[str, ...]:
+        shell = self.env.get("SHELL") or SHELL
+        if stdin:
+            self._remark(
+                "an unescaped % ends the command and begins its standard input, written as "
+                "printf … |; where a percent sign was meant, mend the command"
+            )
+            given = shlex.join(("printf", "%s\\n", *stdin))
+            line, shell = f"{given} | {shlex.join((shell, '-c', line))}", SHELL
+        if self._changes_user(user):
+            return "runuser", "-u", str(user), "--", shell, "-c", line
+        return line if shell == SHELL else (shell, "-c", line)
+
+    def _changes_user(self, user: str | None) -> bool:
+        return self.options.as_user and user not in (None, "root")
+
+    def _environment(self, line: str, user: str | None) -> dict[str, str]:
+        wanted = {
+            name: value
+            for name, value in self.env.items()
+            if name not in _CRONS_OWN or re.search(rf"\b{name}\b", line)
+        }
+        return wanted | ({"LOGNAME": str(user)} if self._changes_user(user) else {})
+
+    def _jitter(self, spec: cron.Cron) -> str | None:
+        minutes = self.env.get("RANDOM_DELAY", "")
+        if not re.fullmatch(r"0*[1-9][0-9]{0,5}", minutes):
+            return None
+        jitter = f"{int(minutes)}m"
+        if durations.parse(jitter) >= spec.shortest_period:
+            self._remark(
+                f"RANDOM_DELAY={minutes} is not shorter than the time between two runs; no jitter "
+                "is written",
+                "changed",
+            )
+            return None
+        return jitter
+
+    def _description(self, user: str | None) -> str | None:
+        comments = self.comments
+        legends = [at for at, comment in enumerate(comments) if _LEGEND.search(comment)]
+        words = comments[legends[-1] + 1 :] if legends else list(comments)
+        if user:
+            words.append(f"(cron user: {user})")
+        return printable(" ".join(words)) or None

@@ -1,0 +1,90 @@
+"""Imported crontabs as the text of a `cronledger.toml`."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import tomlkit
+
+from cronledger.sources.crontab import Imported, ImportedJob, Options
+from cronledger.sources.crontab_words import printable
+
+# Cron stops nothing; this stops what hangs, and nothing that anyone waits for.
+FAITHFUL_RUN_TIMEOUT = "30d"
+
+
+def render(crontabs: Sequence[Imported], options: Options) -> str:
+    """Return the text of a `cronledger.toml`: every job, and every note as a comment."""
+    files = ", ".join(f"{crontab.file} ({crontab.format} format)" for crontab in crontabs)
+    title = f"Imported by `cronledger import-crontab` from {files}."
+    parts = [_comments(*_wrapped([title]), "", *_wrapped(_header(options)))]
+    for crontab in crontabs:
+        jobs = {job.line: job for job in crontab.jobs}
+        noted = {note.line for note in crontab.notes}
+        for line in sorted(noted | jobs.keys()):
+            notes = [note for note in crontab.notes if note.line == line]
+            job = jobs.get(line)
+            said = [
+                f"{'not imported' if note.kind == 'dropped' else 'note'}: {note.message}"
+                for note in notes
+            ]
+            text = job.text if job else notes[0].text
+            place = f"{crontab.file}:{line}"
+            table = _table(job, options) if job else ""
+            parts.append(_comments(place, text.strip(" \t"), *said) + table)
+    return "\n".join(parts)
+
+
+def _header(options: Options) -> list[str]:
+    overlap = (
+        [
+            'overlap = "allow": as in cron, a run starts beside one that still runs.',
+            f'run_timeout = "{FAITHFUL_RUN_TIMEOUT}": cron stops nothing, however long it runs.',
+        ]
+        if options.faithful
+        else [
+            'overlap = "skip": a run that would start beside one that still runs is skipped and '
+            'recorded. Cron starts it: overlap = "allow", or import with --faithful.',
+            "run_timeout is 1h unless written: a run is stopped then. Cron never stops one.",
+        ]
+    )
+    return [
+        *overlap,
+        'catch_up = "skip": as in cron, what was missed while nothing was up does not run later.',
+        "Cron starts commands in the user's home with PATH=/usr/bin:/bin; a replica starts them in "
+        "its own directory with its own environment, unless cwd and env say otherwise.",
+        "No mail is sent: the tail of the output is in the ledger.",
+    ]
+
+
+def _wrapped(sentences: Sequence[str]) -> list[str]:
+    return [line for sentence in sentences for line in textwrap.wrap(sentence, 96)]
+
+
+def _comments(*lines: str) -> str:
+    return "".join(f"# {printable(line)}".rstrip() + "\n" for line in lines)
+
+
+def _table(job: ImportedJob, options: Options) -> str:
+    table = tomlkit.table()
+    overlaps = options.faithful and not job.single
+    values: dict[str, Any] = {
+        "description": job.description,
+        "schedule": job.schedule,
+        "timezone": job.timezone,
+        "command": job.command if isinstance(job.command, str) else list(job.command),
+        "env": tomlkit.inline_table() if job.env else None,
+        "cwd": job.cwd,
+        "jitter": job.jitter,
+        "catch_up": "skip",
+        "overlap": "allow" if overlaps else "skip",
+        "run_timeout": FAITHFUL_RUN_TIMEOUT if options.faithful else None,
+    }
+    if job.env:
+        values["env"].update(job.env)
+    for name, value in values.items():
+        if value is not None:
+            table.add(name, value)
+    jobs = tomlkit.table(is_super_table=True)
+    jobs.add(job.name, table)
+    return tomlkit.dumps(tomlkit.document().add("jobs", jobs))

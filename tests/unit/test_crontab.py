@@ -1,0 +1,634 @@
+"""Crontabs as people have them, and what `import-crontab` makes of each line."""
+
+import importlib
+import subprocess
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cronledger.rules import cron, declare
+from cronledger.rules.model import CatchUp, Handler, Job, Overlap
+from cronledger.sources import toml
+from cronledger.sources.crontab import (
+    Format,
+    Imported,
+    ImportedJob,
+    Note,
+    Options,
+    detect_format,
+    read_crontab,
+)
+from cronledger.sources.crontab_toml import render
+from cronledger.sources.crontab_words import job_name, split_percent, time_fields
+
+# The module: the package may bind its name to the command.
+cli = importlib.import_module("cronledger.cli.import_crontab")
+
+DEBIAN = """\
+# /etc/crontab: system-wide crontab
+# Unlike any other crontab you don't have to run the `crontab'
+# command to install the new version when you edit this file.
+
+SHELL=/bin/sh
+# You can also override PATH, but by default, newer versions inherit it
+#PATH=/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin
+
+# Example of job definition:
+# .---------------- minute (0 - 59)
+# |  .------------- hour (0 - 23)
+# |  |  .---------- day of month (1 - 31)
+# |  |  |  .------- month (1 - 12) OR jan,feb,mar,apr ...
+# |  |  |  |  .---- day of week (0 - 6) (Sunday=0 or 7)
+# |  |  |  |  |
+# *  *  *  *  * user-name command to be executed
+17 *\t* * *\troot\tcd / && run-parts --report /etc/cron.hourly
+25 6\t* * *\troot\ttest -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }
+52 6\t1 * *\troot\ttest -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.monthly; }
+#
+"""
+
+PHP = """\
+# Look for and purge old sessions every 30 minutes
+09,39 *     * * *     root   [ -x /usr/lib/php/sessionclean ] && if [ ! -d /run/systemd/system ]; \
+then /usr/lib/php/sessionclean; fi
+"""
+CERTBOT = """\
+SHELL=/bin/sh
+PATH=/usr/local/sbin:/usr/local/bin:/sbin:/bin:/usr/sbin:/usr/bin
+
+0 */12 * * * root test -x /usr/bin/certbot -a \\! -d /run/systemd/system && \
+perl -e 'sleep int(rand(43200))' && certbot -q renew --no-random-sleep-on-renew
+"""
+MDADM = """\
+57 0 * * 0 root if [ -x /usr/share/mdadm/checkarray ] && [ $(date +\\%d) -le 7 ]; \
+then /usr/share/mdadm/checkarray --cron --all --idle --quiet; fi
+"""
+SYSSTAT = """\
+# The first element of the path is a directory where the debian-sa1
+# script is located
+PATH=/usr/lib/sysstat:/usr/sbin:/usr/sbin:/usr/bin:/sbin:/bin
+
+# Activity reports every 10 minutes everyday
+5-55/10 * * * * root command -v debian-sa1 > /dev/null && debian-sa1 1 1
+
+# Additional run at 23:59 to rotate the statistics file
+59 23 * * * root command -v debian-sa1 > /dev/null && debian-sa1 60 2
+"""
+
+
+def read(
+    text: str, format: Format = "user", *, file: str = "-", owner: str | None = None, **options: Any
+) -> Imported:
+    return read_crontab(text, file=file, format=format, owner=owner, options=Options(**options))
+
+
+def only(text: str, format: Format = "user", **options: Any) -> ImportedJob:
+    [job] = read(text, format, **options).jobs
+    return job
+
+
+def dropped(imported: Imported) -> list[Note]:
+    return [note for note in imported.notes if note.kind == "dropped"]
+
+
+def loaded(imported: Imported, options: Options | None = None) -> dict[str, dict[str, Any]]:
+    """The jobs of the rendered file, each of them accepted by the rules of declarations."""
+    text = render([imported], options or Options())
+    tables: dict[str, dict[str, Any]] = tomllib.loads(text).get("jobs", {})
+    for name, table in tables.items():
+        policies = {**table}
+        command, env, cwd = (policies.pop(key, None) for key in ("command", "env", "cwd"))
+        target = {"shell" if isinstance(command, str) else "argv": command}
+        target |= {"env": env} if env else {}
+        target |= {"cwd": cwd} if cwd else {}
+        job = Job(name=name, handler=Handler.COMMAND, target=target, **policies)
+        declare.check([job], retention=timedelta(days=90))
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "names", "schedules"),
+    [
+        (
+            "/etc/crontab",
+            DEBIAN,
+            ["run-parts-cron-hourly", "run-parts-cron-daily", "run-parts-cron-monthly"],
+            ["17 * * * *", "25 6 * * *", "52 6 1 * *"],
+        ),
+        ("/etc/cron.d/php", PHP, ["php-sessionclean"], ["09,39 * * * *"]),
+        ("/etc/cron.d/certbot", CERTBOT, ["certbot-renew"], ["0 */12 * * *"]),
+        ("/etc/cron.d/mdadm", MDADM, ["mdadm-checkarray"], ["57 0 * * 0"]),
+        (
+            "/etc/cron.d/sysstat",
+            SYSSTAT,
+            ["sysstat-debian-sa1", "sysstat-debian-sa1-2"],
+            ["5-55/10 * * * *", "59 23 * * *"],
+        ),
+    ],
+)
+def test_real_crontabs(file: str, text: str, names: list[str], schedules: list[str]) -> None:
+    assert detect_format(text) == "system"
+    imported = read(text, "system", file=file)
+    assert [job.name for job in imported.jobs] == names
+    assert imported.complete
+    tables = loaded(imported)
+    assert list(tables) == names
+    assert [table["schedule"] for table in tables.values()] == schedules
+    for job in imported.jobs:
+        assert isinstance(job.command, str)
+        assert job.text.replace("\\%", "%").endswith(job.command)
+
+
+def test_descriptions_are_the_comment_right_above_and_the_user() -> None:
+    first, *_ = read(DEBIAN, "system").jobs
+    assert first.description == "(cron user: root)"
+    above = [job.description for job in read(SYSSTAT, "system").jobs]
+    assert above == [
+        "Activity reports every 10 minutes everyday (cron user: root)",
+        "Additional run at 23:59 to rotate the statistics file (cron user: root)",
+    ]
+    assert only("# one\n# two\n* * * * * x").description == "one two"
+    assert only("# far\n\n* * * * * x").description is None
+    assert only("# old way:\n#0 5 * * * y\n* * * * * x").description is None
+    assert only("# m h  dom mon dow   command\n# real\n* * * * * x").description == "real"
+
+
+def test_settings_hold_for_the_entries_after_them() -> None:
+    imported = read("0 1 * * * a\nX=1\n0 2 * * * b\nX = 2\nY=\n0 3 * * * c\n")
+    assert [dict(job.env) for job in imported.jobs] == [{}, {"X": "1"}, {"X": "2", "Y": ""}]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("A=b", "A", "b"),
+        ("  A = b c  ", "A", "b c"),
+        ('A="  b "  ', "A", "  b "),
+        ("A='b \"c\"'", "A", 'b "c"'),
+        ('"A"=b', "A", "b"),
+        ("'A B' = b", "A B", "b"),
+        ("A=b'c' # no comment", "A", "b'c' # no comment"),
+        ("A=$HOME:~", "A", "$HOME:~"),
+        ("A=", "A", ""),
+        ('A=""', "A", ""),
+        ("A==b=c", "A", "=b=c"),
+        ("A\t=\tb", "A", "b"),
+        ("A=back\\slash", "A", "back\\slash"),
+    ],
+)
+def test_setting_quotes(line: str, name: str, value: str) -> None:
+    assert only(f"{line}\r\n0 1 * * * x\r\n").env == {name: value}
+
+
+@pytest.mark.parametrize("line", ['A="b" c', 'A="b', "A='b", "A b=c", "=b"])
+def test_settings_that_cron_does_not_read(line: str) -> None:
+    imported = read(f"{line}\n0 1 * * * x")
+    [note] = dropped(imported)
+    assert (note.line, note.text) == (1, line)
+    assert imported.jobs[0].env == {}
+
+
+def test_shell_home_and_path() -> None:
+    job = only("SHELL=/bin/bash\nHOME=/srv/app\nPATH=/bin:$PATH\n@daily run")
+    assert job.command == ("/bin/bash", "-c", "run")
+    assert job.cwd == "/srv/app"
+    assert job.env == {"SHELL": "/bin/bash", "HOME": "/srv/app", "PATH": "/bin:$PATH"}
+    assert loaded(read("SHELL=/bin/bash\n@daily run"))["run"]["command"] == [
+        "/bin/bash",
+        "-c",
+        "run",
+    ]
+    relative = read("HOME=app\n@daily run")
+    assert relative.jobs[0].cwd is None
+    assert not relative.complete
+
+
+def test_zones() -> None:
+    text = "TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ=Europe/Berlin\n0 2 * * * b\nCRON_TZ=\n0 3 * * * c"
+    imported = read(text, timezone="America/New_York")
+    assert [job.timezone for job in imported.jobs] == [
+        "America/New_York",
+        "Europe/Berlin",
+        "America/New_York",
+    ]
+    assert {tuple(job.env.items()) for job in imported.jobs} == {(("TZ", "Asia/Tokyo"),)}
+    [note] = dropped(read("CRON_TZ=Europe/Berln\n0 2 * * * b"))
+    assert note.line == 2
+    assert "Europe/Berln" in note.message
+
+
+def test_mail_has_no_equivalent_and_none_needs_none() -> None:
+    assert not read('MAILTO="root"\n@daily x').complete
+    assert read('MAILTO=""\n@daily x').complete
+    mailed = read("MAILTO=ops\n@daily x\n@daily x | mail $MAILTO")
+    assert [dict(job.env) for job in mailed.jobs] == [{}, {"MAILTO": "ops"}]
+    assert [note.line for note in mailed.notes] == [1]
+
+
+def test_random_delay_becomes_jitter_where_it_can() -> None:
+    imported = read(
+        "RANDOM_DELAY=30\n0 * * * * hourly\n*/30 * * * * often\nRANDOM_DELAY=0\n@daily d"
+    )
+    assert [job.jitter for job in imported.jobs] == ["30m", None, None]
+    assert [(note.line, note.kind) for note in imported.notes] == [(3, "changed")]
+    assert not read("RANDOM_DELAY=some\n@daily d").complete
+    loaded(imported)
+
+
+@pytest.mark.parametrize(
+    ("entry", "command", "stdin"),
+    [
+        ("date +\\%F", "date +%F", ""),
+        ("cat\\\\%", "cat\\%", ""),
+        ("cat%", "cat", ""),
+        ("cat%a", "cat", "a\n"),
+        ("cat%a%b", "cat", "a\nb\n"),
+        ("cat%a%", "cat", "a\n"),
+        ("cat%%", "cat", "\n"),
+        ('cat % a\\%b%it\'s "q" $HOME `x` \\n', "cat ", ' a%b\nit\'s "q" $HOME `x` \\n\n'),
+    ],
+)
+def test_percent(entry: str, command: str, stdin: str) -> None:
+    assert split_percent(entry) == (command, stdin.removesuffix("\n").split("\n") if stdin else [])
+    imported = read(f"0 1 * * * {entry}")
+    assert imported.complete
+    assert bool(imported.notes) == bool(stdin)
+    [job] = imported.jobs
+    if not stdin:
+        assert job.command == command
+        return
+    assert isinstance(job.command, str)
+    ran = subprocess.run(["/bin/sh", "-c", job.command], capture_output=True, check=True)
+    assert ran.stdout.decode() == stdin
+
+
+def test_percent_keeps_the_exit_status_and_the_whole_command() -> None:
+    job = only("0 1 * * * cd / && read line; echo $line in $PWD # end; exit 3%given")
+    assert isinstance(job.command, str)
+    ran = subprocess.run(["/bin/sh", "-c", job.command], capture_output=True, check=False)
+    assert ran.stdout == b"given in /\n"
+    job = only("SHELL=/bin/bash\n0 1 * * * read -a w; echo ${w[1]}; exit 3%one two")
+    ran = subprocess.run(["/bin/sh", "-c", str(job.command)], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout) == (3, b"two\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "schedule"),
+    [
+        ("* * * * *", "* * * * *"),
+        ("*/5  1-5,7\t1 jan-mar Mon", "*/5 1-5,7 1 jan-mar Mon"),
+        ("0 0 * * 5-7", "0 0 * * 5-7"),
+        ("0 0 * * 1-1", "0 0 * * 1"),
+        ("5-5/2 * * * *", "5 * * * *"),
+        ("~ * * * *", "H(0-59) * * * *"),
+        ("0~29/10 * * * *", "H(0-29)/10 * * * *"),
+        ("0 ~6 10~ * ~", "0 H(0-6) H(10-31) * H(0-6)"),
+        ("7~7 * * * *", "7 * * * *"),
+        ("@daily", "@daily"),
+        ("@midnight", "@midnight"),
+        ("@annually", "@annually"),
+        ("@hourly", "@hourly"),
+        ("@every_minute", "* * * * *"),
+        ("@every_second", "@every 1s"),
+        ("@600", "@every 600s"),
+        ("-0 4 * * *", "0 4 * * *"),
+        ("-n 0 4 * * *", "0 4 * * *"),
+    ],
+)
+def test_schedules(written: str, schedule: str) -> None:
+    imported = read(f" \t{written}\t command --flag")
+    [job] = imported.jobs
+    assert (job.schedule, job.command) == (schedule, "command --flag")
+    cron.parse(job.schedule, timezone=job.timezone, job=job.name)
+    assert imported.complete
+    translated = "~" in written or "@6" in written or written.startswith("-")
+    assert bool(imported.notes) == translated
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("@reboot start", "systemd"),
+        ("@noon lunch", "@hourly"),
+        ("@0 x", "shorter than a second"),
+        ("61 * * * * x", "61"),
+        ("* * 31 2 * x", "never occurs"),
+        ("5/15 * * * * x", "5-59/15"),
+        ("0 22-2 * * * x", "22-23,0-2"),
+        ("0 0 * * fri-sun x", "fri-6,0-sun"),
+        ("0,~ * * * * x", "split"),
+        ("30~10 * * * * x", "backwards"),
+        ("* * L * * x", "'L'"),
+        ("H * * * * x", "'H'"),
+        ("* * ? * * x", "'?'"),
+        ("* * * * mon#1 x", "'mon#1'"),
+        ("mon * * * * x", "'mon'"),
+        ("0 0 * foo * x", "foo"),
+        ("* * * * *", "no command"),
+        ("* * * * * %text", "no command"),
+        ("@daily", "no command"),
+        ("* * * *", "five time fields"),
+        ("rubbish", "five time fields"),
+        ("* * * * * a\0b", "NUL"),
+        ("* * * * * a\udcffb", "UTF-8"),
+    ],
+)
+def test_lines_that_become_no_job(line: str, said: str) -> None:
+    imported = read(f"\n{line}\r\n* * * * * fine")
+    [note] = imported.notes
+    assert (note.line, note.text, note.kind) == (2, line, "dropped")
+    assert said in note.message
+    assert [job.line for job in imported.jobs] == [3]
+    text = render([imported], Options())
+    assert f"not imported: {note.message}" in text
+    assert list(tomllib.loads(text)["jobs"]) == ["fine"]
+
+
+def test_flags_before_the_command() -> None:
+    imported = read("@daily -n -q quiet\n@daily -s once\n@daily -x other")
+    assert [job.command for job in imported.jobs] == ["quiet", "once", "-x other"]
+    assert [job.single for job in imported.jobs] == [False, True, False]
+    tables = loaded(imported, Options(faithful=True))
+    assert [table["overlap"] for table in tables.values()] == ["allow", "skip", "allow"]
+
+
+def test_users_other_than_ours_are_told() -> None:
+    text = "@daily www-data sweep\n@daily root tidy\n@daily ops:staff/batch heap"
+    imported = read(text, "system", current_user="root")
+    assert [(note.line, note.kind) for note in imported.notes] == [(1, "changed"), (3, "changed")]
+    assert [job.description for job in imported.jobs] == [
+        "(cron user: www-data)",
+        "(cron user: root)",
+        "(cron user: ops)",
+    ]
+    switched = read(text, "system", as_user=True)
+    assert switched.complete
+    assert switched.jobs[0].command == (
+        *("runuser", "-u", "www-data", "--"),
+        *("/bin/sh", "-c", "sweep"),
+    )
+    assert switched.jobs[0].env == {"LOGNAME": "www-data"}
+    assert switched.jobs[1].command == "tidy"
+    spool = read("@daily x", owner="alice")
+    assert not spool.complete
+    assert read("@daily x", owner="alice", current_user="alice").complete
+
+
+def test_a_user_that_is_none() -> None:
+    [note] = dropped(read("0 5 * * * /usr/bin/backup now", "system"))
+    assert "--user" in note.message
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "format"),
+    [
+        ("0 5 * * * root x", [], "system"),
+        ("0 5 * * * /usr/bin/x y", [], "user"),
+        ("0 5 * * * alice x", [], "user"),
+        ("0 5 * * * alice x", ["alice"], "system"),
+        ("0 5 * * * backup now", ["backup"], "user"),
+        ("0 5 * * * backup now\n@daily\troot\ty", ["backup"], "system"),
+        ("0 5 * * * root", [], "user"),
+        ("0 5 * * * root x\n0 5 * * * y z", [], "user"),
+        ("# m h dom mon dow user command\n0 5 * * * alice x", [], "system"),
+        ("# m h  dom mon dow   command\n0 5 * * * root x", [], "user"),
+        ("", [], "user"),
+    ],
+)
+def test_detect_format(text: str, known: list[str], format: Format) -> None:
+    assert detect_format(text, known) == format
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "name"),
+    [
+        ("-", "/usr/local/bin/backup.sh --full", "backup"),
+        ("-", "FOO=1 BAR=2 nice -n 10 ionice -c3 /opt/x/report daily", "report-daily"),
+        ("-", "flock -n /run/lock/a.lock timeout 5m /opt/sync-all > /dev/null 2>&1", "sync-all"),
+        ("-", "cd /srv/app && . venv/bin/activate && python -m app.clean --all", "app-clean"),
+        ("-", "sudo -u www-data php /srv/occ.php files:scan", "occ-files-scan"),
+        ("-", "echo 'unbalanced", "echo"),
+        ("-", "sleep 30", "sleep"),
+        ("-", "'%'", "job"),
+        ("-", "(ulimit -t 5; du -s /home) | sort", "du-home"),
+        ("/etc/cron.d/e2scrub_all", "/sbin/e2scrub_all -A -r", "e2scrub-all"),
+        ("alice.cron", "x" * 100, ("alice-" + "x" * 100)[:48]),
+    ],
+)
+def test_job_names(file: str, command: str, name: str) -> None:
+    assert job_name(file, command) == name
+    assert job_name(file, command, {name, f"{name}-2"}) == f"{name}-3"
+
+
+def test_names_do_not_clash_with_those_of_other_files() -> None:
+    again = read_crontab("@daily x", file="-", format="user", options=Options(), taken=("x", "x-3"))
+    assert again.jobs[0].name == "x-2"
+
+
+def test_policies() -> None:
+    plain = loaded(read("@daily x"))["x"]
+    assert plain["catch_up"] == "skip"
+    assert plain["overlap"] == "skip"
+    assert "run_timeout" not in plain
+    faithful = loaded(read("@daily x"), Options(faithful=True))["x"]
+    assert (faithful["overlap"], faithful["run_timeout"]) == ("allow", "30d")
+    assert "--faithful" in render([read("@daily x")], Options()).split("[jobs", maxsplit=1)[0]
+
+
+def test_what_is_no_text_stays_out_of_the_output() -> None:
+    imported = read("# caf\udce9 \0\x07\n@daily printf '\x07\x7f\u2028\r' # \x1b")
+    table = loaded(imported)["printf"]
+    assert table["command"] == "printf '\x07\x7f\u2028\r' # \x1b"
+    assert table["description"] == "caf\\udce9 \\x00\\x07"
+
+
+FIELDS = st.lists(
+    st.sampled_from(["*", "0", "5-9", "*/7", "1,2", "~", "mon", "L", "99", "3/4", "-", "#"]),
+    max_size=7,
+).map(" ".join)
+SCHEDULES = st.sampled_from(
+    ["@daily", "@90", "@reboot", "0 5 * * *", "*/5 * 1-7 * mon", "~ 3 * * *"]
+)
+COMMANDS = st.text("ab%\\'\" $|&;(){}<>-\t\0\x7f\r\udcff", max_size=20)
+ENTRIES = st.tuples(FIELDS | SCHEDULES, COMMANDS).map(" ".join)
+COMMENTS = st.text("ab \0\x1b\t", max_size=8).map(lambda text: f" # {text}")
+SETTINGS = st.sampled_from(
+    [
+        *("SHELL=/bin/bash", "SHELL=", "HOME = '/srv'", "MAILTO=a", "RANDOM_DELAY=30"),
+        *(
+            'X="\\ \u0080"',
+            "CRON_TZ=Asia/Tokyo",
+            "CRON_TZ=no/where",
+            "HOME=x",
+            "A.b=1",
+        ),
+    ]
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    lines=st.lists(
+        st.one_of(
+            ENTRIES.map(lambda line: ("entry", line)),
+            COMMENTS.map(lambda line: ("comment", line)),
+            SETTINGS.map(lambda line: ("setting", line)),
+        ),
+        max_size=12,
+    ),
+    format=st.sampled_from(["user", "system"]),
+    as_user=st.booleans(),
+    newline=st.sampled_from(["\n", "\r\n"]),
+)
+def test_every_entry_becomes_one_job_or_one_dropped_note(
+    lines: list[tuple[str, str]], format: Format, as_user: bool, newline: str
+) -> None:
+    imported = read(newline.join(line for _, line in lines), format, as_user=as_user)
+    entries = [
+        number
+        for number, (kind, line) in enumerate(lines, 1)
+        if kind == "entry" and line.strip(" \t\r") and not line.lstrip(" \t").startswith("#")
+    ]
+    told = [job.line for job in imported.jobs] + [note.line for note in dropped(imported)]
+    assert [line for line in sorted(told) if lines[line - 1][1].strip(" \t\r")] == entries
+    assert list(loaded(imported)) == [job.name for job in imported.jobs]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60), st.sampled_from(["user", "system"]))
+def test_any_text_is_read_and_rendered(text: str, format: Format) -> None:
+    imported = read(text, format)
+    for number, line in enumerate(text.split("\n"), 1):
+        told = [job for job in imported.jobs if job.line == number]
+        lost = [note for note in dropped(imported) if note.line == number]
+        bare = line.removesuffix("\r").lstrip(" \t")
+        expected = 0 if not bare or bare.startswith("#") else 1
+        if "=" not in line:
+            assert len(told) + len(lost) == expected
+    loaded(imported)
+
+
+def test_time_fields_refuses_other_blanks() -> None:
+    with pytest.raises(ValueError, match="not valid cron"):
+        time_fields("* * * * \xa0*")
+
+
+def run(*args: object, stdin: str | bytes = "") -> Result:
+    return CliRunner().invoke(cli.import_crontab, [str(arg) for arg in args], input=stdin)
+
+
+def test_command_reads_directories_as_cron_does(tmp_path: Path) -> None:
+    folder = tmp_path / "etc" / "cron.d"
+    folder.mkdir(parents=True)
+    (folder / "sysstat").write_text(SYSSTAT)
+    (folder / "custom").write_text("@daily nobody-here x\n")
+    (folder / "custom.dpkg-old").write_text("@daily root old\n")
+    (folder / ".placeholder").write_text("# nothing\n")
+    result = run(folder, "--timezone", "Europe/Berlin")
+    assert result.exit_code == 1
+    tables = tomllib.loads(result.stdout)["jobs"]
+    assert list(tables) == ["custom-x", "sysstat-debian-sa1", "sysstat-debian-sa1-2"]
+    assert {table["timezone"] for table in tables.values()} == {"Europe/Berlin"}
+    assert f"{folder / 'custom'}:1: cron runs this as nobody-here" in result.stderr
+    assert f"{folder / 'custom.dpkg-old'}: skipped" in result.stderr
+    assert f"{folder / 'sysstat'}: 2 jobs, read in system format" in result.stderr
+
+
+def test_command_tells_the_owner_of_a_spool_file(tmp_path: Path) -> None:
+    folder = tmp_path / "spool" / "cron" / "crontabs"
+    folder.mkdir(parents=True)
+    (folder / "jo.doe").write_text("@daily root x\n")
+    result = run(folder)
+    assert "jo.doe:1: cron runs this as jo.doe" in result.stderr
+    assert tomllib.loads(result.stdout)["jobs"]["jo-root-x"]["command"] == "root x"
+
+
+def test_command_reads_standard_input_and_can_be_told_the_format() -> None:
+    found = run("-", stdin=b"\xef\xbb\xbf@daily root x\r\n")
+    assert (found.exit_code, tomllib.loads(found.stdout)["jobs"]["x"]["command"]) == (0, "x")
+    forced = run("-", "--user", stdin="@daily root x\n")
+    assert tomllib.loads(forced.stdout)["jobs"]["root-x"]["command"] == "root x"
+    forced = run("-", "--system", "--as-user", stdin="@daily jo x\n")
+    assert tomllib.loads(forced.stdout)["jobs"]["x"]["command"][:3] == ["runuser", "-u", "jo"]
+
+
+def test_command_reports_what_it_left_out() -> None:
+    result = run("-", stdin="MAILTO=me\n@reboot x\n* * * * * caf\xe9\n".encode("latin-1"))
+    assert result.exit_code == 1
+    assert "-:1: no mail is sent" in result.stderr
+    assert "-:2: not imported: @reboot has no equivalent" in result.stderr
+    assert "\n    @reboot x\n" in result.stderr
+    assert "-:3: not imported: has a NUL or is not UTF-8" in result.stderr
+    assert "jobs" not in tomllib.loads(result.stdout)
+
+
+def test_command_writes_a_file_and_overwrites_none(tmp_path: Path) -> None:
+    output = tmp_path / "cronledger.toml"
+    assert run("-", "-o", output, stdin="@daily x").exit_code == 0
+    written = output.read_text()
+    assert "[jobs.x]" in written
+    refused = run("-", "-o", output, stdin="@daily y")
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    assert output.read_text() == written
+    assert run("-", "-o", output, "--force", stdin="@reboot y").exit_code == 1
+    assert "@reboot y" in output.read_text()
+    assert run("-", "-o", tmp_path / "no" / "f", stdin="@daily x").exit_code == 2
+
+
+def test_the_file_loads(tmp_path: Path) -> None:
+    output = tmp_path / "cronledger.toml"
+    entries = f"{CERTBOT}SHELL=/bin/bash\nHOME=/srv\nRANDOM_DELAY=5\n~ 4 * * * root cat%in\n"
+    assert run("-", "-o", output, stdin=DEBIAN + entries).exit_code == 0
+    certbot, cat = toml.load(output).jobs[-2:]
+    assert certbot.target["env"]["PATH"].startswith("/usr/local/sbin:")
+    assert certbot.target["shell"].startswith("test -x /usr/bin/certbot")
+    assert cat.target["cwd"] == "/srv"
+    assert (cat.schedule, cat.jitter) == ("H(0-59) 4 * * *", timedelta(minutes=5))
+    assert (cat.catch_up, cat.overlap) == (CatchUp.SKIP, Overlap.SKIP)
+
+
+def test_command_usage(tmp_path: Path) -> None:
+    missing = run(tmp_path / "none")
+    assert missing.exit_code == 2
+    assert str(tmp_path / "none") in missing.stderr
+    assert run().exit_code == 2
+    zone = run("-", "--timezone", "Europe/Berln", stdin="@daily x")
+    assert zone.exit_code == 2
+    assert "Europe/Berlin" in zone.stderr
+
+
+@pytest.mark.parametrize(
+    ("link", "file", "zone"),
+    [
+        ("/usr/share/zoneinfo/Asia/Tokyo", "Europe/Berlin\n", "Asia/Tokyo"),
+        ("../usr/share/zoneinfo/Asia/Tokyo", None, "Asia/Tokyo"),
+        (None, "Europe/Berlin\n", "Europe/Berlin"),
+        ("/elsewhere/zone", "Europe/Berlin\n", "Europe/Berlin"),
+        (None, "nonsense", "UTC"),
+        (None, None, "UTC"),
+    ],
+)
+def test_command_finds_the_zone_of_this_host(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    link: str | None,
+    file: str | None,
+    zone: str,
+) -> None:
+    if link is not None:
+        (tmp_path / "localtime").symlink_to(link)
+    if file is not None:
+        (tmp_path / "timezone").write_text(file)
+    monkeypatch.setattr(cli, "LOCALTIME", tmp_path / "localtime")
+    monkeypatch.setattr(cli, "TIMEZONE", tmp_path / "timezone")
+    result = run("-", stdin="@daily x")
+    assert result.exit_code == 0
+    assert tomllib.loads(result.stdout)["jobs"]["x"]["timezone"] == zone
+    assert ("cannot be told" in result.stderr) == (zone == "UTC")
