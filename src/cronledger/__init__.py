@@ -1,0 +1,40 @@
+"""cronledger: cron for teams on PostgreSQL. `from cronledger import App, Context, Result`."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cronledger.app import App, Context
+    from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
+
+    __version__: str
+
+__all__ = ["App", "Context", "Discard", "LeaseLost", "Result", "Retry", "__version__"]
+
+_HOMES = {
+    "App": "cronledger.app",
+    "Context": "cronledger.app",
+    "Discard": "cronledger.rules.outcome",
+    "LeaseLost": "cronledger.rules.outcome",
+    "Result": "cronledger.rules.outcome",
+    "Retry": "cronledger.rules.outcome",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for only then, so that importing the package costs nothing."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415
+
+        value: object = version("cronledger")
+    elif name in _HOMES:
+        from importlib import import_module  # noqa: PLC0415
+
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

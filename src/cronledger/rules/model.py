@@ -18,6 +18,8 @@ NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,200}$"
 
 
 def _duration(value: object) -> object:
+    if isinstance(value, int | float):
+        raise ValueError(f"{value!r} has no unit; write 90s, 5m or 1h30m")
     return durations.parse(value) if isinstance(value, str) else value
 
 

@@ -1,0 +1,367 @@
+"""What the end of a handler becomes: a value that can always be stored.
+
+An `Outcome` is clean when it is made: no NUL, no lone surrogate, no NaN, nothing beyond its limit.
+Work that finished with a result that cannot be stored is SUCCESS with a note, not run again.
+"""
+
+import json
+import signal
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pydantic_core import to_jsonable_python
+
+from cronledger.rules import durations
+from cronledger.rules.model import Job, Status
+
+ERROR_LENGTH = 4_000
+HEAD_LENGTH = 1_000
+CODE_LENGTH = 100
+FRAMES = 30
+RESULT_BYTES = 16 * 1024
+LARGEST_COUNT = 2**63 - 1
+LONGEST_WAIT = timedelta(days=36_525)
+
+
+class ErrorCode(StrEnum):
+    """`executions.error_code`, besides the codes a handler gives to `Discard`."""
+
+    HANDLER_ERROR = "handler_error"
+    RETRY_REQUESTED = "retry_requested"
+    DISCARDED = "discarded"
+    TIMEOUT = "timeout"
+    STALE_TIMEOUT = "stale_timeout"
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease_lost"
+    CANCELLED = "cancelled"
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    NOT_STARTED = "not_started"
+    PAYLOAD_INVALID = "payload_invalid"
+    RESULT_INVALID = "result_invalid"
+    RESULT_TOO_LARGE = "result_too_large"
+
+
+ERROR_MEANINGS: Mapping[ErrorCode, str] = {
+    ErrorCode.HANDLER_ERROR: "The handler raised; `error_msg` has class, text and traceback.",
+    ErrorCode.RETRY_REQUESTED: "The handler raised `Retry`.",
+    ErrorCode.DISCARDED: "The handler raised `Discard` with an empty code; never retried.",
+    ErrorCode.TIMEOUT: "The attempt ran longer than `run_timeout` and was stopped.",
+    ErrorCode.STALE_TIMEOUT: "The lease ran out and was not renewed: its runner died, hung or lost "
+    "the database. The end of the work is unknown.",
+    ErrorCode.SHUTDOWN: "The runner drained and the work did not end within `drain_timeout`.",
+    ErrorCode.LEASE_LOST: "The handler learned that its lease was no longer its own and stopped.",
+    ErrorCode.CANCELLED: "Somebody asked for it.",
+    ErrorCode.EXIT_CODE: "A command ended with a status other than 0.",
+    ErrorCode.SIGNAL: "A command was killed by a signal that the runner did not send.",
+    ErrorCode.NOT_STARTED: "The work could not be started; nothing of it ran.",
+    ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload; never retried.",
+    ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON and was not stored.",
+    ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes` and "
+    "was not stored.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a handler may return to say more than a value: `rows_affected` goes into the ledger."""
+
+    value: Any = None
+    rows_affected: int | None = None
+
+
+class Retry(Exception):  # noqa: N818 - public word
+    """Raised by a handler: this attempt failed, try again while attempts are left.
+
+    `after`: how long to wait (`"90s"`, seconds, a timedelta); None: the job's `retry_backoff`.
+    Raises ValueError when `after` is not a duration, negative or longer than 100 years.
+    """
+
+    def __init__(
+        self,
+        after: timedelta | float | str | None = None,
+        message: str = "the handler asked for another attempt",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.after = None if after is None else _wait(after)
+
+
+class Discard(Exception):  # noqa: N818 - public word
+    """Raised by a handler: this execution FAILED and is never tried again.
+
+    `code` becomes `error_code` (cut to 100 characters), `message` becomes `error_msg`.
+    """
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+class LeaseLost(Exception):  # noqa: N818 - public word
+    """The lease of this execution is no longer held: stop, nothing written now will count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt ended, ready to be written.
+
+    `asked_after`: the wait a handler asked for with `Retry`. `end_known`: whether the work surely
+    stopped. `final`: never another attempt, whatever is left. `retry_after` is set by `decide`:
+    the wait before the next attempt; None: never.
+    """
+
+    status: Status
+    result_json: str | None = None
+    rows_affected: int | None = None
+    output: str | None = None
+    error_code: str | None = None
+    error_msg: str | None = None
+    asked_after: timedelta | None = None
+    end_known: bool = True
+    final: bool = False
+    retry_after: timedelta | None = None
+
+
+class CleanJson(NamedTuple):
+    """A value as JSON text, or the note that says why there is none."""
+
+    text: str | None
+    error_code: ErrorCode | None = None
+    error_msg: str | None = None
+
+
+def success(value: Any, output: str | None = None, max_result_bytes: int = RESULT_BYTES) -> Outcome:
+    """Answer SUCCESS with `value` (or what a `Result` holds) as JSON of at most `max_result_bytes`.
+
+    What cannot be stored is NULL, with `error_code` and `error_msg` as a note; it stays SUCCESS.
+    """
+    result = value if isinstance(value, Result) else Result(value)
+    stored = clean_json(result.value, max_result_bytes)
+    rows, note = _count(result.rows_affected)
+    if stored.error_code is None and note is not None:
+        stored = CleanJson(stored.text, ErrorCode.RESULT_INVALID, note)
+    return Outcome(
+        Status.SUCCESS,
+        result_json=stored.text,
+        rows_affected=rows,
+        output=_output(output),
+        error_code=stored.error_code,
+        error_msg=stored.error_msg,
+        final=True,
+    )
+
+
+def failure(exc: BaseException, output: str | None = None) -> Outcome:
+    """Answer FAILED for what a handler raised: `Retry`, `Discard`, `LeaseLost` or anything else."""
+    match exc:
+        case Discard(code=code, message=message):
+            known = clean_text(str(code), CODE_LENGTH).strip() or ErrorCode.DISCARDED
+            return _failed(known, _because(str(message) or known, exc), output, final=True)
+        case Retry(after=after, message=message):
+            text = _because(str(message), exc)
+            return _failed(ErrorCode.RETRY_REQUESTED, text, output, asked_after=after)
+        case LeaseLost():
+            return _failed(ErrorCode.LEASE_LOST, _explained(exc), output)
+        case _:
+            return _failed(ErrorCode.HANDLER_ERROR, _explained(exc), output)
+
+
+def timed_out(run_timeout: timedelta, output: str | None = None, *, end_known: bool) -> Outcome:
+    """Answer FAILED for an attempt stopped after `run_timeout`.
+
+    `end_known` is False for work that could only be asked to stop and has not ended.
+    """
+    text = f"stopped after run_timeout = {durations.format(run_timeout)}"
+    return _failed(ErrorCode.TIMEOUT, text + _unless(end_known), output, end_known=end_known)
+
+
+def shutdown(output: str | None = None, *, end_known: bool) -> Outcome:
+    """Answer FAILED for work that the drain of its runner cut off.
+
+    Final when the end of the work is not known: a reentrant execution is given back instead.
+    """
+    text = "the runner shut down before the work ended" + _unless(end_known)
+    return _failed(ErrorCode.SHUTDOWN, text, output, end_known=end_known, final=not end_known)
+
+
+def cancelled(output: str | None = None, *, by: str | None = None) -> Outcome:
+    """Answer CANCELLED, final, for work that ended because somebody asked for it."""
+    text = clean_text(f"cancelled by {by}" if by else "cancelled", ERROR_LENGTH)
+    return Outcome(
+        Status.CANCELLED,
+        output=_output(output),
+        error_code=ErrorCode.CANCELLED,
+        error_msg=text,
+        final=True,
+    )
+
+
+def exited(returncode: int, output: str | None = None) -> Outcome:
+    """Answer how a command ended, by its return code: 0 SUCCESS, -9 killed by signal 9."""
+    if returncode == 0:
+        return success(None, output)
+    if returncode < 0:
+        return _failed(ErrorCode.SIGNAL, f"killed by {_signal_name(-returncode)}", output)
+    return _failed(ErrorCode.EXIT_CODE, f"exit status {returncode}", output)
+
+
+def not_started(message: str) -> Outcome:
+    """Answer FAILED for work of which nothing ran, such as a command that was not found."""
+    return _failed(ErrorCode.NOT_STARTED, message)
+
+
+def lease_over(reason: str, output: str | None = None) -> Outcome:
+    """Answer FAILED for work that was stopped because its lease was over or lost."""
+    text = f"stopped because its lease could not be kept ({reason})"
+    return _failed(ErrorCode.LEASE_LOST, text, output)
+
+
+def payload_invalid(message: str) -> Outcome:
+    """Answer FAILED, final, for a payload the handler does not accept."""
+    return _failed(ErrorCode.PAYLOAD_INVALID, message, final=True)
+
+
+def backoff(job: Job, attempt: int, share: float) -> timedelta:
+    """Answer the wait after `attempt`, 1 or more, failed; `share` in [0, 1) is the jitter's."""
+    steps = job.retry_backoff
+    return steps[min(attempt - 1, len(steps) - 1)] * (1 + job.retry_jitter * share)
+
+
+def next_attempt(
+    job: Job, attempt: int, max_attempts: int, outcome: Outcome, share: float
+) -> timedelta | None:
+    """Answer the wait before the attempt after `attempt`, or None: there will be none.
+
+    None for what did not fail, is final, has no attempts left, or whose end is not known and whose
+    job is not reentrant. A wait the handler asked for takes the place of the backoff.
+    """
+    if outcome.status is not Status.FAILED or outcome.final or attempt >= max_attempts:
+        return None
+    if not (outcome.end_known or job.reentrant):
+        return None
+    return backoff(job, attempt, share) if outcome.asked_after is None else outcome.asked_after
+
+
+def decide(outcome: Outcome, job: Job, attempt: int, max_attempts: int, share: float) -> Outcome:
+    """Answer `outcome` with `retry_after` as `next_attempt` says, and `final` when that is None."""
+    wait = next_attempt(job, attempt, max_attempts, outcome, share)
+    return replace(outcome, retry_after=wait, final=wait is None)
+
+
+def clean_text(text: str, limit: int | None = None, *, tail: bool = False) -> str:
+    """Answer `text` without NUL and lone surrogates, its first (`tail`: last) `limit` characters.
+
+    Where something was cut off stands `…`.
+    """
+    clean = text.replace("\x00", "").encode("utf-8", "ignore").decode("utf-8")
+    if limit is None or len(clean) <= limit:
+        return clean
+    if tail:
+        return "…" + clean[len(clean) - limit + 1 :]
+    return clean[: limit - 1] + "…"
+
+
+def clean_json(value: Any, limit_bytes: int) -> CleanJson:
+    """Answer `value` as JSON text that `jsonb` accepts, at most `limit_bytes` of UTF-8; None: none.
+
+    Models, dataclasses, datetimes, UUIDs, Decimals and sets are written as pydantic writes them;
+    NUL and lone surrogates are removed from strings; NaN and infinities are refused.
+    """
+    if value is None:
+        return CleanJson(None)
+    try:
+        text = json.dumps(_clean(to_jsonable_python(value)), allow_nan=False, ensure_ascii=False)
+    except Exception as exc:  # noqa: BLE001 - a value's own serialiser may raise anything
+        note = f"the result of type {type(value).__name__} is not JSON: {exc}"
+        return CleanJson(None, ErrorCode.RESULT_INVALID, clean_text(note, HEAD_LENGTH))
+    size = len(text.encode("utf-8"))
+    if size > limit_bytes:
+        note = f"the result has {size} bytes of JSON; max_result_bytes = {limit_bytes}"
+        return CleanJson(None, ErrorCode.RESULT_TOO_LARGE, note)
+    return CleanJson(text)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _failed(
+    code: str,
+    message: str,
+    output: str | None = None,
+    *,
+    asked_after: timedelta | None = None,
+    end_known: bool = True,
+    final: bool = False,
+) -> Outcome:
+    return Outcome(
+        Status.FAILED,
+        output=_output(output),
+        error_code=code,
+        error_msg=clean_text(message, ERROR_LENGTH),
+        asked_after=asked_after,
+        end_known=end_known,
+        final=final,
+    )
+
+
+def _output(output: str | None) -> str | None:
+    return None if output is None else clean_text(output)
+
+
+def _unless(end_known: bool) -> str:
+    return "" if end_known else "; it was asked to stop and had not ended, its end is not known"
+
+
+def _count(rows: object) -> tuple[int | None, str | None]:
+    if rows is None:
+        return None, None
+    if isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= LARGEST_COUNT:
+        return rows, None
+    return None, clean_text(f"rows_affected = {rows!r} is not a count; not stored", HEAD_LENGTH)
+
+
+def _explained(exc: BaseException) -> str:
+    """Class and text first, where a list shows them; then as much of the traceback as fits."""
+    trace = traceback.TracebackException.from_exception(exc, limit=-FRAMES, compact=True)
+    head = clean_text("".join(trace.format_exception_only()).strip(), HEAD_LENGTH)
+    rest = clean_text("".join(trace.format()).strip(), ERROR_LENGTH - len(head) - 2, tail=True)
+    return f"{head}\n\n{rest}"
+
+
+def _because(message: str, exc: BaseException) -> str:
+    """`message`, followed by the traceback of what made the handler give up, if anything did."""
+    cause = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+    if cause is None:
+        return message
+    head = clean_text(message, HEAD_LENGTH)
+    return f"{head}\n\n{clean_text(_explained(cause), ERROR_LENGTH - len(head) - 2)}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def _wait(after: timedelta | float | str) -> timedelta:
+    if isinstance(after, str):
+        wait = durations.parse(after)
+    else:
+        wait = after if isinstance(after, timedelta) else timedelta(seconds=after)
+    if not timedelta(0) <= wait <= LONGEST_WAIT:
+        raise ValueError(f"Retry(after={after!r}): a wait is 0 to 100 years long")
+    return wait

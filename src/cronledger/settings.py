@@ -1,0 +1,307 @@
+"""Settings of one runner: `CRONLEDGER_*` variables over the `[cronledger]` table of a file.
+
+The name in the file is the variable's, in lower case without its prefix. Secrets are never shown:
+not by `repr`, not in errors, not by `describe`.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+)
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from cronledger.rules import durations
+from cronledger.rules.errors import ConfigurationError, Problem, nearest, problems_of, shown
+from cronledger.rules.model import Duration, Name
+
+PREFIX = "CRONLEDGER_"
+TEST_PREFIX = "CRONLEDGER_TEST_"
+TABLE = "cronledger"
+ENVIRONMENT = "environment"
+EMBEDDED = "embedded"
+MASK = "***"
+UNKNOWN = "?"  # behind a name of the file that is no setting: no field is called so
+
+
+class _RefusedError(ValueError):
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+
+
+def _dsn(url: SecretStr) -> SecretStr:
+    text = url.get_secret_value()
+    if re.match(r"(postgresql|postgres)://", text) or re.match(r"\s*[a-z_]+\s*=", text):
+        return url
+    raise _RefusedError(
+        "is no PostgreSQL connection string (it is not shown: it may hold a password)",
+        "write postgresql://user@host/database or host=… dbname=…",
+    )
+
+
+def _database(url: SecretStr) -> SecretStr:
+    return url if url.get_secret_value() == EMBEDDED else _dsn(url)
+
+
+def _between(low: str, high: str) -> AfterValidator:
+    bounds = durations.parse(low), durations.parse(high)
+
+    def check(value: timedelta) -> timedelta:
+        if bounds[0] <= value <= bounds[1]:
+            return value
+        raise _RefusedError("is out of range", f"write {low} to {high}")
+
+    return AfterValidator(check)
+
+
+Patience = Annotated[Duration, _between("1ms", "1d")]
+
+
+def _listed(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _lowered(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """What one runner is told; read it with `load`, which reports what is wrong."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+    )
+
+    database_url: Annotated[SecretStr, AfterValidator(_database)] | None = Field(
+        None,
+        description="A PostgreSQL connection string, or `embedded`: a private PostgreSQL of this "
+        "one machine.",
+    )
+    listen_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
+        None,
+        description="Where to LISTEN when `database_url` is a pooler; none: without LISTEN there, "
+        "polling suffices.",
+    )
+    schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,40}$")] = Field(
+        "cronledger",
+        validation_alias=PREFIX + "SCHEMA",
+        description="The schema that holds the ledger.",
+    )
+    queues: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        ("default",),
+        min_length=1,
+        description="The queues this runner takes work from; in the variable with commas between.",
+    )
+    slots: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        10, description="Executions this runner runs at once."
+    )
+    runner_id: Name | None = Field(
+        None, description="Name of this runner; none: made from host, process and chance."
+    )
+    poll_interval: Patience = Field(
+        timedelta(seconds=5), description="Look for work at least this often."
+    )
+    drain_timeout: Duration = Field(
+        timedelta(seconds=25),
+        description="After SIGTERM, how long running work may go on before it is stopped.",
+    )
+    retention: Annotated[Duration, _between("1h", "36525d")] = Field(
+        timedelta(days=90), description="How long executions are kept."
+    )
+    partition_interval: Annotated[Duration, _between("1h", "366d")] = Field(
+        timedelta(days=7), description="How much time one partition of executions holds."
+    )
+    pgbouncer: bool = Field(
+        False,
+        description="`database_url` is a pooler in transaction mode: no server-side prepares.",
+    )
+    health_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        None, description="Port of /healthz and /readyz; none: off; 0: any free one."
+    )
+    health_host: Annotated[str, Field(min_length=1)] = Field(
+        "127.0.0.1", description="Address of /healthz and /readyz."
+    )
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="`auto`: `console` on a terminal, else `json`."
+    )
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], BeforeValidator(_lowered)
+    ] = Field("info", description="The least that is logged.")
+    embedded_dir: Path | None = Field(
+        None, description="Data directory of the embedded PostgreSQL; none: that of the user."
+    )
+    embedded_binaries: Path | None = Field(
+        None, description="Directory of initdb and postgres; none: those of the extra `embedded`."
+    )
+    allow_sql_commands: bool = Field(
+        False, description="Whether jobs written with SQL may have the handler `command`."
+    )
+    max_result_bytes: Annotated[int, Field(ge=0, le=1_048_576)] = Field(
+        16_384, description="Most bytes of JSON of a result that are stored."
+    )
+    output_tail_bytes: Annotated[int, Field(ge=0, le=16_777_216)] = Field(
+        65_536, description="Last bytes of the output of an attempt that are stored."
+    )
+    deploy: int | None = Field(
+        None,
+        description="Ordered version of the deployment; an older one changes no jobs of a newer "
+        "one.",
+    )
+    connect_timeout: Patience = Field(
+        timedelta(seconds=5), description="Longest wait for a connection to the database."
+    )
+    lock_timeout: Patience = Field(
+        timedelta(seconds=5), description="Longest wait for a lock in the database."
+    )
+    tcp_user_timeout: Patience = Field(
+        timedelta(seconds=10),
+        description="A connection whose data goes unacknowledged this long is dead.",
+    )
+
+    _unknown: tuple[str, ...] = PrivateAttr(())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Variables first, then what `load` was given from the file; no other source."""
+        return env_settings, init_settings
+
+    @classmethod
+    def load(cls, file: Mapping[str, Any] | None = None, *, where: str | None = None) -> Self:
+        """Answer the settings of this process: variables over `file`, its `[cronledger]` table.
+
+        `where` names the file in errors. Raises ConfigurationError with every bad value.
+        """
+        given = dict(file or {})
+        try:
+            settings = cls(**{_BY_KEY.get(key, key + UNKNOWN): given[key] for key in given})
+        except ValidationError as exc:
+            raise ConfigurationError(_problems(exc, where)) from None
+        settings._unknown = tuple(
+            name
+            for name in sorted(os.environ)
+            if name.startswith(PREFIX)
+            and not name.startswith(TEST_PREFIX)
+            and name not in VARIABLES
+        )
+        return settings
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The `CRONLEDGER_*` variables of the environment that mean nothing here."""
+        return self._unknown
+
+    def warnings(self) -> tuple[Problem, ...]:
+        """Answer a warning for each unknown variable, with the one it may have meant."""
+        return tuple(
+            Problem(
+                ENVIRONMENT,
+                None,
+                name,
+                None,
+                "there is no such variable",
+                nearest(name, VARIABLES),
+                warning=True,
+            )
+            for name in self.unknown
+        )
+
+    def require_database(self) -> str:
+        """Answer the connection string, or `embedded`; raises ConfigurationError when unset."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        raise ConfigurationError(
+            [
+                Problem(
+                    ENVIRONMENT,
+                    None,
+                    PREFIX + "DATABASE_URL",
+                    None,
+                    "is not set, so there is no ledger to work on",
+                    f"set {PREFIX}DATABASE_URL=postgresql://user@host/database, or "
+                    f"{PREFIX}DATABASE_URL={EMBEDDED} for a private PostgreSQL on this machine",
+                )
+            ]
+        )
+
+    def describe(self) -> dict[str, str]:
+        """Answer every setting as text by its name in the file, passwords masked, `""`: none."""
+        described = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr):
+                value = masked(value.get_secret_value())
+            described[key_of(name)] = "" if value is None else shown(value).strip('"')
+        return described
+
+
+def key_of(field: str) -> str:
+    """Answer the name in the file of a field of `Settings`."""
+    return "schema" if field == "schema_name" else field
+
+
+def masked(dsn: str) -> str:
+    """Answer `dsn` with every password replaced by `***`; in doubt more is masked, never less."""
+    text = re.sub(r"(?<=://)([^:@/?#]*):.*@", rf"\1:{MASK}@", dsn, flags=re.DOTALL)
+    return re.sub(
+        r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s&\\]|\\.)*)",
+        rf"\g<1>{MASK}",
+        text,
+    )
+
+
+def _problems(error: ValidationError, where: str | None) -> list[Problem]:
+    present = {name.upper() for name, value in os.environ.items() if value}
+    return [
+        _problem(str(detail["loc"][0]), problem, where, present)
+        for problem, detail in zip(problems_of(error), error.errors(include_url=False), strict=True)
+    ]
+
+
+def _problem(loc: str, problem: Problem, where: str | None, present: set[str]) -> Problem:
+    """`problem`, said of the variable or of the name in the file, without a secret value."""
+    if loc.endswith(UNKNOWN):
+        key = loc.removesuffix(UNKNOWN)
+        remedy = nearest(key, _BY_KEY)
+        return replace(problem, where=where, field=f"{TABLE}.{key}", value=None, remedy=remedy)
+    name = "schema_name" if loc == PREFIX + "SCHEMA" else loc
+    key = key_of(name)
+    secret = "SecretStr" in str(Settings.model_fields[name].annotation)
+    value = None if secret else problem.value
+    variable = PREFIX + key.upper()
+    if variable in present:
+        return replace(problem, where=ENVIRONMENT, field=variable, value=value)
+    return replace(problem, where=where, field=f"{TABLE}.{key}", value=value)
+
+
+_BY_KEY = {key_of(name): name for name in Settings.model_fields}
+VARIABLES = frozenset(PREFIX + key.upper() for key in _BY_KEY)

@@ -1,0 +1,124 @@
+"""Applying a source: its jobs are upserted, those it no longer has retire, in one transaction."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+
+from cronledger.ledger.database import connect
+from cronledger.ledger.statements import text
+from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.rules.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a source. `refused`: why nothing was applied; an older deploy is no error."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    unchanged: int = 0
+    refused: str | None = None
+
+
+def apply(
+    url: str,
+    jobs: Sequence[Job],
+    *,
+    source: str,
+    schema: str = "cronledger",
+    deploy: int | None = None,
+    force: bool = False,
+    by: str | None = None,
+) -> Applied:
+    """Afterwards the jobs of `source` are exactly these, unless a newer deploy was applied before
+    and `force` is false. All or nothing.
+
+    Raises psycopg.Error, and ConfigurationError for a job that another source has.
+    """
+    with connect(url) as c, c.transaction():
+        return _Applying(c, schema, source, by).apply(jobs, deploy, force)
+
+
+class _Applying:
+    def __init__(self, c: psycopg.Connection, schema: str, source: str, by: str | None) -> None:
+        self._c = c
+        self._schema = schema
+        self._source = source
+        self._by = by
+
+    def _rows(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
+        cursor = self._c.execute(text(name, self._schema).encode(), params)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def apply(self, jobs: Sequence[Job], deploy: int | None, force: bool) -> Applied:
+        stored = self._lock_source()
+        if stored is not None and not force and (deploy is None or deploy < stored):
+            given = "no deploy was given" if deploy is None else f"deploy {deploy} is older"
+            return Applied(
+                refused=f"{given}; deploy {stored} was applied before (--force to override)"
+            )
+        names = [job.name for job in jobs]
+        before = {name: row for name, *row in self._rows("read_job_revisions", jobs=names)}
+        self._refuse_foreign(before)
+        after = self._rows(
+            "upsert_jobs",
+            jobs=json.dumps([columns(job) for job in jobs]),
+            source=self._source,
+            deploy=deploy,
+            requested_by=self._by,
+        )
+        retired = self._rows(
+            "retire_missing", source=self._source, jobs=names, requested_by=self._by
+        )
+        self._rows("record_deploy", source=self._source, deploy=deploy, requested_by=self._by)
+        added = tuple(name for name, _, _ in after if name not in before or before[name][1])
+        changed = tuple(
+            name for name, revision, _ in after
+            if name not in added and revision != before[name][0]
+        )  # fmt: skip
+        return Applied(
+            added, changed, tuple(sorted(row[0] for row in retired)),
+            len(after) - len(added) - len(changed),
+        )  # fmt: skip
+
+    def _lock_source(self) -> int | None:
+        rows = self._rows("lock_source", source=self._source)
+        # The row that this very statement made is not in its snapshot.
+        rows = rows or self._rows("lock_source", source=self._source)
+        deploy: int | None = rows[0][0]
+        return deploy
+
+    def _refuse_foreign(self, before: dict[str, list[Any]]) -> None:
+        """Two sources with one name would take the job from each other at every deploy."""
+        problems = [
+            Problem(
+                self._source, name, "name", name, f"belongs to the source {owner!r}",
+                "choose another name, or remove it there first",
+            )
+            for name, (_, retired, owner) in before.items()
+            if not retired and owner is not None and owner != self._source
+        ]  # fmt: skip
+        if problems:
+            raise ConfigurationError(problems)
+
+
+def columns(job: Job) -> dict[str, Any]:
+    """A job as jsonb_populate_recordset reads a row of `jobs`; intervals as text."""
+    return {name: _plain(value) for name, value in job.model_dump(mode="python").items()}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return f"{value // timedelta(microseconds=1)} microseconds"
+        case tuple():
+            return [_plain(item) for item in value]
+        case _ if hasattr(value, "isoformat"):
+            return value.isoformat()
+        case _:
+            return value

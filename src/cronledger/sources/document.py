@@ -1,0 +1,197 @@
+"""docs/configuration.md, written from the models: `python -m cronledger.sources.document`."""
+
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from cronledger.rules.declare import JSON_BYTES, HttpTarget
+from cronledger.rules.errors import EXIT_MEANINGS, shown
+from cronledger.rules.model import Job
+from cronledger.rules.outcome import ERROR_LENGTH, ERROR_MEANINGS
+from cronledger.settings import PREFIX, Settings, key_of
+from cronledger.sources.toml import DEFAULTS, POLICIES
+
+HEADER = """\
+# Configuration
+
+<!-- Written by `python -m cronledger.sources.document > docs/configuration.md`; do not edit. -->
+
+Durations are written `90s`, `5m`, `1h30m`, `2d`, `1w`, `500ms` or as ISO 8601 (`PT1H30M`); a day
+is 24 hours. What is refused is reported all at once, as
+`FILE: jobs.NAME.FIELD = VALUE: what is wrong; what to write`, and nothing of it is applied.
+
+```toml
+[cronledger]                 # settings of the runner
+slots = 20
+
+[defaults]                   # policies of every job below that does not say otherwise
+timezone = "Europe/Berlin"
+
+[jobs.nightly-backup]
+schedule = "30 2 * * *"
+command = ["backup", "--full"]
+env = { LEVEL = "9" }
+run_timeout = "4h"
+
+[jobs.refresh]
+schedule = "*/5 * * * *"
+python = "myproject.jobs:refresh"
+max_attempts = 3
+```
+"""
+
+RUNS = """\
+## What a job runs
+
+Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it decorates.
+
+- `command`: a list is run as it is, a string is handed to the shell. With it go `env`, a table of
+  variables that are added to the environment, and `cwd`, the working directory.
+- `python`: `"package.module:function"`, a `def` or an `async def`, whose first parameter may be
+  `ctx`.
+- `sql`: one statement.
+- `http`: a table with the names below.
+- `external = true`: nothing; a worker in another language asks for the work.
+"""
+
+FORMS: Mapping[type, str] = {
+    bool: "`true` or `false`",
+    int: "integer",
+    float: "number",
+    str: "text",
+    timedelta: "duration",
+    datetime: "instant with its zone",
+    SecretStr: "connection string (secret)",
+    Path: "path",
+}
+
+
+def document() -> str:
+    """Answer the whole text of docs/configuration.md."""
+    return "\n".join([HEADER, *_policies(), RUNS, *_http(), *_settings(), *_codes(), *_exits()])
+
+
+def _policies() -> list[str]:
+    rows = []
+    for name, field in Job.model_fields.items():
+        if name in POLICIES:
+            everywhere = "yes" if name in DEFAULTS else ""
+            rows.append((f"`{name}`", form(field), default(field), everywhere, _meaning(field)))
+    intro = (
+        "The same names in `[jobs.NAME]`, in `@app.job(...)` and as columns of the table `jobs`. "
+        "`payload` and what runs "
+        f"have at most {JSON_BYTES:,} bytes of JSON. Those marked may stand in `[defaults]`; a "
+        "default that means nothing to a job (`dst_gap` to `@every`, `retry_backoff` without "
+        "retries) is left out there."
+    )
+    head = ("policy", "form", "default", "in `[defaults]`", "meaning")
+    return ["## Policies of a job\n", _wrapped(intro), table(head, rows)]
+
+
+def _http() -> list[str]:
+    rows = [
+        (f"`http.{name}`", form(field), default(field), _meaning(field))
+        for name, field in HttpTarget.model_fields.items()
+    ]
+    return [table(("name", "form", "default", "meaning"), rows)]
+
+
+def _settings() -> list[str]:
+    rows = []
+    for name, field in Settings.model_fields.items():
+        key = key_of(name)
+        names = (f"`{key}`", f"`{PREFIX}{key.upper()}`")
+        rows.append((*names, form(field), default(field), _meaning(field)))
+    intro = (
+        "Variables of the environment stand over the `[cronledger]` table of the file; an empty "
+        "variable counts as unset. Passwords are never shown. An unknown variable with this "
+        "prefix is warned about."
+    )
+    head = ("in the file", "variable", "form", "default", "meaning")
+    return ["## Settings of a runner\n", _wrapped(intro), table(head, rows)]
+
+
+def _codes() -> list[str]:
+    intro = (
+        "`executions.error_code` is one of these or the code a handler gave to `Discard(code, "
+        f"message)`. `error_msg` has at most {ERROR_LENGTH:,} characters, class and text of an "
+        "exception first."
+    )
+    rows = [(f"`{code}`", meaning) for code, meaning in ERROR_MEANINGS.items()]
+    return ["## Error codes\n", _wrapped(intro), table(("code", "meaning"), rows)]
+
+
+def _exits() -> list[str]:
+    rows = [(f"{code.value}", meaning) for code, meaning in EXIT_MEANINGS.items()]
+    return ["## Exit codes\n", table(("code", "meaning"), rows)]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Answer a Markdown table, `|` in cells escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, break_on_hyphens=False) + "\n"
+
+
+def form(field: FieldInfo) -> str:
+    """Answer in words what may be written for `field`; raises LookupError for an unknown type."""
+    return _form(field.annotation)
+
+
+def default(field: FieldInfo) -> str:
+    """Answer the default of `field` as the file would have it; empty: none."""
+    if field.is_required():
+        return "required"
+    value: Any = field.get_default(call_default_factory=True, validated_data={})
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return "`[" + ", ".join(shown(item) for item in value) + "]`"
+    return f"`{shown(value)}`"
+
+
+def _meaning(field: FieldInfo) -> str:
+    if not field.description:
+        raise LookupError("a field without description cannot be documented")
+    return field.description
+
+
+def _form(annotation: Any) -> str:
+    if annotation is Any:
+        return "any value"
+    if get_origin(annotation) is not None:
+        return _composed(get_origin(annotation), get_args(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return ", ".join(f"`{choice.value}`" for choice in annotation)
+    return FORMS[annotation]
+
+
+def _composed(origin: Any, arguments: tuple[Any, ...]) -> str:
+    if origin is Annotated:
+        return _form(arguments[0])
+    if origin in (Union, UnionType):
+        return " or ".join(_form(one) for one in arguments if one is not type(None))
+    if origin is Literal:
+        return ", ".join(f"`{choice}`" for choice in arguments)
+    if origin in (tuple, list):
+        return f"list, each: {_form(arguments[0])}"
+    if origin is dict:
+        return f"table, each: {_form(arguments[1])}"
+    raise LookupError(f"no words for {origin}")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,250 @@
+"""Reading `cronledger.toml`: settings, defaults and jobs, or everything that is wrong with them."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
+
+from cronledger.rules import declare
+from cronledger.rules.errors import ConfigurationError, Problem, nearest, problems_of
+from cronledger.rules.model import CatchUp, Handler, Job
+from cronledger.settings import TABLE, Settings
+
+TABLES = frozenset({TABLE, "defaults", "jobs"})
+WORK = ("command", "sql", "http", "python", "external")
+SURROUNDINGS = ("cwd", "env")
+POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
+OF_ONE_JOB = frozenset(
+    {"description", "schedule", "payload", "starts_at", "ends_at", "scope_kind", "scopes"}
+)
+DEFAULTS = POLICIES - OF_ONE_JOB
+KEYS = POLICIES.union(WORK, SURROUNDINGS)
+
+_FORMS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "command": ((list, str), 'a list, ["backup", "--full"], or a string for the shell'),
+    "sql": (str, "one statement in a string"),
+    "http": (dict, 'a table, {url = "https://…"}'),
+    "python": (str, '"package.module:function"'),
+    "external": (bool, "external = true"),
+}
+_TOGETHER = (
+    {"catch_up", "catch_up_limit", "overlap"},
+    {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"},
+    {"scope_kind", "scopes"},
+    {"schedule", "timezone", "day_or", "dst_gap", "dst_fold"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TomlSource:
+    """What a file declares, checked. `settings` is its `[cronledger]` table as written."""
+
+    path: Path
+    jobs: tuple[Job, ...]
+    settings: dict[str, Any]
+    deploy: int | None
+    warnings: tuple[Problem, ...]
+
+
+def load(path: str | Path) -> TomlSource:
+    """Answer what the file at `path` declares.
+
+    Raises ConfigurationError with every problem of the file (settings, defaults, all jobs) and of
+    the `CRONLEDGER_*` variables that stand over its settings; then nothing of it is to be used.
+    """
+    path = Path(path)
+    return _Reader(path, _read(path)).source()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except tomllib.TOMLDecodeError as exc:
+        message, remedy = f"is not TOML: {exc}", "put this line right"
+    except UnicodeDecodeError as exc:
+        message, remedy = f"is not UTF-8: byte {exc.start} cannot be read", "save it as UTF-8"
+    except OSError as exc:
+        message, remedy = f"cannot be read: {exc.strerror}", "name a readable file"
+    raise ConfigurationError([Problem(str(path), None, None, None, message, remedy)])
+
+
+class _Reader:
+    """One pass over a parsed file; problems gather, and `source` raises them together."""
+
+    def __init__(self, path: Path, document: dict[str, Any]) -> None:
+        self.path = path
+        self.where = str(path)
+        self.document = document
+        self.problems: list[Problem] = []
+
+    def source(self) -> TomlSource:
+        for name in self.document:
+            if name not in TABLES:
+                self._add(None, name, "there is no such table", nearest(name, TABLES))
+        table = self._table(TABLE)
+        settings = self._settings(table)
+        retention = declare.LONGEST if settings is None else settings.retention
+        defaults = self._defaults()
+        jobs = [
+            self._job(name, entry, defaults, retention)
+            for name, entry in self._table("jobs").items()
+        ]
+        if settings is None or any(not problem.warning for problem in self.problems):
+            raise ConfigurationError(self.problems)
+        declared = tuple(job for job in jobs if job is not None)
+        return TomlSource(self.path, declared, table, settings.deploy, tuple(self.problems))
+
+    def _add(self, job: str | None, field: str | None, message: str, remedy: str) -> None:
+        self.problems.append(Problem(self.where, job, field, None, message, remedy))
+
+    def _table(self, name: str) -> dict[str, Any]:
+        table = self.document.get(name, {})
+        if isinstance(table, dict):
+            return table
+        self._add(None, name, "is not a table", f"write [{name}]")
+        return {}
+
+    def _settings(self, table: dict[str, Any]) -> Settings | None:
+        try:
+            return Settings.load(table, where=self.where)
+        except ConfigurationError as exc:
+            self.problems.extend(exc.problems)
+            return None
+
+    def _defaults(self) -> dict[str, Any]:
+        """The policies of `[defaults]` that can be read."""
+        table = self._table("defaults")
+        for key in table:
+            if key in KEYS - DEFAULTS:
+                self._add(None, f"defaults.{key}", "belongs to one job", "move it to [jobs.NAME]")
+            elif key not in DEFAULTS:
+                message, remedy = "there is no such policy", nearest(key, DEFAULTS)
+                self._add(None, f"defaults.{key}", message, remedy)
+        values = {key: value for key, value in table.items() if key in DEFAULTS}
+        try:
+            Job.model_validate({**values, "name": "defaults", "handler": Handler.EXTERNAL})
+        except ValidationError as exc:
+            self.problems.extend(problems_of(exc, where=self.where, prefix="defaults."))
+            return _without(values, exc)
+        return values
+
+    def _job(
+        self, name: str, entry: object, defaults: dict[str, Any], retention: timedelta
+    ) -> Job | None:
+        """The job as far as it can be read, its problems added; None without a usable name."""
+        if not isinstance(entry, dict):
+            self._add(name, None, "is not a table", f"write [jobs.{name}]")
+            return None
+        for key in entry:
+            if key not in KEYS:
+                self._add(name, key, "there is no such name", _nearest_key(key))
+        whole = defaults | entry
+        values = {
+            key: value
+            for key, value in whole.items()
+            if key in POLICIES and (key in entry or _applies(key, whole))
+        }
+        if "payload" in values:
+            values["payload"] = to_jsonable_python(values["payload"])
+        work, values["handler"], values["target"] = self._work(name, entry)
+        job = self._validated(name, values)
+        if job is None:
+            return None
+        for problem in declare.problems(job, retention=retention, where=self.where):
+            self.problems.append(replace(problem, field=_written(problem.field, work)))
+        return job
+
+    def _validated(self, name: str, values: dict[str, Any]) -> Job | None:
+        """The job of `values`; what cannot be read is reported and left out, so that the rest is
+        checked too."""
+        try:
+            return Job.model_validate(values | {"name": name})
+        except ValidationError as exc:
+            self.problems.extend(problems_of(exc, where=self.where, job=name))
+            rest = _without(values, exc)
+        try:
+            return Job.model_validate(rest | {"name": name})
+        except ValidationError:
+            return None
+
+    def _work(self, name: str, entry: dict[str, Any]) -> tuple[str, Handler, dict[str, Any]]:
+        """What the job runs: the key it is written under, its handler and its target.
+
+        Where that is missing or wrong, `external` stands in for it and the problem is added.
+        """
+        nothing = ("external", Handler.EXTERNAL, dict[str, Any]())
+        given = [key for key in WORK if key in entry]
+        if len(given) != 1:
+            message = f"says {' and '.join(given)}" if given else "does not say what to run"
+            self._add(name, None, message, f"write exactly one of {', '.join(WORK)}")
+            return nothing
+        key, value = given[0], entry[given[0]]
+        for surrounding in SURROUNDINGS:
+            if surrounding in entry and key != "command":
+                message = f"means nothing with {key}"
+                self._add(name, surrounding, message, "remove it; it belongs to command")
+        if not isinstance(value, _FORMS[key][0]) or (key == "external" and not value):
+            self._add(name, key, "does not have the form it must have", f"write {_FORMS[key][1]}")
+            return nothing
+        return key, Handler(key), _target(key, value, entry)
+
+
+def _target(key: str, value: Any, entry: dict[str, Any]) -> dict[str, Any]:
+    match key:
+        case "command":
+            form = "shell" if isinstance(value, str) else "argv"
+            return {form: value} | {name: entry[name] for name in SURROUNDINGS if name in entry}
+        case "sql":
+            return {"statement": value}
+        case "python":
+            return {"function": value}
+        case "http":
+            return dict(to_jsonable_python(value))
+        case _:
+            return {}
+
+
+def _without(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """`values` without what cannot be read, and without what is judged together with it."""
+    bad = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
+    for group in _TOGETHER:
+        if bad & group:
+            bad |= group
+    return {key: value for key, value in values.items() if key not in bad}
+
+
+def _applies(key: str, whole: Mapping[str, Any]) -> bool:
+    """Whether the default of `key` means anything to a job that does not mention it."""
+    if key in ("dst_gap", "dst_fold", "timezone"):
+        schedule = whole.get("schedule")
+        return not (isinstance(schedule, str) and schedule.strip().lower().startswith("@every"))
+    if key == "catch_up_limit":
+        return bool(whole.get("catch_up") == CatchUp.ALL)
+    if key in ("retry_backoff", "retry_jitter"):
+        return bool(whole.get("max_attempts", 1) != 1)
+    return True
+
+
+def _nearest_key(key: str) -> str:
+    if key == "name":
+        return "the name of the job is that of its table, [jobs.NAME]"
+    if key in ("handler", "target"):
+        return f"write exactly one of {', '.join(WORK)}"
+    return nearest(key, KEYS)
+
+
+def _written(field: str | None, work: str) -> str | None:
+    """The field as the file has it: there is no `target` in it."""
+    if field is None or not field.startswith("target"):
+        return field
+    inner = field.removeprefix("target").removeprefix(".")
+    if inner.startswith(SURROUNDINGS):
+        return inner
+    if work == "http" and inner:
+        return f"http.{inner}"
+    return work + inner[len(inner.partition("[")[0]) :]

@@ -1,0 +1,310 @@
+"""Declaring jobs in Python, calling handlers, finding an App by its name."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import cronledger
+from cronledger import App, Context, LeaseLost
+from cronledger.app import Policies, bind
+from cronledger.rules import declare
+from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.model import CatchUp, Handler, Job, ScopeKey, Trigger
+from cronledger.sources.python import load_app, resolve_function
+
+
+def context(held: bool = True) -> Context:
+    return Context(
+        execution_id=7,
+        job="j",
+        scope_kind="tenant",
+        scope_id="a",
+        plan_time=datetime(2026, 1, 1, tzinfo=UTC),
+        trigger=Trigger.SCHEDULE,
+        attempt=1,
+        payload={"a": 1},
+        lease_token=UUID(int=5),
+        runner_id="r",
+        _cancel=threading.Event(),
+        _held=lambda: held,
+    )
+
+
+def plain() -> str:
+    return "plain"
+
+
+def with_ctx(ctx: Any, more: int = 1) -> object:
+    return ctx
+
+
+def annotated(context: Context) -> object:
+    return context
+
+
+def annotated_as_text(c: "cronledger.Context") -> object:
+    return c
+
+
+def not_context(value: int = 3, *args: int, **kwargs: int) -> int:
+    return value
+
+
+class Callables:
+    def method(self, ctx: Context) -> object:
+        return ctx
+
+    def __call__(self, ctx: Context) -> object:
+        return ctx
+
+
+GIVEN = context()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (plain, "plain"),
+        (with_ctx, GIVEN),
+        (annotated, GIVEN),
+        (annotated_as_text, GIVEN),
+        (not_context, 3),
+        (Callables().method, GIVEN),
+        (Callables(), GIVEN),
+        (partial(with_ctx, more=2), GIVEN),
+        (partial(not_context, 4), 4),
+    ],
+)
+def test_bind_calls_with_or_without_the_context(
+    function: Callable[..., Any], expected: object
+) -> None:
+    bound = bind(function)
+    assert bound(GIVEN) == expected
+    assert not bound.is_async
+
+
+async def test_bind_knows_async_functions() -> None:
+    async def handler(ctx: Context) -> int:
+        return ctx.execution_id
+
+    class Asynchronous:
+        async def __call__(self) -> int:
+            return 1
+
+    assert bind(handler).is_async
+    assert await bind(handler)(GIVEN) == 7
+    assert bind(partial(handler)).is_async
+    assert bind(Asynchronous()).is_async
+
+
+def needs(other: int) -> None: ...
+
+
+def keyword_only(ctx: Context, *, other: int) -> None: ...
+
+
+def yields() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [needs, keyword_only, yields, Callables, 3])
+def test_bind_refuses_what_no_handler_can_be(function: Any) -> None:
+    with pytest.raises(TypeError, match=r"handler|function"):
+        bind(function)
+    with pytest.raises(TypeError):
+        App().job("* * * * *", name="x")(function)
+
+
+def test_a_declared_function_stays_what_it_was() -> None:
+    app = App("a")
+    declared = app.job("*/5 * * * *", timezone="Europe/Berlin", grace="90s", catch_up="skip")(plain)
+    assert declared is plain
+    job = app.jobs["plain"]
+    assert (job.schedule, job.timezone, job.grace) == (
+        "*/5 * * * *",
+        "Europe/Berlin",
+        timedelta(seconds=90),
+    )
+    assert (job.handler, job.catch_up) == (Handler.PYTHON, CatchUp.SKIP)
+    assert job.target == {"function": f"{__name__}:plain"}
+    assert app.handlers == {"plain": plain}
+    assert app.providers == {}
+    assert declare.check(app.jobs.values(), retention=timedelta(days=90)) == ()
+
+
+def test_policies_are_those_of_job() -> None:
+    decided = {"name", "schedule", "handler", "target"}
+    assert set(Policies.__annotations__) == set(Job.model_fields) - decided
+
+
+def test_only_what_was_said_counts_as_set() -> None:
+    app = App()
+    app.job(name="x")(plain)
+    assert app.jobs["x"].model_fields_set == {"name", "schedule", "handler", "target"}
+    assert app.jobs["x"].schedule is None
+
+
+def test_a_name_is_taken_once() -> None:
+    app = App()
+    app.job("* * * * *")(plain)
+    app.job("* * * * *", name="other")(plain)
+    with pytest.raises(ConfigurationError, match=r"jobs\.plain\.name: is taken by .*:plain"):
+        app.job("@hourly")(plain)
+    assert list(app.jobs) == ["plain", "other"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "said"),
+    [
+        ({"overlap": "never"}, r'jobs\.plain\.overlap = "never": is none of the choices; write'),
+        ({"grace": "1x"}, r'jobs\.plain\.grace = "1x": .*; write'),
+        ({"ovrlap": "skip"}, r"jobs\.plain\.ovrlap = \"skip\": .*; did you mean `overlap`\?"),
+        ({"target": {}}, r"jobs\.plain\.target: follows from the function; remove it"),
+        ({"payload": object()}, r"jobs\.plain\.payload: is not JSON"),
+        ({"scopes": "abc"}, r"jobs\.plain\.scopes"),
+    ],
+)
+def test_bad_policies_are_refused_at_once(policies: dict[str, Any], said: str) -> None:
+    app = App()
+    with pytest.raises(ConfigurationError, match=said):
+        app.job("* * * * *", **policies)(plain)
+    assert dict(app.jobs) == {}
+
+
+def test_a_payload_becomes_plain_json() -> None:
+    app = App()
+    app.job(payload={"at": datetime(2026, 1, 1, tzinfo=UTC)})(plain)
+    assert app.jobs["plain"].payload == {"at": "2026-01-01T00:00:00Z"}
+
+
+def test_scopes_are_fixed_or_provided() -> None:
+    async def tenants() -> list[str]:
+        return ["a"]
+
+    app = App()
+    app.job(name="fixed", scope_kind="tenant", scopes=["a", "b"])(plain)
+    app.job(name="provided", scope_kind="tenant", scopes=tenants)(plain)
+    assert app.jobs["fixed"].scopes == ("a", "b")
+    assert app.jobs["provided"].scopes is None
+    assert app.providers == {"provided": tenants}
+    retention = timedelta(days=90)
+    assert declare.check(app.jobs.values(), retention=retention, providers=app.providers) == ()
+    with pytest.raises(TypeError, match="scope provider"):
+        app.job(name="needy", scope_kind="tenant", scopes=needs)(plain)  # type: ignore[arg-type]
+
+
+def test_slips_of_the_decorator() -> None:
+    app = App()
+    with pytest.raises(TypeError, match="parentheses"):
+        app.job(plain)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="name="):
+        app.job()(lambda: None)
+    app.job(name="lambda")(lambda: None)
+    assert declare.check(app.jobs.values(), retention=timedelta(days=90)) == ()
+
+
+def test_deploy_is_an_integer_or_an_instant() -> None:
+    assert App(deploy=12).deploy == 12
+    assert App(deploy=datetime(1970, 1, 1, 0, 1, tzinfo=UTC)).deploy == 60
+    assert App().deploy is None
+    with pytest.raises(ValueError, match="zone"):
+        App(deploy=datetime(2026, 1, 1))  # noqa: DTZ001
+    with pytest.raises(TypeError, match="neither"):
+        App(deploy="abc123")  # type: ignore[arg-type]
+
+
+def test_context() -> None:
+    ctx = context()
+    assert ctx.scope == ScopeKey("j", "tenant", "a")
+    assert not ctx.cancelled
+    ctx._cancel.set()
+    assert [ctx.cancelled] == [True]
+    ctx.heartbeat()
+    with pytest.raises(LeaseLost, match="execution 7"):
+        context(held=False).heartbeat()
+    with pytest.raises(FrozenInstanceError):
+        ctx.attempt = 2  # type: ignore[misc]
+    assert "lease_token" not in repr(ctx)
+
+
+def test_the_package_imports_nothing_until_it_is_asked() -> None:
+    program = """
+import sys, cronledger
+assert not {"pydantic", "cronledger.app"} & set(sys.modules), "import cronledger is heavy"
+from cronledger import App, Context, Discard, LeaseLost, Result, Retry
+heavy = {"psycopg", "croniter", "asyncio", "pydantic_settings"} & set(sys.modules)
+assert not heavy, heavy
+assert cronledger.__version__[0].isdigit()
+assert set(cronledger.__all__) <= set(dir(cronledger))
+try:
+    cronledger.Nothing
+except AttributeError as exc:
+    print(exc)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "module 'cronledger' has no attribute 'Nothing'\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    package = tmp_path / "somewhere"
+    package.mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
+    (package / "__init__.py").write_text("")
+    (package / "jobs.py").write_text(
+        "from cronledger import App\napp = App('mine')\nnumber = 3\n"
+        "@app.job('@hourly')\ndef work(): return 1\n"
+    )
+    (package / "broken.py").write_text("import no_such_dependency\n")
+    (package / "raises.py").write_text("raise ValueError('at import')\n")
+    (package / "wrong.py").write_text(
+        "from cronledger import App\nApp().job(overlap='x')(lambda: 1)\n".replace(
+            "job(", "job(name='n', "
+        )
+    )
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "somewhere"]:
+        del sys.modules[name]
+
+
+def test_an_app_is_found_in_the_working_directory(project: Path) -> None:
+    app = load_app("somewhere.jobs:app")
+    assert isinstance(app, App)
+    assert list(app.jobs) == ["work"]
+    assert resolve_function("somewhere.jobs:work") is app.handlers["work"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("somewhere.jobs", r'"somewhere.jobs" is not package\.module:name; write it like'),
+        ("somewhere.jbos:app", r"there is no module somewhere\.jbos; looked in /"),
+        ("elsewhere.jobs:app", r"there is no module elsewhere; looked in /"),
+        ("somewhere.jobs:ap", r"somewhere\.jobs has no `ap`; did you mean `app`\?"),
+        ("somewhere.jobs:number", r"is a int, not an App; name the"),
+        ("somewhere.broken:app", r"importing somewhere\.broken raised ModuleNotFoundError: .*dep"),
+        ("somewhere.raises:app", r"importing somewhere\.raises raised ValueError: at import"),
+        ("somewhere.wrong:app", r"jobs\.n\.overlap"),
+    ],
+)
+def test_an_app_that_is_not_found_says_why(project: Path, reference: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load_app(reference)
+
+
+def test_a_function_that_is_none_says_so(project: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"is a int, not a function"):
+        resolve_function("somewhere.jobs:number")

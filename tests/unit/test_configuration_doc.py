@@ -1,0 +1,45 @@
+"""docs/configuration.md is what the models say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cronledger.rules.errors import EXIT_MEANINGS, Exit
+from cronledger.rules.model import Job
+from cronledger.rules.outcome import ErrorCode
+from cronledger.settings import VARIABLES
+from cronledger.sources.document import document, table
+from cronledger.sources.toml import load
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_the_committed_file_is_up_to_date() -> None:
+    assert COMMITTED.read_text(encoding="utf-8") == document(), (
+        "run: python -m cronledger.sources.document > docs/configuration.md"
+    )
+
+
+def test_everything_is_in_it() -> None:
+    cells = set(re.findall(r"^\| `([^`]+)` \|", document(), re.MULTILINE))
+    assert cells >= set(Job.model_fields) - {"name", "handler", "target"}
+    assert cells >= {str(code) for code in ErrorCode}
+    assert set(re.findall(r"CRONLEDGER_[A-Z_]+", document())) == VARIABLES
+    assert list(EXIT_MEANINGS) == list(Exit)
+
+
+def test_its_example_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    example = re.search(r"```toml\n(.*?)```", document(), re.DOTALL)
+    assert example is not None
+    file = tmp_path / "cronledger.toml"
+    file.write_text(example[1], encoding="utf-8")
+    source = load(file)
+    assert [job.name for job in source.jobs] == ["nightly-backup", "refresh"]
+    assert source.warnings == ()
+
+
+def test_cells_cannot_break_a_table() -> None:
+    assert table(["a"], [["x|y"]]) == "| a |\n| --- |\n| x\\|y |\n"

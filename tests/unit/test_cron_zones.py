@@ -1,0 +1,371 @@
+"""Clock changes: which UTC instants a schedule names around gaps and folds.
+
+Two judges: a table worked out by hand, and an oracle that walks every minute of UTC, asks zoneinfo
+for the local time and matches the fields with a reader of its own.
+"""
+
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from importlib import resources
+from itertools import islice, pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cronledger.rules import cron
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+@lru_cache
+def zone_bytes(name: str) -> bytes:
+    return resources.files("tzdata.zoneinfo").joinpath(*name.split("/")).read_bytes()
+
+
+@lru_cache
+def zone_info(name: str) -> ZoneInfo:
+    with resources.files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as data:
+        return ZoneInfo.from_file(data, key=name)
+
+
+def all_zones() -> list[str]:
+    return sorted(resources.files("tzdata").joinpath("zones").read_text().split())
+
+
+# --- the oracle ----------------------------------------------------------------------------------
+
+
+@lru_cache
+def allowed(text: str, low: int, high: int) -> frozenset[int]:
+    found: set[int] = set()
+    for item in text.split(","):
+        span, _, step = item.partition("/")
+        first, _, last = span.partition("-")
+        if span == "*":
+            begin, end = low, high
+        else:
+            begin = int(first)
+            end = int(last) if last else (high if step else begin)
+        found.update(range(begin, end + 1, int(step or 1)))
+    return frozenset(found)
+
+
+def matches(text: str, wall: datetime) -> bool:
+    minute, hour, day, month, weekday = text.split()
+    if wall.second or wall.minute not in allowed(minute, 0, 59):
+        return False
+    if wall.hour not in allowed(hour, 0, 23) or wall.month not in allowed(month, 1, 12):
+        return False
+    by_date = wall.day in allowed(day, 1, 31)
+    by_week = bool({wall.isoweekday(), wall.isoweekday() % 7} & allowed(weekday, 0, 7))
+    if day.startswith("*") or weekday.startswith("*"):
+        return by_date and by_week
+    return by_date or by_week
+
+
+def oracle(
+    text: str, zone: str, after: datetime, through: datetime, *, gap: str, fold: str
+) -> list[datetime]:
+    minute, hour, *_ = text.split()
+    fixed = not (minute.startswith("*") or hour.startswith("*"))
+    info = zone_info(zone)
+    found = []
+    instant = after.replace(second=0, microsecond=0)
+    before = instant.astimezone(info).replace(tzinfo=None)
+    while (instant := instant + MINUTE) <= through:
+        local = instant.astimezone(info)
+        wall = local.replace(tzinfo=None, fold=0)
+        second_pass = local.fold == 1 and fixed and fold == "first"
+        fires = matches(text, wall) and not second_pass
+        if fixed and gap == "shift" and MINUTE < wall - before < 3 * HOUR + MINUTE:
+            while (before := before + MINUTE) < wall:
+                fires = fires or matches(text, before)
+        if fires:
+            found.append(instant)
+        before = wall
+    return found
+
+
+# --- by hand -------------------------------------------------------------------------------------
+
+# (zone, schedule, start, hours, expected): '>' marks a firing shifted out of a gap.
+TABLE: list[tuple[str, str, str, int, str]] = [
+    ("UTC", "30 2 * * *", "2026-03-29 00:00", 48, "29 02:30, 30 02:30"),
+    ("Asia/Kolkata", "30 2 * * *", "2026-03-28 12:00", 48, "28 21:00, 29 21:00"),
+    # Berlin: 2026-03-29 02:00 -> 03:00 at 01:00Z; 2026-10-25 03:00 -> 02:00 at 01:00Z
+    ("Europe/Berlin", "30 2 * * *", "2026-03-28 12:00", 36, "29 01:00>"),
+    ("Europe/Berlin", "30 2 * * *", "2026-03-28 00:00", 60, "28 01:30, 29 01:00>, 30 00:30"),
+    ("Europe/Berlin", "0,30 2 * * *", "2026-03-28 12:00", 36, "29 01:00>, 30 00:00"),
+    ("Europe/Berlin", "0 3 * * *", "2026-03-28 12:00", 24, "29 01:00"),
+    ("Europe/Berlin", "0,30 2,3 * * *", "2026-03-28 12:00", 24, "29 01:00, 29 01:30"),
+    ("Europe/Berlin", "59 1 * * *", "2026-03-28 12:00", 24, "29 00:59"),
+    ("Europe/Berlin", "*/15 2 * * *", "2026-03-28 12:00", 24, ""),
+    ("Europe/Berlin", "0 * * * *", "2026-03-28 23:30", 3, "29 00:00, 29 01:00, 29 02:00"),
+    ("Europe/Berlin", "30 2 * * *", "2026-10-24 12:00", 24, "25 00:30"),
+    ("Europe/Berlin", "30 2 * * *", "2026-10-25 00:30", 24, ""),
+    ("Europe/Berlin", "30 2 * * *", "2026-10-25 01:15", 24, ""),
+    ("Europe/Berlin", "0 3 * * *", "2026-10-24 12:00", 24, "25 02:00"),
+    ("Europe/Berlin", "0 2 * * *", "2026-10-24 12:00", 24, "25 00:00"),
+    (
+        "Europe/Berlin",
+        "*/30 2 * * *",
+        "2026-10-24 12:00",
+        24,
+        "25 00:00, 25 00:30, 25 01:00, 25 01:30",
+    ),
+    ("Europe/Berlin", "30 * * * *", "2026-10-25 00:00", 3, "25 00:30, 25 01:30, 25 02:30"),
+    ("Europe/Berlin", "30 0-23 * * *", "2026-10-25 00:00", 3, "25 00:30, 25 02:30"),
+    # New York: 2026-03-08 02:00 -> 03:00 at 07:00Z; 2026-11-01 02:00 -> 01:00 at 06:00Z
+    ("America/New_York", "30 2 * * *", "2026-03-08 00:00", 24, "08 07:00>"),
+    ("America/New_York", "30 1-2 * * *", "2026-03-08 00:00", 24, "08 06:30, 08 07:00>"),
+    ("America/New_York", "0 */2 * * *", "2026-03-08 04:00", 6, "08 05:00, 08 08:00, 08 10:00"),
+    ("America/New_York", "*/15 2 * * *", "2026-03-08 00:00", 24, ""),
+    ("America/New_York", "30 1 * * *", "2026-11-01 00:00", 24, "01 05:30"),
+    ("America/New_York", "0 * * * *", "2026-11-01 04:30", 3, "01 05:00, 01 06:00, 01 07:00"),
+    # Lord Howe: 2026-10-04 02:00 -> 02:30 at 15:30Z; 2026-04-05 02:00 -> 01:30 at 15:00Z
+    ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03 00:00", 24, "03 15:30>"),
+    ("Australia/Lord_Howe", "15,30 2 * * *", "2026-10-03 00:00", 24, "03 15:30"),
+    (
+        "Australia/Lord_Howe",
+        "*/20 * * * *",
+        "2026-04-04 14:10",
+        2,
+        "04 14:20, 04 14:40, 04 15:10, 04 15:30, 04 15:50, 04 16:10",
+    ),
+    ("Australia/Lord_Howe", "45 1 * * *", "2026-04-04 00:00", 24, "04 14:45"),
+    ("Australia/Lord_Howe", "15 1 * * *", "2026-04-04 00:00", 24, "04 14:15"),
+    ("Australia/Lord_Howe", "0 2 * * *", "2026-04-04 00:00", 24, "04 15:30"),
+    # Santiago: 2026-09-06 00:00 -> 01:00 at 04:00Z; 2026-04-05 00:00 -> 04-04 23:00 at 03:00Z
+    ("America/Santiago", "0 0 * * *", "2026-09-05 12:00", 24, "06 04:00>"),
+    ("America/Santiago", "0 0 6 9 *", "2026-09-05 12:00", 24, "06 04:00>"),
+    ("America/Santiago", "30 0 * * 0", "2026-09-05 12:00", 24, "06 04:00>"),
+    ("America/Santiago", "0 0 * * 6", "2026-09-05 12:00", 24, ""),
+    ("America/Santiago", "0 0,1 * * *", "2026-09-05 12:00", 24, "06 04:00"),
+    ("America/Santiago", "30 23 * * *", "2026-04-04 12:00", 24, "05 02:30"),
+    ("America/Santiago", "0 0 * * *", "2026-04-04 12:00", 24, "05 04:00"),
+    # Cairo: 2026-04-24 00:00 -> 01:00 at 22:00Z; 2026-10-30 00:00 -> 10-29 23:00 at 21:00Z;
+    # in 2010 the clock went back for Ramadan on 08-11 and forward again on 09-10
+    ("Africa/Cairo", "0 0 * * *", "2026-04-23 12:00", 24, "23 22:00>"),
+    ("Africa/Cairo", "30 23 * * *", "2026-10-29 12:00", 24, "29 20:30"),
+    ("Africa/Cairo", "0 0 * * *", "2026-10-29 12:00", 24, "29 22:00"),
+    ("Africa/Cairo", "30 23 * * *", "2010-08-10 12:00", 24, "10 20:30"),
+    ("Africa/Cairo", "0 0 10 9 *", "2010-09-09 12:00", 24, "09 22:00>"),
+    ("Africa/Cairo", "15 0 * * *", "2010-09-09 12:00", 24, "09 22:00>"),
+    # Sao Paulo: 2018-11-04 00:00 -> 01:00 at 03:00Z; 2018-02-18 00:00 -> 02-17 23:00 at 02:00Z
+    ("America/Sao_Paulo", "0 0 * * *", "2018-11-03 12:00", 24, "04 03:00>"),
+    ("America/Sao_Paulo", "0 23 * * *", "2018-02-17 12:00", 24, "18 01:00"),
+    # Dublin has negative DST in winter; Casablanca leaves its summer for Ramadan
+    ("Europe/Dublin", "30 1 * * *", "2026-03-28 12:00", 24, "29 01:00>"),
+    ("Europe/Dublin", "30 1 * * *", "2026-10-24 12:00", 24, "25 00:30"),
+    ("Africa/Casablanca", "30 2 * * *", "2025-02-22 12:00", 24, "23 01:30"),
+    ("Africa/Casablanca", "30 2 * * *", "2025-04-05 12:00", 24, "06 02:00>"),
+    # changes of the standard offset: Pyongyang -30 min and back, Almaty -1 h, Caracas +30 min
+    ("Asia/Pyongyang", "45 23 * * *", "2015-08-14 12:00", 24, "14 14:45"),
+    ("Asia/Pyongyang", "45 23 * * *", "2018-05-04 12:00", 24, "04 15:00>"),
+    ("Asia/Almaty", "30 23 * * *", "2024-02-29 12:00", 24, "29 17:30"),
+    ("America/Caracas", "45 2 * * *", "2016-05-01 00:00", 24, "01 07:00>"),
+    # two hours are a gap, three are a correction (Casey 2009), and so is a day (Apia 2011)
+    ("Antarctica/Troll", "30 1,2 * * *", "2026-03-28 12:00", 24, "29 01:00>"),
+    ("Antarctica/Casey", "30 3 * * *", "2009-10-17 12:00", 24, ""),
+    ("Pacific/Apia", "0 12 30 12 *", "2011-12-29 00:00", 72, ""),
+    ("Pacific/Apia", "0 12 * * *", "2011-12-29 12:00", 48, "29 22:00, 30 22:00"),
+    ("Pacific/Apia", "0 0 31 12 *", "2011-12-29 12:00", 48, "30 10:00"),
+    # a day lived twice (Kwajalein 1969) runs once
+    ("Pacific/Kwajalein", "0 12 * * *", "1969-09-29 12:00", 60, "30 01:00, 02 00:00"),
+]
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def listed(firings: Iterator[cron.Firing]) -> str:
+    return ", ".join(f"{f.plan_time:%d %H:%M}{'>' if f.shifted else ''}" for f in firings)
+
+
+@pytest.mark.parametrize(("zone", "text", "start", "hours", "expected"), TABLE)
+def test_table(zone: str, text: str, start: str, hours: int, expected: str) -> None:
+    after = utc(start)
+    through = after + hours * HOUR
+    spec = cron.parse(text, timezone=zone)
+    assert listed(spec.firings(after, through)) == expected
+    plan_times = list(spec.plan_times(after, through))
+    assert plan_times == [f.plan_time for f in spec.firings(after, through)]
+    assert plan_times == oracle(text, zone, after, through, gap="shift", fold="first")
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "options", "start", "expected"),
+    [
+        ("Europe/Berlin", "30 2 * * *", {"dst_gap": "skip"}, "2026-03-28 12:00", ""),
+        ("Europe/Berlin", "0,30 2,3 * * *", {"dst_gap": "skip"}, "2026-03-28 12:00", "01:00 01:30"),
+        ("Europe/Berlin", "30 2 * * *", {"dst_fold": "both"}, "2026-10-24 12:00", "00:30 01:30"),
+        ("Europe/Berlin", "30 2 * * *", {"dst_fold": "both"}, "2026-03-28 12:00", "01:00"),
+        ("Australia/Lord_Howe", "45 1 * * *", {"dst_fold": "both"}, "2026-04-04 00:00",
+         "14:45 15:15"),
+    ],
+)  # fmt: skip
+def test_policies(zone: str, text: str, options: Any, start: str, expected: str) -> None:
+    after = utc(start)
+    firings = cron.parse(text, timezone=zone, **options).firings(after, after + 24 * HOUR)
+    assert " ".join(f"{f.plan_time:%H:%M}" for f in firings) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "expected"),
+    [
+        ("15 30 2 * * *", "2026-03-29 00:00", "01:00:00"),
+        ("*/20 30 2 * * *", "2026-03-29 00:00", "01:00:00"),
+        ("*/20 30 2 * * *", "2026-10-25 00:00", "00:30:00 00:30:20 00:30:40"),
+        ("*/30 0-59/30 2 * * *", "2026-10-25 00:00", "00:00:30 00:30:00 00:30:30"),
+        ("0 * 2 * * *", "2026-03-29 00:00", ""),
+    ],
+)
+def test_the_seconds_field_never_makes_a_schedule_elapsed(
+    text: str, start: str, expected: str
+) -> None:
+    spec = cron.parse(text, timezone="Europe/Berlin")
+    firings = spec.firings(utc(start), utc(start) + 12 * HOUR)
+    assert " ".join(f"{f.plan_time:%H:%M:%S}" for f in firings) == expected
+
+
+def test_every_second_of_a_fold_and_none_of_a_gap() -> None:
+    spec = cron.parse("* * * * * *", timezone="Europe/Berlin")
+    for change in (utc("2026-03-29 01:00"), utc("2026-10-25 01:00")):
+        found = list(spec.plan_times(change - 5 * timedelta(seconds=1), change + MINUTE))
+        first = change - timedelta(seconds=4)
+        assert found == [first + timedelta(seconds=n) for n in range(65)]
+
+
+def test_firings_tell_local_time_and_fold() -> None:
+    spec = cron.parse("30 2 * * *", timezone="Europe/Berlin", dst_fold="both")
+    first, second, plain = spec.firings(utc("2026-10-24 12:00"), utc("2026-10-26 12:00"))
+    assert (first.local.isoformat(), first.local.fold) == ("2026-10-25T02:30:00+02:00", 0)
+    assert (second.local.isoformat(), second.local.fold) == ("2026-10-25T02:30:00+01:00", 1)
+    assert (first.folded, second.folded, plain.folded) == (True, True, False)
+    (shifted,) = spec.firings(utc("2026-03-28 12:00"), utc("2026-03-29 12:00"))
+    assert shifted.local.isoformat() == "2026-03-29T03:00:00+02:00"
+    assert (shifted.shifted, shifted.folded) == (True, False)
+
+
+# --- zone data -----------------------------------------------------------------------------------
+
+
+def recorded_changes(name: str) -> list[int]:
+    """Read the offset changes since 1900 out of the zone's TZif file, 64-bit block."""
+    data = zone_bytes(name)
+
+    def header(at: int) -> tuple[int, ...]:
+        return struct.unpack(">6l", data[at + 20 : at + 44])
+
+    isut, isstd, leap, times, types, chars = header(0)
+    at = 44 + times * 5 + types * 6 + chars + leap * 8 + isstd + isut
+    _, _, _, times, types, _ = header(at)
+    at += 44
+    instants = struct.unpack(f">{times}q", data[at : at + 8 * times])
+    index = data[at + 8 * times : at + 9 * times]
+    at += 9 * times
+    offsets = [struct.unpack(">l", data[at + 6 * n : at + 6 * n + 4])[0] for n in range(types)]
+    walk = [offsets[0], *(offsets[n] for n in index)]
+    found = [t for t, (a, b) in zip(instants, pairwise(walk), strict=True) if a != b]
+    return [t for t in found if t >= -2_208_988_800]
+
+
+def test_no_zone_changes_twice_within_the_days_between_probes() -> None:
+    closest = min(b - a for name in all_zones() for a, b in pairwise(recorded_changes(name)))
+    assert closest > 2 * 86_400
+
+
+@pytest.mark.parametrize("name", ["Asia/Gaza", "America/Boa_Vista", "Africa/Casablanca"])
+def test_finds_every_recorded_change(name: str) -> None:
+    recorded = [t for t in recorded_changes(name) if 0 <= t < 2_145_916_800]
+    low, high = -1, 2_145_916_800
+    pieces = list(cron._pieces(cron._zone(name), low, high))
+    assert [start for start, _, _, jump in pieces if jump] == recorded
+    assert [end for _, end, *_ in pieces[:-1]] == [start for start, *_ in pieces[1:]]
+    assert (pieces[0][0], pieces[-1][1]) == (low, high)
+
+
+# --- properties ----------------------------------------------------------------------------------
+
+
+@lru_cache
+def changes_of(name: str, year: int) -> list[datetime]:
+    info = zone_info(name)
+    start = datetime(year, 1, 1, tzinfo=UTC)
+    hours = [start + n * HOUR for n in range(8760)]
+    offsets = [hour.astimezone(info).utcoffset() for hour in hours]
+    steps = zip(hours[1:], pairwise(offsets), strict=True)
+    return [hour for hour, (before, new) in steps if before != new] or [start]
+
+
+@st.composite
+def around_changes(draw: st.DrawFn) -> tuple[str, str, datetime]:
+    """Draw a zone, a schedule busy near one of its clock changes, and that change (to the hour)."""
+    zone = draw(st.sampled_from(all_zones()))
+    change = draw(st.sampled_from(changes_of(zone, draw(st.integers(1975, 2036)))))
+    near = change.astimezone(zone_info(zone)).hour
+    hours = [str((near + shift) % 24) for shift in (-2, -1, 0, 1)]
+    minute = draw(st.sampled_from(["0", "30", "15,45", "*", "*/20", "*/7", "0-59/10", "5-40/5"]))
+    hour = draw(st.sampled_from([*hours, ",".join(hours[1:3]), "*", "*/2", "0-23", "0,23"]))
+    day = draw(st.sampled_from(["*", "*", "*", "*/2", "1-15", str(change.day)]))
+    month = draw(st.sampled_from(["*", "*", "*/2", str(change.month)]))
+    weekday = draw(st.sampled_from(["*", "*", "*", "0", "1-5", "5-7", "*/3"]))
+    return zone, f"{minute} {hour} {day} {month} {weekday}", change
+
+
+policies = {"gap": st.sampled_from(["shift", "skip"]), "fold": st.sampled_from(["first", "both"])}
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=around_changes(), lead=st.sampled_from([-15, 0, 30, 60, 540]), **policies)
+def test_equals_the_oracle(case: tuple[str, str, datetime], lead: int, gap: Any, fold: Any) -> None:
+    zone, text, change = case
+    after, through = change - lead * MINUTE, change + 27 * HOUR
+    spec = cron.parse(text, timezone=zone, dst_gap=gap, dst_fold=fold)
+    found = list(spec.plan_times(after, through))
+    assert found == oracle(text, zone, after, through, gap=gap, fold=fold)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    case=around_changes(),
+    cuts=st.lists(st.timedeltas(-30 * HOUR, 30 * HOUR), min_size=3, max_size=3).map(sorted),
+    **policies,
+)
+def test_a_range_is_the_sum_of_its_parts(
+    case: tuple[str, str, datetime], cuts: list[timedelta], gap: Any, fold: Any
+) -> None:
+    zone, text, change = case
+    spec = cron.parse(text, timezone=zone, dst_gap=gap, dst_fold=fold)
+    a, b, c = (change + cut for cut in cuts)
+    whole = list(spec.firings(a, c))
+    assert whole == [*spec.firings(a, b), *spec.firings(b, c)]
+    assert all(f.plan_time < g.plan_time for f, g in pairwise(whole))
+    assert all(a < f.plan_time <= c and f.local.astimezone(UTC) == f.plan_time for f in whole)
+    assert list(spec.plan_times(a, c)) == [f.plan_time for f in whole]
+    for at in (0, len(whole) // 2):  # cutting exactly at a firing leaves it to the left part
+        for firing in whole[at : at + 1]:
+            assert [f.plan_time for f in spec.firings(a, firing.plan_time)][-1] == firing.plan_time
+            assert list(spec.firings(firing.plan_time, c)) == whole[at + 1 :]
+
+
+@settings(max_examples=100, deadline=None)
+@given(case=around_changes(), back=st.timedeltas(timedelta(0), 60 * HOUR))
+def test_next_after_is_the_first_of_firings(
+    case: tuple[str, str, datetime], back: timedelta
+) -> None:
+    zone, text, change = case
+    spec = cron.parse(text, timezone=zone)
+    asked = change - back
+    firings = list(islice(spec.firings(asked, asked + timedelta(days=400)), 5))
+    for expected in firings:
+        found = spec.next_after(asked)
+        assert found == expected == spec.next_after(expected.plan_time - timedelta(microseconds=1))
+        asked = expected.plan_time

@@ -1,0 +1,179 @@
+"""What is refused when a job is declared: every case names field, value and remedy."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronledger.rules import declare
+from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.rules.model import Handler, Job
+
+RETENTION = timedelta(days=90)
+BASE: dict[str, Any] = {"name": "j", "handler": "command", "target": {"argv": ["true"]}}
+
+
+def found(has_provider: bool = False, **fields: Any) -> list[Problem]:
+    job = Job.model_validate(BASE | fields)
+    return list(declare.problems(job, retention=RETENTION, where="f", has_provider=has_provider))
+
+
+def refused(has_provider: bool = False, **fields: Any) -> list[str]:
+    return [str(p.field) for p in found(has_provider, **fields) if not p.warning]
+
+
+def warned(**fields: Any) -> list[str]:
+    return [str(p.field) for p in found(**fields) if p.warning]
+
+
+ALL = {"catch_up": "all", "overlap": "wait"}
+FINE: list[dict[str, Any]] = [
+    {},
+    {"schedule": "*/5 * * * *", "timezone": "Europe/Berlin", "dst_gap": "skip"},
+    {"schedule": "@every 90s", "jitter": "89s", "schedule_delay": "89s"},
+    {"schedule": "0 9 * * 1-5", "jitter": "23h"},
+    {**ALL, "catch_up_limit": 5, "catch_up_window": "90d"},
+    {"catch_up": "all", "overlap": "allow"},
+    {"stale_timeout": "3s", "max_attempts": 3, "retry_jitter": 0.5, "allow_stale_reentry": True},
+    {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00.000001Z"},
+    {"scope_kind": "tenant", "scopes": ["a", "b"], "payload": {"a": [1, 2.5, None, True, "ä"]}},
+    {"target": {"shell": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
+    {"handler": "python", "target": {"function": "a.b:c.d"}},
+    {"handler": "python", "target": {"function": "a:f.<locals>.g"}},
+    {"handler": "sql", "target": {"statement": "SELECT 1"}},
+    {"handler": "http", "target": {"url": "https://x/y", "method": "POST", "body": {"a": 1}}},
+    {"handler": "external", "target": {}},
+]
+
+
+@pytest.mark.parametrize("fields", FINE, ids=str)
+def test_fine_jobs_have_no_problem(fields: dict[str, Any]) -> None:
+    assert found(**fields) == []
+
+
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({"catch_up": "all"}, ["catch_up"]),
+    ({"schedule": "@every 90s", "jitter": "90s"}, ["jitter"]),
+    ({"schedule": "@every 90s", "schedule_delay": "2m"}, ["schedule_delay"]),
+    ({"schedule": "*/5 * * * *", "jitter": "5m"}, ["jitter"]),
+    ({"catch_up_window": "91d"}, ["catch_up_window"]),
+    ({"catch_up_limit": 5}, ["catch_up_limit"]),
+    ({"catch_up_limit": 100}, ["catch_up_limit"]),
+    ({"stale_timeout": "2s999ms"}, ["stale_timeout"]),
+    ({"run_timeout": "0s"}, ["run_timeout"]),
+    ({"grace": "36526d"}, ["grace"]),
+    ({"retry_backoff": ["1s", "36526d"], "max_attempts": 2}, ["retry_backoff"]),
+    ({"schedule": "@every 90s", "dst_gap": "shift"}, ["dst_gap"]),
+    ({"schedule": "@every 90s", "dst_fold": "both"}, ["dst_fold"]),
+    ({"schedule": "61 * * * *"}, ["schedule"]),
+    ({"schedule": "0 0 31 2 *"}, ["schedule"]),
+    ({"schedule": "0 0 0 1 1 * 2030"}, ["schedule"]),
+    ({"schedule": "x", "timezone": "Mars/Base"}, ["timezone", "schedule"]),
+    ({"timezone": "Mars/Base"}, ["timezone"]),
+    ({"starts_at": "2026-01-01T00:00:00"}, ["starts_at"]),
+    ({"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, ["starts_at"]),
+    ({"scopes": ["a"]}, ["scopes"]),
+    ({"scope_kind": "tenant"}, ["scope_kind"]),
+    ({"scope_kind": "tenant", "scopes": ["a", "a"]}, ["scopes"]),
+    ({"payload": {1, 2}}, ["payload"]),
+    ({"payload": [float("nan")]}, ["payload"]),
+    ({"payload": {"a": ["b\x00"]}}, ["payload"]),
+    ({"payload": "\ud800"}, ["payload"]),
+    ({"payload": "x" * 65_535}, ["payload"]),
+    ({"description": "a\x00b"}, ["description"]),
+    ({"target": {}}, ["target"]),
+    ({"target": {"argv": ["a"], "shell": "a"}}, ["target"]),
+    ({"target": {"argv": []}}, ["target.argv"]),
+    ({"target": {"argv": ["a", ""]}}, ["target.argv[1]"]),
+    ({"target": {"argv": ["a\x00"]}}, ["target"]),
+    ({"target": {"shell": ""}}, ["target.shell"]),
+    ({"target": {"shell": "a", "env": {"A": 1}}}, ["target.env.A"]),
+    ({"target": {"shell": "a", "env": {"A=B": "1"}}}, ["target.env.A=B"]),
+    ({"target": {"shell": "a", "dir": "/"}}, ["target.dir"]),
+    ({"handler": "python", "target": {"function": "no_colon"}}, ["target.function"]),
+    ({"handler": "sql", "target": {"statement": " \n"}}, ["target.statement"]),
+    ({"handler": "http", "target": {"method": "GET"}}, ["target.url"]),
+    ({"handler": "http", "target": {"url": "ftp://x"}}, ["target.url"]),
+    ({"handler": "http", "target": {"url": "http://x", "expect": [99]}}, ["target.expect[0]"]),
+    ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
+]
+
+
+@pytest.mark.parametrize(("fields", "expected"), REFUSED, ids=str)
+def test_refused(fields: dict[str, Any], expected: list[str]) -> None:
+    assert refused(**fields) == expected
+    for problem in found(**fields):
+        assert problem.message
+        assert problem.where == "f"
+        assert problem.job == "j"
+        assert problem.remedy or problem.warning
+
+
+def test_everything_is_collected() -> None:
+    fields = {**BASE, "schedule": "* * * *", "timezone": "Nowhere", "stale_timeout": "1s"}
+    fields |= {"catch_up": "all", "scopes": ["a"], "payload": "\x00", "target": {}}
+    expected = {"schedule", "timezone", "stale_timeout", "catch_up", "scopes", "payload", "target"}
+    assert set(refused(**fields)) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"allow_stale_reentry": True}, ["allow_stale_reentry"]),
+        ({"retry_jitter": 0.1, "retry_backoff": ["1s"]}, ["retry_backoff", "retry_jitter"]),
+        ({"schedule": "@every 7d"}, ["schedule"]),
+        ({"schedule": "*/7 * * * *"}, ["schedule"]),
+        ({"scope_kind": "t", "scopes": []}, ["scopes"]),
+    ],
+    ids=str,
+)
+def test_warned_but_not_refused(fields: dict[str, Any], expected: list[str]) -> None:
+    assert warned(**fields) == expected
+    assert refused(**fields) == []
+
+
+def test_a_provider_stands_for_scopes() -> None:
+    assert refused(has_provider=True, scope_kind="tenant") == []
+    assert refused(has_provider=True) == ["scope_kind"]
+    assert refused(has_provider=True, scope_kind="tenant", scopes=["a"]) == ["scopes"]
+
+
+def test_a_job_read_from_a_row_counts_as_set_what_differs() -> None:
+    job = Job(name="j", handler=Handler.EXTERNAL, schedule="@every 90s")
+    row = Job.model_validate(job.model_dump())
+    assert [p.field for p in declare.problems(row, retention=RETENTION) if not p.warning] != []
+    lean = Job.model_validate(row.model_dump(exclude_defaults=True))
+    assert declare.problems(lean, retention=RETENTION) == ()
+
+
+def test_a_cycle_in_a_payload_is_a_problem_not_a_crash() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    job = Job.model_construct(**(Job.model_validate(BASE).model_dump() | {"payload": cycle}))
+    assert "payload" in [p.field for p in declare.problems(job, retention=RETENTION)]
+
+
+def test_values_that_may_be_secret_are_not_shown() -> None:
+    target = {"argv": [""], "shell": "x", "env": {"A=": "s3cret", "B": ["s3cret"]}}
+    said = [str(problem) for problem in found(target=target)]
+    assert len(said) == 4
+    assert "s3cret" not in "".join(said)
+
+
+def test_one_line_per_problem() -> None:
+    job = Job.model_validate(BASE | {"stale_timeout": "1s", "schedule": "a\nb c d e"})
+    with pytest.raises(ConfigurationError) as refusal:
+        declare.check([job], retention=RETENTION, where="cron.toml")
+    lines = str(refusal.value).splitlines()
+    assert len(lines) == len(refusal.value.problems) == 2
+    assert lines[0].startswith('cron.toml: jobs.j.stale_timeout = "1s": is shorter than 3 s')
+    assert lines[0].endswith("; write at least '3s'")
+    assert lines[1].startswith('cron.toml: jobs.j.schedule = "a\\nb c d e": ')
+
+
+def test_check_answers_warnings_and_knows_providers() -> None:
+    job = Job.model_validate(BASE | {"scope_kind": "t", "allow_stale_reentry": True})
+    (warning,) = declare.check([job], retention=RETENTION, providers={"j"})
+    assert warning.field == "allow_stale_reentry"
+    with pytest.raises(ConfigurationError, match="scope_kind"):
+        declare.check([job], retention=RETENTION)

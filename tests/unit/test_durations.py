@@ -1,0 +1,119 @@
+"""What people may write as a duration, what is refused, and how durations are written back."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronledger.rules import durations
+from cronledger.rules.durations import DurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("0d0h", 0),
+        ("90s", 90),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("2d", 172_800),
+        ("1w", 604_800),
+        ("1w2d3h4m5s6ms7us", 604_800 + 172_800 + 10_800 + 240 + 5.006007),
+        ("500ms", 0.5),
+        ("1m500ms", 60.5),
+        ("  10s ", 10),
+        ("007s", 7),
+        ("PT1H30M", 5400),
+        ("P1D", 86_400),
+        ("P2W", 1_209_600),
+        ("P1DT12H", 129_600),
+        ("PT90S", 90),
+        ("PT0S", 0),
+        ("PT0.5S", 0.5),
+        ("PT1M0,000001S", 60.000001),
+        ("999999999d", 86_399_999_913_600),
+    ],
+)
+def test_reads(text: str, seconds: float) -> None:
+    assert durations.parse(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "cannot be read"),
+        ("90", "has no unit"),
+        ("-5s", "cannot be read"),
+        ("1.5h", "cannot be read"),
+        ("30m1h", "cannot be read"),
+        ("1h1h", "cannot be read"),
+        ("1h 30m", "cannot be read"),
+        ("5M", "cannot be read"),
+        ("5 minutes", "cannot be read"),
+        ("٣s", "cannot be read"),
+        ("s", "cannot be read"),
+        ("P", "not an ISO 8601"),
+        ("PT", "not an ISO 8601"),
+        ("P1DT", "not an ISO 8601"),
+        ("P1H", "not an ISO 8601"),
+        ("P-1D", "not an ISO 8601"),
+        ("PT1.5H", "not an ISO 8601"),
+        ("P1Y", "years or months"),
+        ("P1M", "years or months"),
+        ("P0M", "years or months"),
+        ("1000000000d", "too long"),
+        ("9" * 5000 + "s", "too long"),
+    ],
+)
+def test_refuses_and_names_value_and_remedy(text: str, problem: str) -> None:
+    with pytest.raises(DurationError) as caught:
+        durations.parse(text)
+    error = caught.value
+    assert problem in str(error)
+    assert error.value == text
+    assert error.remedy in str(error)
+    assert len(str(error)) < 250
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (timedelta(0), "0s"),
+        (timedelta(seconds=90), "1m30s"),
+        (timedelta(hours=1, minutes=30), "1h30m"),
+        (timedelta(hours=24), "1d"),
+        (timedelta(days=7), "1w"),
+        (timedelta(days=14), "2w"),
+        (timedelta(days=10), "10d"),
+        (timedelta(days=7, seconds=1), "7d1s"),
+        (timedelta(milliseconds=1500), "1s500ms"),
+        (timedelta(microseconds=1), "1us"),
+    ],
+)
+def test_writes(duration: timedelta, text: str) -> None:
+    assert durations.format(duration) == text
+
+
+def test_a_negative_duration_has_no_text() -> None:
+    with pytest.raises(DurationError, match="negative"):
+        durations.format(timedelta(microseconds=-1))
+
+
+@given(st.timedeltas(min_value=timedelta(0)))
+def test_what_is_written_reads_back(duration: timedelta) -> None:
+    text = durations.format(duration)
+    assert durations.parse(text) == duration
+    assert durations.format(durations.parse(text)) == text
+
+
+@given(st.text(alphabet="0123456789wdhmsuPTYMWDHS.,- ", max_size=12))
+def test_any_text_reads_or_is_refused(text: str) -> None:
+    try:
+        duration = durations.parse(text)
+    except DurationError as error:
+        assert error.value == text
+    else:
+        assert durations.parse(durations.format(duration)) == duration >= timedelta(0)

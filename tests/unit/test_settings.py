@@ -1,0 +1,184 @@
+"""Settings: variables over the file, secrets never shown, every bad value reported."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronledger.rules.errors import ConfigurationError
+from cronledger.settings import VARIABLES, Settings, masked
+
+SECRET = "hunter2"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("CRONLEDGER_"):
+            monkeypatch.delenv(name)
+
+
+def problems(file: dict[str, Any] | None = None) -> list[str]:
+    with pytest.raises(ConfigurationError) as refusal:
+        Settings.load(file, where="c.toml")
+    assert SECRET not in str(refusal.value) + repr(refusal.value)
+    assert refusal.value.__suppress_context__
+    return str(refusal.value).splitlines()
+
+
+def test_defaults() -> None:
+    settings = Settings.load()
+    assert settings.database_url is None
+    assert settings.schema_name == "cronledger"
+    assert settings.queues == ("default",)
+    assert settings.slots == 10
+    assert settings.poll_interval == timedelta(seconds=5)
+    assert settings.drain_timeout == timedelta(seconds=25)
+    assert settings.retention == timedelta(days=90)
+    assert settings.unknown == ()
+    assert settings.warnings() == ()
+
+
+def test_variables_stand_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = {"slots": 3, "schema": "from_file", "queues": ["a"], "retention": "10d", "deploy": 4}
+    monkeypatch.setenv("CRONLEDGER_SLOTS", "5")
+    monkeypatch.setenv("CRONLEDGER_QUEUES", "x, y")
+    monkeypatch.setenv("CRONLEDGER_POLL_INTERVAL", "1m30s")
+    monkeypatch.setenv("CRONLEDGER_LOG_LEVEL", "INFO")
+    monkeypatch.setenv("CRONLEDGER_EMBEDDED_DIR", "/var/lib/x")
+    monkeypatch.setenv("CRONLEDGER_DEPLOY", "")
+    settings = Settings.load(file)
+    assert (settings.slots, settings.queues) == (5, ("x", "y"))
+    assert (settings.schema_name, settings.retention) == ("from_file", timedelta(days=10))
+    assert (settings.poll_interval, settings.log_level) == (timedelta(seconds=90), "info")
+    assert (settings.embedded_dir, settings.deploy) == (Path("/var/lib/x"), 4)
+    monkeypatch.setenv("CRONLEDGER_SCHEMA", "from_variable")
+    assert Settings.load(file).schema_name == "from_variable"
+
+
+def test_other_programs_variables_mean_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEMA", "other")
+    monkeypatch.setenv("SLOTS", "1")
+    settings = Settings.load()
+    assert (settings.schema_name, settings.slots) == ("cronledger", 10)
+
+
+def test_bad_values_are_reported_together_with_where_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_SLOTS", "many")
+    monkeypatch.setenv("CRONLEDGER_SCHEMA", "No Schema")
+    file = {"retention": "1s", "poll_interval": "5", "log_format": "xml", "slotz": 1, "queues": []}
+    said = {line.partition(":")[2].split()[0]: line for line in problems(file)}
+    assert set(said) == {
+        "CRONLEDGER_SLOTS",
+        "CRONLEDGER_SCHEMA",
+        "cronledger.retention",
+        "cronledger.poll_interval",
+        "cronledger.log_format",
+        "cronledger.slotz:",
+        "cronledger.queues",
+    }
+    assert said["CRONLEDGER_SLOTS"].startswith('environment: CRONLEDGER_SLOTS = "many": should be')
+    assert said["cronledger.slotz:"].endswith("there is no such name; did you mean `slots`?")
+    assert said["cronledger.retention"].endswith('= "1s": is out of range; write 1h to 36525d')
+    assert said["cronledger.poll_interval"].startswith('c.toml: cronledger.poll_interval = "5"')
+    assert "write 'auto', 'console' or 'json'" in said["cronledger.log_format"]
+
+
+def test_the_schema_has_one_name_in_the_file() -> None:
+    (line,) = problems({"schema_name": "a"})
+    assert line == "c.toml: cronledger.schema_name: there is no such name; did you mean `schema`?"
+
+
+@pytest.mark.parametrize("name", ["a b", "1a", "A", "a" * 42, 'a"b', ""])
+def test_a_schema_is_an_identifier(name: str) -> None:
+    (line,) = problems({"schema": name})
+    assert line.startswith("c.toml: cronledger.schema = ")
+
+
+def test_unknown_variables_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEDGER_SLOT", "3")
+    monkeypatch.setenv("CRONLEDGER_TEST_DATABASE_URL", "x")
+    settings = Settings.load()
+    assert settings.unknown == ("CRONLEDGER_SLOT",)
+    (warning,) = settings.warnings()
+    assert warning.warning
+    assert str(warning) == (
+        "environment: CRONLEDGER_SLOT: there is no such variable; did you mean `CRONLEDGER_SLOTS`?"
+    )
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"database_url": f"mysql://u:{SECRET}@h/d"},
+        {"database_url": SECRET},
+        {"listen_url": f"x:{SECRET}"},
+        {"databse_url": f"postgresql://u:{SECRET}@h/d"},
+        {"database_url": [SECRET]},
+    ],
+    ids=str,
+)
+def test_secrets_are_not_in_errors(file: dict[str, Any]) -> None:
+    assert len(problems(file)) == 1
+
+
+def test_listening_needs_a_server_of_its_own() -> None:
+    (line,) = problems({"listen_url": "embedded"})
+    assert "no PostgreSQL connection string" in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u:{SECRET}@h/d",
+        f"postgres://u:{SECRET}@h:1,h2:2/d?sslmode=require",
+        f"host=h user=u password={SECRET}",
+        f"postgresql:///d?password={SECRET}&user=u&sslpassword={SECRET}",
+    ],
+)
+def test_secrets_are_not_shown(url: str) -> None:
+    settings = Settings.load({"database_url": url, "listen_url": url})
+    assert settings.require_database() == url
+    described = settings.describe()
+    assert SECRET not in repr(settings) + str(settings) + str(described)
+    assert "***" in described["database_url"]
+    assert "***" in described["listen_url"]
+
+
+@pytest.mark.parametrize(
+    ("dsn", "shown"),
+    [
+        ("embedded", "embedded"),
+        ("postgresql://h/d", "postgresql://h/d"),
+        ("postgresql://u@h:5432/d", "postgresql://u@h:5432/d"),
+        ("postgresql://u:p@h:1,h2:2/d?a=b", "postgresql://u:***@h:1,h2:2/d?a=b"),
+        ("postgresql://u:p@:/?w@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://h/d?password=p%20q&a=b", "postgresql://h/d?password=***&a=b"),
+        ("host=h password = 'p \\' q' dbname=d", "host=h password = *** dbname=d"),
+        ("password=p\\ q host=h", "password=*** host=h"),
+        ("PASSWORD='p q", "PASSWORD=***"),
+    ],
+)
+def test_masked(dsn: str, shown: str) -> None:
+    assert masked(dsn) == shown
+
+
+def test_describe_has_every_setting_as_it_is_written() -> None:
+    described = Settings.load({"queues": ["a", "b"], "retention": "36h"}).describe()
+    assert {f"CRONLEDGER_{name.upper()}" for name in described} == VARIABLES
+    assert described["queues"] == '["a", "b"]'
+    assert described["retention"] == "1d12h"
+    assert described["schema"] == "cronledger"
+    assert described["database_url"] == ""
+
+
+def test_no_database_names_both_remedies() -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        Settings.load().require_database()
+    assert "CRONLEDGER_DATABASE_URL=postgresql://" in str(refusal.value)
+    assert "CRONLEDGER_DATABASE_URL=embedded" in str(refusal.value)
+    assert Settings.load({"database_url": "embedded"}).require_database() == "embedded"

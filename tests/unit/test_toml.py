@@ -1,0 +1,269 @@
+"""cronledger.toml: what it declares, and everything that is wrong with it in one report."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.model import Handler, Overlap
+from cronledger.sources.toml import TomlSource, load
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("CRONLEDGER_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "cronledger.toml"
+
+
+def read(file: Path, text: str) -> TomlSource:
+    file.write_text(text, encoding="utf-8")
+    return load(file)
+
+
+def refusals(file: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as refusal:
+        read(file, text)
+    lines = str(refusal.value).splitlines()
+    assert all(problem.warning or problem.remedy for problem in refusal.value.problems)
+    return [line.removeprefix(f"{file}: ") for line in lines]
+
+
+def test_every_way_to_say_what_runs(file: Path) -> None:
+    source = read(
+        file,
+        """
+        [jobs.argv]
+        schedule = "*/5 * * * *"
+        command = ["backup", "--full"]
+        env = { LEVEL = "9" }
+        cwd = "/srv"
+        [jobs.shell]
+        command = "a | b"
+        [jobs.sql]
+        sql = "DELETE FROM t"
+        [jobs.http]
+        http = { url = "https://x/y", method = "POST", body = { at = 2026-01-01T00:00:00Z } }
+        [jobs.python]
+        python = "myproject.jobs:refresh"
+        payload = { day = 2026-01-01, n = [1, 2.5] }
+        [jobs.external]
+        external = true
+        """,
+    )
+    assert {job.name: (job.handler, job.target) for job in source.jobs} == {
+        "argv": (
+            Handler.COMMAND,
+            {"argv": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"},
+        ),
+        "shell": (Handler.COMMAND, {"shell": "a | b"}),
+        "sql": (Handler.SQL, {"statement": "DELETE FROM t"}),
+        "http": (
+            Handler.HTTP,
+            {"url": "https://x/y", "method": "POST", "body": {"at": "2026-01-01T00:00:00Z"}},
+        ),
+        "python": (Handler.PYTHON, {"function": "myproject.jobs:refresh"}),
+        "external": (Handler.EXTERNAL, {}),
+    }
+    assert source.jobs[4].payload == {"day": "2026-01-01", "n": [1, 2.5]}
+    assert source.path == file
+    assert (source.settings, source.deploy, source.warnings) == ({}, None, ())
+
+
+def test_settings_and_deploy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '[cronledger]\nslots = 3\ndeploy = 12\nqueues = ["a"]\n'
+    source = read(file, text)
+    assert source.settings == {"slots": 3, "deploy": 12, "queues": ["a"]}
+    assert source.deploy == 12
+    monkeypatch.setenv("CRONLEDGER_DEPLOY", "13")
+    assert read(file, text).deploy == 13
+
+
+def test_an_empty_file_declares_nothing(file: Path) -> None:
+    assert read(file, "").jobs == ()
+
+
+def test_defaults_hold_where_a_job_says_nothing_else(file: Path) -> None:
+    source = read(
+        file,
+        """
+        [defaults]
+        timezone = "Europe/Berlin"
+        overlap = "wait"
+        run_timeout = "10m"
+        [jobs.a]
+        external = true
+        [jobs.b]
+        external = true
+        overlap = "skip"
+        run_timeout = "1m"
+        """,
+    )
+    a, b = source.jobs
+    assert (a.timezone, a.overlap, a.run_timeout) == (
+        "Europe/Berlin",
+        Overlap.WAIT,
+        timedelta(minutes=10),
+    )
+    assert (b.timezone, b.overlap, b.run_timeout) == (
+        "Europe/Berlin",
+        Overlap.SKIP,
+        timedelta(minutes=1),
+    )
+
+
+def test_defaults_that_mean_nothing_to_a_job_are_left_out(file: Path) -> None:
+    source = read(
+        file,
+        """
+        [defaults]
+        timezone = "Europe/Berlin"
+        dst_gap = "skip"
+        catch_up_limit = 5
+        retry_backoff = ["1s"]
+        overlap = "wait"
+        [jobs.every]
+        external = true
+        schedule = "@every 90s"
+        [jobs.all]
+        external = true
+        schedule = "0 3 * * *"
+        catch_up = "all"
+        max_attempts = 3
+        """,
+    )
+    every, everything = source.jobs
+    assert {"dst_gap", "timezone", "catch_up_limit", "retry_backoff"}.isdisjoint(
+        every.model_fields_set
+    )
+    assert (everything.dst_gap, everything.catch_up_limit) == ("skip", 5)
+    assert everything.retry_backoff == (timedelta(seconds=1),)
+    assert source.warnings == ()
+
+
+def test_everything_is_reported_together(file: Path) -> None:
+    lines = refusals(
+        file,
+        """
+        [cronledger]
+        slots = "many"
+        [default]
+        [defaults]
+        grce = "1m"
+        schedule = "@hourly"
+        jitter = "1x"
+        [jobs.a]
+        schedule = "61 * * * *"
+        timezone = "Europe/Berlim"
+        command = []
+        graze = "1m"
+        grace = "soon"
+        stale_timeout = "1s"
+        [jobs.b]
+        schedule = "0 0 31 2 *"
+        catch_up = "all"
+        python = "nocolon"
+        name = "c"
+        [jobs]
+        c = 3
+        """,
+    )
+    starts = {
+        'cronledger.slots = "many": ': 1,
+        "default: there is no such table; did you mean `defaults`?": 1,
+        "defaults.grce: there is no such policy; did you mean `grace`?": 1,
+        "defaults.schedule: belongs to one job; move it": 1,
+        'defaults.jitter = "1x": ': 1,
+        "jobs.a.graze: there is no such name; did you mean `grace`?": 1,
+        'jobs.a.grace = "soon": cannot be read; write': 1,
+        'jobs.a.schedule = "61 * * * *": ': 1,
+        'jobs.a.timezone = "Europe/Berlim": ': 1,
+        "jobs.a.command = []: ": 1,
+        'jobs.a.stale_timeout = "1s": ': 1,
+        'jobs.b.schedule = "0 0 31 2 *": ': 1,
+        'jobs.b.catch_up = "all": contradicts overlap': 1,
+        'jobs.b.python = "nocolon": ': 1,
+        "jobs.b.name: there is no such name; the name of the job is that of its table": 1,
+        "jobs.c: is not a table; write [jobs.c]": 1,
+    }
+    counted = {start: sum(line.startswith(start) for line in lines) for start in starts}
+    assert counted == starts
+    assert len(lines) == len(starts)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("", ["jobs.a: does not say what to run; write exactly one of command, sql"]),
+        ('command = "a"\nsql = "b"', ["jobs.a: says command and sql; write exactly one of"]),
+        ("command = 3", ["jobs.a.command: does not have the form it must have; write a list"]),
+        ("external = false", ["jobs.a.external: does not have the form"]),
+        ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: means nothing with sql; remove it"]),
+        ('command = ["a", ""]', ["jobs.a.command[1] = "]),
+        ('command = "a"\nenv = { A = 1 }', ["jobs.a.env.A: should be a valid string"]),
+        ('http = { urls = "x" }', ["jobs.a.http.url: is missing", "jobs.a.http.urls = "]),
+        ('command = "a\\u0000b"', ["jobs.a.command: contains a NUL"]),
+        ("external = true\nhandler = 1", ["jobs.a.handler: there is no such name; write exactly"]),
+        (
+            'external = true\ncatch_up = "everything"\noverlap = "skip"\ncatch_up_limit = 3',
+            ['jobs.a.catch_up = "everything": is none of the choices'],
+        ),
+        ("external = true\nstarts_at = 2026-01-01T00:00:00", ["jobs.a.starts_at = "]),
+        ('external = true\nscope_kind = "tenant"', ["jobs.a.scope_kind = "]),
+        ('external = true\nschedule = "@every 1s"\njitter = "1s"', ["jobs.a.jitter = "]),
+        ("external = true\nschedule = 5", ["jobs.a.schedule = 5: should be a valid string"]),
+    ],
+)
+def test_refused_jobs(file: Path, table: str, expected: list[str]) -> None:
+    lines = refusals(file, f"[jobs.a]\n{table}\n")
+    assert len(lines) == len(expected)
+    for line, start in zip(lines, expected, strict=True):
+        assert line.startswith(start)
+
+
+def test_a_name_that_cannot_be_one_is_refused(file: Path) -> None:
+    (line,) = refusals(file, '[jobs."a\\nb"]\nexternal = true\n')
+    assert ".name = " in line
+
+
+def test_retention_of_the_file_bounds_the_window(file: Path) -> None:
+    text = '[cronledger]\nretention = "{}"\n[jobs.a]\nexternal = true\ncatch_up_window = "3d"\n'
+    assert len(read(file, text.format("3d")).jobs) == 1
+    (line,) = refusals(file, text.format("2d"))
+    assert line.startswith('jobs.a.catch_up_window = "3d": is longer than retention = "2d"')
+    (line,) = refusals(file, text.format("2"))
+    assert line.startswith('cronledger.retention = "2"')
+
+
+def test_warnings_do_not_refuse(file: Path) -> None:
+    source = read(file, '[jobs.a]\nexternal = true\nschedule = "@every 7d"\n')
+    (warning,) = source.warnings
+    assert (warning.warning, warning.job, warning.field) == (True, "a", "schedule")
+
+
+def test_a_syntax_error_has_its_line(file: Path) -> None:
+    (line,) = refusals(file, "[jobs.a]\nexternal = yes\n")
+    assert line.startswith("is not TOML: ")
+    assert "line 2" in line
+
+
+def test_a_file_that_cannot_be_read_is_said_to_be(file: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        load(file)
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        load(file.parent)
+    file.write_bytes(b"# \xff\n")
+    with pytest.raises(ConfigurationError, match="is not UTF-8: byte 2"):
+        load(file)
+
+
+def test_a_byte_order_mark_is_fine(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf[jobs.a]\r\nexternal = true\r\n")
+    assert [job.name for job in load(file).jobs] == ["a"]
