@@ -75,7 +75,9 @@ class Access:
         )
 
     def pool(self, name: str, size: int) -> AsyncPool:
-        """A closed pool of `size` connections in autocommit mode; open it in the loop that uses it."""
+        """A closed pool of `size` connections in autocommit mode; open it in the loop that uses
+        it.
+        """
         return AsyncConnectionPool(
             kwargs={
                 **self.parameters(name),

@@ -223,7 +223,9 @@ class Statements:
         )
         return await self._rows(c, "record_skips", **params)
 
-    async def advance_schedules(self, c: Connection, plans: Sequence[tuple[ScopeKey, Plan]]) -> Rows:
+    async def advance_schedules(
+        self, c: Connection, plans: Sequence[tuple[ScopeKey, Plan]]
+    ) -> Rows:
         params = _columns(
             [
                 (
@@ -355,7 +357,5 @@ class Statements:
     async def take_turn(self, c: Connection, subject: str) -> Rows:
         return await self._rows(c, "take_turn", subject=subject)
 
-    async def set_scopes(
-        self, c: Connection, job: str, kind: str, scopes: Sequence[str]
-    ) -> Rows:
+    async def set_scopes(self, c: Connection, job: str, kind: str, scopes: Sequence[str]) -> Rows:
         return await self._rows(c, "set_scopes", job=job, kind=kind, scopes=list(scopes))

@@ -1,0 +1,1 @@
+"""Handlers: what runs when an execution starts. One module per kind."""

@@ -1,0 +1,152 @@
+"""The dispatcher: claims what is due and hands it to the executor, one step at a time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+
+import structlog
+
+from cronledger.engine.claim import Claim, Claimer, UnknownCommitError
+from cronledger.engine.clock import DatabaseClock
+from cronledger.ledger.rows import Claimed
+from cronledger.rules.model import Job, ScopeKey
+
+log = structlog.get_logger(__name__)
+
+LARGEST_CLAIM = 500
+NOT_HERE_SECONDS = 30.0
+YIELD_SECONDS = 0.005
+BUSY_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An execution that this runner has to start. `sent`: the lease counts from there."""
+
+    claimed: Claimed
+    job: Job
+    queue: str
+    sent: float
+
+
+@dataclass(slots=True)
+class Ticks:
+    """What the dispatcher did, for people."""
+
+    steps: int = 0
+    won: int = 0
+    stolen: int = 0
+    retried: int = 0
+    skipped: int = 0
+    last_step: float = field(default_factory=monotonic)
+
+
+class Dispatcher:
+    """`step` claims at most as many executions as there are free slots.
+
+    `free` answers the free slots and all slots, `start` receives what was claimed.
+    """
+
+    def __init__(
+        self,
+        claimer: Claimer,
+        clock: DatabaseClock,
+        *,
+        free: Callable[[], tuple[int, int]],
+        start: Callable[[Sequence[Start]], None],
+        settle: Callable[[], object],
+        poll: float,
+    ) -> None:
+        self._claimer = claimer
+        self._clock = clock
+        self._free = free
+        self._start = start
+        self._settle = settle
+        self._poll = poll
+        self._not_here: dict[str, float] = {}
+        self._unknown: list[ScopeKey] = []
+        self._saturated = False
+        self.steal_at: datetime | None = None
+        self.ticks = Ticks()
+        self.wake = asyncio.Event()
+
+    async def step(self) -> float | None:
+        """Claim once. Answers the seconds until the next step; None: when woken.
+
+        Raises psycopg.Error when the database is away; nothing is lost by that.
+        """
+        await self._settle_unknown()
+        free, slots = self._free()
+        if free <= 0:
+            self._note_saturation(slots)
+            return self._poll
+        self._saturated = False
+        # Many runners wake for one instant: the less loaded goes first.
+        if free < slots:
+            await asyncio.sleep(YIELD_SECONDS * (slots - free) / slots)
+        sent = monotonic()
+        not_here = self._elsewhere()
+        steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
+        try:
+            claim = await self._claimer.claim(
+                free, min(free, LARGEST_CLAIM), steal=steal, not_here=not_here
+            )
+        except UnknownCommitError as error:
+            self._unknown.extend(error.scopes)
+            raise error.__cause__ or error from error
+        self._hand_over(claim)
+        if steal:
+            self.steal_at = None
+        self.ticks.steps += 1
+        self.ticks.last_step = monotonic()
+        if claim.next_due is not None:
+            self._clock.observe(claim.next_due.now, max(sent, claim.sent))
+        return self._delay(claim)
+
+    async def _settle_unknown(self) -> None:
+        if self._unknown:
+            await self._claimer.settle_unknown(sorted(set(self._unknown)))
+            self._unknown.clear()
+            self._settle()
+
+    def _elsewhere(self) -> list[str]:
+        now = monotonic()
+        self._not_here = {job: until for job, until in self._not_here.items() if until > now}
+        return list(self._not_here)
+
+    def _hand_over(self, claim: Claim) -> None:
+        until = monotonic() + NOT_HERE_SECONDS
+        self._not_here.update((job, until) for job in claim.round.not_here)
+        for name in claim.round.no_runner:
+            log.warning("job_without_runner", job=name)
+        self.ticks.skipped += sum(skip.count for _, skip, _ in claim.round.skips)
+        starts = []
+        for row in claim.won:
+            job = self._claimer.revisions.newest(row.key.job_name).job
+            starts.append(Start(row, job, job.queue, claim.sent))
+            self.ticks.won += row.how == "won"
+            self.ticks.stolen += row.how == "stolen"
+            self.ticks.retried += row.how == "retried"
+        if starts:
+            self._start(starts)
+
+    def _delay(self, claim: Claim) -> float | None:
+        if claim.full or claim.round.not_here:
+            return 0
+        due = claim.next_due
+        moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]
+        if self.steal_at is not None:
+            moments.append(self.steal_at)
+        if not moments:
+            return self._poll
+        until = self._clock.until(min(moments))
+        if until == 0 and not claim.round.writes:
+            return BUSY_SECONDS  # due and locked by another replica
+        return min(until, self._poll)
+
+    def _note_saturation(self, slots: int) -> None:
+        if not self._saturated:
+            self._saturated = True
+            log.warning("slots_saturated", slots=slots)

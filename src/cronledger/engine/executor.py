@@ -1,0 +1,257 @@
+"""Runs what was claimed: one task per execution, and its end as an outcome for the finisher."""
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import assert_never
+from uuid import UUID
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from cronledger.app import Context
+from cronledger.engine.dispatcher import Start
+from cronledger.engine.finisher import Ended, Finisher
+from cronledger.engine.handlers.command import CommandHandlers
+from cronledger.engine.handlers.python import PythonHandlers
+from cronledger.engine.leases import Lease, Leases, Stop
+from cronledger.rules import outcome
+from cronledger.rules.model import Handler, Status, Trigger
+from cronledger.rules.outcome import Outcome
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Running:
+    """One execution in this process. `stop` says why its handler was asked to end, if it was."""
+
+    lease: Lease
+    cancel: threading.Event = field(default_factory=threading.Event)
+    task: asyncio.Task[None] | None = None
+    stop: Stop | None = None
+    overran: bool = False
+
+
+class Executor:
+    """Holds the slots. An execution keeps its slot until its handler has ended."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        finisher: Finisher,
+        python: PythonHandlers,
+        commands: CommandHandlers,
+        *,
+        runner: str,
+        slots: int,
+        freed: Callable[[], None],
+        added: Callable[[], None],
+    ) -> None:
+        self._leases = leases
+        self._finisher = finisher
+        self._python = python
+        self._commands = commands
+        self._runner = runner
+        self._slots = slots
+        self._freed = freed
+        self._added = added
+        self._running: dict[UUID, Running] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def executions(self) -> list[Running]:
+        return list(self._running.values())
+
+    def free(self) -> tuple[int, int]:
+        """Free slots and all slots. Ends that the database has not taken yet hold up claims."""
+        backlog = max(0, self._finisher.waiting - 4 * self._slots)
+        return max(0, self._slots - len(self._running) - backlog), self._slots
+
+    def start(self, starts: Sequence[Start]) -> None:
+        """Every one of them runs, under a lease that is being renewed."""
+        begun = [self._begin(start) for start in starts]
+        self._leases.add(running.lease for running in begun)
+        self._added()
+        for running in begun:
+            running.task = asyncio.create_task(
+                self._run(running), name=f"execution {running.lease.claimed.id}"
+            )
+
+    def _begin(self, start: Start) -> Running:
+        lease = Lease(start.claimed, start.job, start.queue, 0.0, 0.0, lambda why: None)
+        lease.renew(start.sent)
+        running = Running(lease)
+        lease.stop = lambda why: self._stop_from_any_thread(running, why)
+        self._running[lease.token] = running
+        self._idle.clear()
+        return running
+
+    def _stop_from_any_thread(self, running: Running, why: Stop) -> None:
+        running.cancel.set()
+        if why == "lease_lost":
+            # Not over the main loop, which a handler may be blocking.
+            self._commands.supervisor.kill(str(running.lease.token))
+        self._loop.call_soon_threadsafe(self.stop, running, why)
+
+    def stop(self, running: Running, why: Stop) -> None:
+        """Ask the handler to end; the first reason counts, but a lost lease outweighs every
+        other.
+        """
+        if running.stop is None or why == "lease_lost":
+            first = running.stop is None
+            running.stop = why
+            running.cancel.set()
+            if running.task is None or not first:
+                return
+            if running.lease.job.handler is Handler.COMMAND:
+                # Its end comes back with the tail of its output, which a cancelled task has not.
+                self._commands.supervisor.stop(str(running.lease.token))
+            else:
+                running.task.cancel()
+
+    async def idle(self) -> None:
+        """No handler is running."""
+        await self._idle.wait()
+
+    async def _run(self, running: Running) -> None:
+        claimed = running.lease.claimed
+        with bound_contextvars(
+            job=claimed.key.job_name,
+            scope=claimed.key.scope_id,
+            execution_id=claimed.id,
+            plan_time=claimed.key.plan_time.isoformat(),
+            attempt=claimed.attempt,
+        ):
+            log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
+            began = monotonic()
+            result = await self._outcome(running)
+            duration_ms = round((monotonic() - began) * 1000)
+            self._end(running, result, duration_ms)
+
+    async def _outcome(self, running: Running) -> Outcome:
+        timeout = running.lease.job.run_timeout.total_seconds()
+        timer = self._loop.call_later(timeout, self.stop, running, "timeout")
+        try:
+            if running.stop is not None:  # asked to stop before it began
+                raise asyncio.CancelledError
+            return await self._handle(running)
+        except asyncio.CancelledError:
+            return self._stopped(running)
+        except Exception as error:
+            log.exception("execution_broke")
+            return outcome.failure(error)
+        finally:
+            timer.cancel()
+
+    async def _handle(self, running: Running) -> Outcome:
+        job, context = running.lease.job, self._context(running)
+        match job.handler:
+            case Handler.PYTHON:
+                name = job.target["function"]
+                ended = await self._python.run(name, context, lambda: self._overran(running))
+            case Handler.COMMAND:
+                ended = await self._commands.run(job, context, running.lease)
+            case Handler.SQL | Handler.HTTP | Handler.EXTERNAL:
+                return outcome.not_started(f"handler {job.handler} does not run in this version")
+            case _:
+                assert_never(job.handler)
+        # A handler that was stopped and swallowed the cancellation ends as what it was stopped for.
+        return ended if running.stop is None else self._stopped(running, ended.output)
+
+    def _context(self, running: Running) -> Context:
+        claimed = running.lease.claimed
+        return Context(
+            execution_id=claimed.id,
+            job=claimed.key.job_name,
+            scope_kind=claimed.key.scope_kind,
+            scope_id=claimed.key.scope_id,
+            plan_time=claimed.key.plan_time,
+            trigger=Trigger(claimed.trigger),
+            attempt=claimed.attempt,
+            payload=claimed.payload,
+            lease_token=claimed.token,
+            runner_id=self._runner,
+            _cancel=running.cancel,
+            _held=lambda: running.lease.held and not running.lease.stopped,
+        )
+
+    def _overran(self, running: Running) -> None:
+        if not running.overran:
+            running.overran = True
+            log.warning("handler_overran", reason=running.stop, holds="its slot until it returns")
+
+    def _stopped(self, running: Running, output: str | None = None) -> Outcome:
+        job = running.lease.job
+        match running.stop:
+            case "timeout":
+                return outcome.timed_out(job.run_timeout, output, end_known=True)
+            case "cancelled":
+                return outcome.cancelled(output)
+            case "shutdown" | None:
+                return outcome.shutdown(output, end_known=True)
+            case "lease_lost":
+                return outcome.lease_over("lease", output)
+            case _:
+                assert_never(running.stop)
+
+    def _end(self, running: Running, ended: Outcome, duration_ms: int) -> None:
+        lease, claimed = running.lease, running.lease.claimed
+        self._running.pop(lease.token, None)
+        if not self._running:
+            self._idle.set()
+        # A reentrant execution whose runner goes, or lost touch, is not the worse for it.
+        give_back = running.stop in ("shutdown", "lease_lost") and lease.job.reentrant
+        if running.stop == "shutdown":
+            decided = replace(ended, final=True, retry_after=None)
+        else:
+            decided = outcome.decide(
+                ended, lease.job, claimed.attempt, claimed.max_attempts, random.random()
+            )
+        _log_end(decided, duration_ms, give_back=give_back)
+        if lease.held:
+            self._finisher.put(Ended(lease, decided, duration_ms, give_back))
+        self._freed()
+
+    def abandon(self, running: Running) -> None:
+        """Write the end of an execution whose handler does not end: FAILED shutdown, final.
+
+        Not for reentrant jobs: their lease runs out instead, and is stolen when nobody runs any
+        more.
+        """
+        ended = outcome.shutdown(end_known=False)
+        if running.lease.held and not running.lease.job.reentrant:
+            self._finisher.put(Ended(running.lease, ended, _age_ms(running.lease)))
+
+
+def _age_ms(lease: Lease) -> int:
+    return max(0, round((monotonic() - lease.beat_at) * 1000))
+
+
+def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
+    if give_back:
+        log.info("execution_given_back", duration_ms=duration_ms)
+        return
+    match ended.status:
+        case Status.SUCCESS:
+            note = {"note": ended.error_code} if ended.error_code else {}
+            log.info("execution_succeeded", duration_ms=duration_ms, **note)
+        case Status.CANCELLED:
+            log.info("execution_cancelled", duration_ms=duration_ms)
+        case _:
+            wait = ended.retry_after
+            log.warning(
+                "execution_failed",
+                duration_ms=duration_ms,
+                error_code=ended.error_code,
+                error=(ended.error_msg or "").partition("\n")[0],
+                retry_after_s=None if wait is None else wait.total_seconds(),
+            )

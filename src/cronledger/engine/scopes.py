@@ -1,0 +1,79 @@
+"""Scope providers: which scopes a job has, asked from the program that declares it."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from cronledger.ledger.database import AsyncPool, step_transaction
+from cronledger.ledger.statements import Statements
+from cronledger.rules.model import Job
+
+log = structlog.get_logger(__name__)
+
+EVERY_SECONDS = 60.0
+
+
+class Scopes:
+    """One step asks every provider and stores what changed.
+
+    A provider that raises, or answers something else than names, retires nothing. One runner
+    asks at a time: the turn is a lock of the transaction in which the answer is stored.
+    """
+
+    def __init__(
+        self,
+        pool: AsyncPool,
+        statements: Statements,
+        providers: Mapping[str, tuple[Job, Callable[[], Any]]],
+    ) -> None:
+        self._pool = pool
+        self._statements = statements
+        self._providers = providers
+
+    async def step(self) -> float | None:
+        """Answers the seconds until the next round; None: there are no providers."""
+        if not self._providers:
+            return None
+        for job, provider in self._providers.values():
+            await self._ask(job, provider)
+        return EVERY_SECONDS
+
+    async def _ask(self, job: Job, provider: Callable[[], Any]) -> None:
+        async with self._pool.connection() as c, step_transaction(c):
+            turn = await (await self._statements.take_turn(c, f"scopes of {job.name}")).fetchone()
+            if turn is None or not turn[0]:
+                return
+            try:
+                scopes = _checked(await _answer(provider))
+            except Exception:
+                log.exception("scope_provider_failed", job=job.name)
+                return
+            changed = await self._statements.set_scopes(c, job.name, job.scope_kind, scopes)
+            row = await changed.fetchone()
+        if row is not None and any(row):
+            appeared, returned, retired = row
+            log.info(
+                "scopes_changed",
+                job=job.name,
+                appeared=appeared,
+                returned=returned,
+                retired=retired,
+            )
+
+
+async def _answer(provider: Callable[[], Any]) -> Iterable[str]:
+    if inspect.iscoroutinefunction(provider):
+        return await provider()  # type: ignore[no-any-return]
+    answer = await asyncio.to_thread(provider)
+    return await answer if inspect.isawaitable(answer) else answer  # type: ignore[no-any-return]
+
+
+def _checked(answer: Iterable[str]) -> list[str]:
+    scopes = sorted(set(answer))
+    for scope in scopes:
+        if not isinstance(scope, str) or not 0 < len(scope) <= 200:
+            raise ValueError(f"scope_id {scope!r} is not a text of 1 to 200 characters")
+    return scopes

@@ -1,0 +1,10 @@
+-- Jobs of a source that it no longer has plan no more; their names.
+-- Lock: jobs by name, waiting, then by trigger their schedules and waiting executions.
+WITH held AS MATERIALIZED (
+    SELECT j.name FROM {schema}.jobs j
+    WHERE j.source = %(source)s AND j.retired_at IS NULL AND j.name <> ALL (%(jobs)s::text[])
+    ORDER BY j.name FOR NO KEY UPDATE
+)
+UPDATE {schema}.jobs j SET retired_at = {schema}.db_clock(), edited_by = %(requested_by)s
+FROM held h WHERE j.name = h.name
+RETURNING j.name
