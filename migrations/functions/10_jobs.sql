@@ -1,5 +1,6 @@
 -- Every write to jobs becomes a revision and wakes the schedules of the job.
 -- Lock order: the job row (held by the write itself), then its schedules by key, then executions.
+-- The triggers are SECURITY DEFINER: who may write jobs needs no right to write their history.
 
 CREATE OR REPLACE FUNCTION {schema}.job_definition(job {schema}.jobs) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -8,8 +9,20 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}.job_definition({schema}.jobs) IS 'What job_revisions.definition keeps of a row of jobs.';
 
-CREATE OR REPLACE FUNCTION {schema}.jobs_number_revision() RETURNS trigger
+-- The editor of an earlier edit is still in the row; only a trigger ON UPDATE OF knows whether this
+-- statement named one.
+CREATE OR REPLACE FUNCTION {schema}.jobs_mark_editor() RETURNS trigger
 LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.edited_by := chr(1) || NEW.edited_by;  -- jobs_number_revision takes the mark off
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION {schema}.jobs_mark_editor() IS 'Marks edited_by where the statement sets it; fires before jobs_number_revision.';
+
+CREATE OR REPLACE FUNCTION {schema}.jobs_number_revision() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    editor text;
 BEGIN
     IF NEW.paused_at IS NULL THEN
         NEW.paused_by := NULL; NEW.paused_reason := NULL; NEW.paused_until := NULL;
@@ -18,6 +31,7 @@ BEGIN
         NEW.revision := 1 + coalesce((SELECT max(r.revision) FROM {schema}.job_revisions r
                                       WHERE r.job_name = NEW.name), 0);
         NEW.spec_error := NULL;
+        NEW.edited_by := coalesce(NEW.edited_by, session_user);
         RETURN NEW;
     END IF;
     IF NEW.name <> OLD.name THEN
@@ -25,7 +39,11 @@ BEGIN
             USING HINT = 'Retire it and add a new one: its history keeps the old name.',
                   ERRCODE = 'restrict_violation';
     END IF;
+    IF starts_with(NEW.edited_by, chr(1)) THEN
+        editor := substr(NEW.edited_by, 2);
+    END IF;
     NEW.revision := OLD.revision;
+    NEW.edited_by := coalesce(editor, OLD.edited_by);
     IF ({schema}.job_definition(NEW) - 'description') IS DISTINCT FROM
        ({schema}.job_definition(OLD) - 'description')
        OR (NEW.paused_at IS NULL) <> (OLD.paused_at IS NULL)
@@ -33,12 +51,14 @@ BEGIN
        OR (NEW.retired_at IS NULL) <> (OLD.retired_at IS NULL) THEN
         NEW.revision := OLD.revision + 1;
         NEW.spec_error := NULL;
+        NEW.edited_by := coalesce(editor, session_user);
     END IF;
     RETURN NEW;
 END $$;
+COMMENT ON FUNCTION {schema}.jobs_number_revision() IS 'Before a write to jobs: refuses a rename, counts the revision, clears spec_error, says who edited.';
 
 CREATE OR REPLACE FUNCTION {schema}.jobs_append_revision() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at   timestamptz;
     last timestamptz;
@@ -51,8 +71,11 @@ BEGIN
     -- Only now: the wait for the locks may have been long, and what was planned meanwhile stands.
     at := {schema}.db_clock();
     SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
-    IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at THEN
-        at := OLD.paused_until;  -- the pause ended by itself, whenever that was noticed
+    IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at
+       AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
+       AND {schema}.job_definition(NEW) = {schema}.job_definition(OLD) THEN
+        -- The pause ended by itself, whenever that was noticed; an edit never reaches back.
+        at := OLD.paused_until;
     END IF;
     at := greatest(at, last);
     INSERT INTO {schema}.job_revisions
@@ -60,9 +83,9 @@ BEGIN
     VALUES (NEW.name, NEW.revision, at,
             CASE WHEN NEW.retired_at IS NOT NULL THEN 'retired'
                  WHEN NEW.paused_at IS NOT NULL THEN 'paused' ELSE 'active' END,
-            NEW.paused_until, {schema}.job_definition(NEW), coalesce(NEW.edited_by, session_user));
+            NEW.paused_until, {schema}.job_definition(NEW), NEW.edited_by);
     IF NEW.retired_at IS NOT NULL THEN
-        PERFORM {schema}.cancel_waiting(NEW.name, coalesce(NEW.edited_by, session_user));
+        PERFORM {schema}.cancel_waiting(NEW.name, NEW.edited_by);
     ELSIF NEW.scope_kind = 'global' THEN
         PERFORM {schema}.set_scopes(NEW.name, 'global', ARRAY['global'], at);
     ELSIF NEW.scopes IS NOT NULL THEN
@@ -76,9 +99,10 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
+COMMENT ON FUNCTION {schema}.jobs_append_revision() IS 'After a write to jobs: locks the schedules of the job, appends its revision, sets its scopes, wakes its schedules.';
 
 CREATE OR REPLACE FUNCTION {schema}.jobs_record_deletion() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at timestamptz;
 BEGIN
@@ -96,6 +120,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
+COMMENT ON FUNCTION {schema}.jobs_record_deletion() IS 'After a deletion from jobs: the history ends with a retirement, and what waits is CANCELLED.';
 
 CREATE OR REPLACE FUNCTION {schema}.cancel_waiting(job text, requester text) RETURNS bigint
 LANGUAGE sql AS $$
@@ -116,12 +141,12 @@ LANGUAGE sql AS $$
 $$;
 COMMENT ON FUNCTION {schema}.cancel_waiting(text, text) IS 'PENDING and awaiting-retry executions of a job are CANCELLED; answers how many.';
 
-DROP TRIGGER IF EXISTS number_revision ON {schema}.jobs;
-CREATE TRIGGER number_revision BEFORE INSERT OR UPDATE ON {schema}.jobs
+-- Of one kind they fire in the order of their names: mark_editor before number_revision.
+CREATE OR REPLACE TRIGGER mark_editor BEFORE UPDATE OF edited_by ON {schema}.jobs
+    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_mark_editor();
+CREATE OR REPLACE TRIGGER number_revision BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_number_revision();
-DROP TRIGGER IF EXISTS append_revision ON {schema}.jobs;
-CREATE TRIGGER append_revision AFTER INSERT OR UPDATE ON {schema}.jobs
+CREATE OR REPLACE TRIGGER append_revision AFTER INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_append_revision();
-DROP TRIGGER IF EXISTS record_deletion ON {schema}.jobs;
-CREATE TRIGGER record_deletion AFTER DELETE ON {schema}.jobs
+CREATE OR REPLACE TRIGGER record_deletion AFTER DELETE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_record_deletion();

@@ -1,4 +1,4 @@
--- Scopes appear, retire and return. Locks schedules of one job by key.
+-- Scopes appear, retire and return. Locks the job's row, then its schedules by key.
 
 CREATE OR REPLACE FUNCTION {schema}.set_scopes(
     job text, kind text, ids text[], seen_at timestamptz DEFAULT NULL)
@@ -7,6 +7,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     at timestamptz;
 BEGIN
+    -- SHARE: an edit that is under way would neither see the new rows nor give them its queue.
+    PERFORM FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
     PERFORM FROM {schema}.schedules s WHERE s.job_name = job
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
     at := coalesce(seen_at, {schema}.db_clock());

@@ -1,9 +1,10 @@
 -- Partitions of executions, a week each by default, Monday to Monday in UTC. There is no default
 -- partition: a later ATTACH would have to scan it.
 
+-- The bounds are texts in the catalog, written and read under the session's settings: pinned here.
 CREATE OR REPLACE FUNCTION {schema}.partitions()
 RETURNS TABLE (name text, from_plan_time timestamptz, before_plan_time timestamptz)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
     SELECT c.relname::text,
            (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([^'']+)''\)'))[1]::timestamptz,
            (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \(''([^'']+)''\)'))[1]::timestamptz
@@ -14,9 +15,11 @@ $$;
 COMMENT ON FUNCTION {schema}.partitions() IS 'Partitions of executions: name, first plan_time, and the instant before which the last one lies.';
 
 CREATE OR REPLACE FUNCTION {schema}.make_partition(from_plan_time timestamptz, before_plan_time timestamptz)
-RETURNS text LANGUAGE plpgsql AS $$
+RETURNS text LANGUAGE plpgsql SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
 DECLARE
-    part text := 'executions_p' || to_char(from_plan_time AT TIME ZONE 'UTC', 'YYYYMMDD"t"HH24');
+    part text := 'executions_p' || to_char(from_plan_time,
+        CASE WHEN from_plan_time = date_trunc('day', from_plan_time) THEN 'YYYYMMDD'
+             ELSE 'YYYYMMDD"t"HH24MISS' END);
 BEGIN
     -- A table of its own first, then ATTACH: that takes SHARE UPDATE EXCLUSIVE on the parent, where
     -- CREATE TABLE … PARTITION OF would stop every claim.
@@ -30,76 +33,83 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.make_partition(timestamptz, timestamptz) IS 'A partition for plan_times in [from, before); answers its name.';
 
-CREATE OR REPLACE FUNCTION {schema}.drop_partition(part text, before_plan_time timestamptz) RETURNS boolean
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.make_partitions(
+    first_plan_time timestamptz, last_plan_time timestamptz, seconds double precision)
+RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    epoch constant timestamptz := '2001-01-01 00:00:00+00';  -- a Monday
+    width constant interval := make_interval(secs => seconds);  -- no days: theirs differ in length
+    at    timestamptz := epoch + floor(extract(epoch FROM first_plan_time - epoch) / seconds) * width;
+    upto  timestamptz;
+BEGIN
+    WHILE at <= last_plan_time LOOP
+        SELECT q.before_plan_time INTO upto FROM {schema}.partitions() q
+        WHERE q.from_plan_time <= at AND q.before_plan_time > at;
+        IF NOT FOUND THEN
+            -- To the next line of the grid, or to the next partition (of another width) before it.
+            SELECT least(min(q.from_plan_time),
+                         epoch + (floor(extract(epoch FROM at - epoch) / seconds) + 1) * width)
+            INTO upto FROM {schema}.partitions() q WHERE q.from_plan_time > at;
+            RETURN NEXT {schema}.make_partition(at, upto);
+        END IF;
+        at := upto;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.make_partitions(timestamptz, timestamptz, double precision) IS 'The partitions that lack for plan_times in [first, last], on a grid of that width; answers their names.';
+
+CREATE OR REPLACE FUNCTION {schema}.partition_is_busy(part text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     busy boolean;
 BEGIN
-    EXECUTE format('LOCK TABLE {schema}.%I IN SHARE ROW EXCLUSIVE MODE', part);
     EXECUTE format('SELECT EXISTS (SELECT FROM {schema}.%I WHERE status = ''RUNNING'')
                         OR EXISTS (SELECT FROM {schema}.%I WHERE next_attempt_at IS NOT NULL)', part, part)
     INTO busy;
-    IF NOT busy THEN
-        EXECUTE format('DROP TABLE {schema}.%I', part);
-    END IF;
-    RETURN NOT busy;
+    RETURN busy;
 END $$;
-COMMENT ON FUNCTION {schema}.drop_partition(text, timestamptz) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did.';
+COMMENT ON FUNCTION {schema}.partition_is_busy(text) IS 'Whether a partition holds a PENDING, RUNNING or retryable execution.';
 
--- Answers what it did: one row per partition made or dropped, per table analyzed, or for skips pruned.
+-- While it waits for its lock, every claim waits behind it: so briefly, and only when it is worth it.
+CREATE OR REPLACE FUNCTION {schema}.drop_partition(part text) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
+BEGIN
+    IF {schema}.partition_is_busy(part) THEN
+        RETURN false;
+    END IF;
+    -- The parent first, as every statement does: DROP would take it second.
+    LOCK TABLE {schema}.executions IN ACCESS EXCLUSIVE MODE;
+    IF {schema}.partition_is_busy(part) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TABLE {schema}.%I', part);
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION {schema}.drop_partition(text) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did. Raises lock_not_available after 200 ms.';
+
+-- Answers what it did: one row per partition made, analyzed or dropped, and for skips pruned.
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
     retention interval DEFAULT '90 days', width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')
 RETURNS TABLE (action text, subject text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
-    epoch  constant timestamptz := '2001-01-01 00:00:00+00';  -- a Monday
     now_   timestamptz := {schema}.db_now();
-    first  timestamptz;
-    at     timestamptz;
-    upto   timestamptz;
-    span   double precision := extract(epoch FROM width);
-    p      record;
+    reach  interval;
     pruned bigint;
 BEGIN
-    IF span < 3600 THEN
-        RAISE EXCEPTION 'partition width % is less than an hour', width
-            USING HINT = 'Use 1 day or more.', ERRCODE = 'invalid_parameter_value';
-    END IF;
+    PERFORM {schema}.check_maintenance(retention, width, ahead);
     -- One at a time; the others come back later and find the work done.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0)) THEN
         RETURN;
     END IF;
-    SELECT now_ - greatest(interval '1 day', least(retention, coalesce(max(j.catch_up_window), '1 day'))) INTO first
-    FROM {schema}.jobs j;
-    at := epoch + floor(extract(epoch FROM first - epoch) / span) * width;
-    WHILE at <= now_ + ahead LOOP
-        SELECT min(q.from_plan_time) INTO upto FROM {schema}.partitions() q
-        WHERE q.from_plan_time > at AND q.from_plan_time < at + width;
-        upto := coalesce(upto, at + width);
-        SELECT q.before_plan_time INTO first FROM {schema}.partitions() q
-        WHERE q.from_plan_time <= at AND q.before_plan_time > at;
-        IF FOUND THEN
-            at := first;
-            CONTINUE;
-        END IF;
-        action := 'made'; subject := {schema}.make_partition(at, upto);
+    SELECT greatest(interval '1 day', least(retention, max(j.catch_up_window))) INTO reach
+    FROM {schema}.jobs j HAVING count(*) > 0;
+    RETURN QUERY SELECT 'made', m.name FROM {schema}.make_partitions(
+        now_ - coalesce(reach, '1 day'), now_ + ahead, floor(extract(epoch FROM width))::float8) m(name);
+    FOR action, subject IN
+        SELECT 'analyzed', q.name FROM {schema}.partitions() q
+        JOIN pg_class c ON c.oid = ('{schema}.' || quote_ident(q.name))::regclass
+        WHERE c.reltuples < 0 AND pg_relation_size(c.oid) > 0 LOOP
+        EXECUTE format('ANALYZE {schema}.%I', subject);
         RETURN NEXT;
-        at := upto;
-    END LOOP;
-    FOR p IN SELECT q.* FROM {schema}.partitions() q WHERE q.before_plan_time < now_ - retention LOOP
-        BEGIN
-            IF {schema}.drop_partition(p.name, p.before_plan_time) THEN
-                action := 'dropped'; subject := p.name;
-                RETURN NEXT;
-            END IF;
-        EXCEPTION WHEN lock_not_available THEN
-            NULL;  -- busy now; next time
-        END;
-    END LOOP;
-    FOR p IN SELECT q.name FROM {schema}.partitions() q JOIN pg_class c
-                 ON c.oid = ('{schema}.' || quote_ident(q.name))::regclass
-             WHERE c.reltuples < 0 AND q.from_plan_time <= now_ LOOP
-        EXECUTE format('ANALYZE {schema}.%I', p.name);
     END LOOP;
     WITH old AS (
         SELECT k.job_name, k.scope_kind, k.scope_id, k.from_plan_time FROM {schema}.skips k
@@ -113,5 +123,32 @@ BEGIN
         action := 'pruned'; subject := pruned || ' skips';
         RETURN NEXT;
     END IF;
+    -- Last: from the first drop to the end of the transaction nobody else gets at executions.
+    FOR action, subject IN
+        SELECT 'dropped', q.name FROM {schema}.partitions() q
+        WHERE q.before_plan_time < now_ - retention LOOP
+        BEGIN
+            IF {schema}.drop_partition(subject) THEN
+                RETURN NEXT;
+            END IF;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            EXIT;  -- busy now; next time
+        END;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval, interval) IS 'Makes partitions ahead, drops those behind retention that hold no PENDING, RUNNING or retryable execution, prunes skips. Waits at most 2 s for a lock. One row per action.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_maintenance(retention interval, width interval, ahead interval)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    bad text := CASE WHEN retention < interval '1 day' THEN format('retention %s is less than a day', retention)
+                     WHEN width < interval '1 hour' THEN format('partition width %s is less than an hour', width)
+                     WHEN ahead < interval '1 day' THEN format('ahead %s is less than a day', ahead) END;
+BEGIN
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION '%', bad
+            USING HINT = 'The defaults are 90 days of retention, 7 days of width, 28 days ahead.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_maintenance(interval, interval, interval) IS 'Raises for arguments that maintain_partitions cannot use.';

@@ -1,0 +1,124 @@
+-- Operator functions: an execution out of turn.
+-- All operator functions are SECURITY DEFINER: who may execute them needs no right on a table, and
+-- what they write cannot be written otherwise by an operator. session_user stays who it was.
+
+CREATE OR REPLACE FUNCTION {schema}.check_trigger(
+    definition {schema}.jobs, scope {schema}.schedules, force boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    paused {schema}.queues;
+BEGIN
+    IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+        RAISE EXCEPTION 'job %: % retired', definition.name, CASE WHEN definition.retired_at IS NOT NULL
+                THEN 'it is' ELSE format('its scope %s/%s is', scope.scope_kind, scope.scope_id) END
+            USING HINT = 'What is retired runs no more; add it again first.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF force THEN
+        RETURN;
+    END IF;
+    IF definition.paused_at IS NOT NULL
+       AND coalesce(definition.paused_until > {schema}.db_clock(), true) THEN
+        RAISE EXCEPTION 'job %: it is paused since %', definition.name, definition.paused_at
+            USING DETAIL = coalesce(definition.paused_reason, 'No reason was given.'),
+                  HINT = 'Resume it, or trigger it with force => true: that execution starts in the pause.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT q.* INTO paused FROM {schema}.queues q
+    WHERE q.name = definition.queue AND q.paused_at IS NOT NULL;
+    IF FOUND THEN
+        RAISE EXCEPTION 'job %: its queue % is paused since %', definition.name, paused.name, paused.paused_at
+            USING DETAIL = coalesce(paused.paused_reason, 'No reason was given.'),
+                  HINT = 'Resume the queue, or use force => true: the execution then starts once it is resumed.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises unless this job may be triggered for this scope now; force passes pauses, never a retirement.';
+
+CREATE OR REPLACE FUNCTION {schema}.clear_way(
+    definition {schema}.jobs, scope {schema}.schedules, requester text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    running_id bigint;
+BEGIN
+    IF definition.overlap = 'skip' THEN
+        SELECT e.id INTO running_id FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.status = 'RUNNING' LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'job %: execution % of %/% is RUNNING, and overlap is skip', definition.name,
+                    running_id, scope.scope_kind, scope.scope_id
+                USING HINT = format('Wait for it, or end it with {schema}.cancel(%s).', running_id),
+                      ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+    ELSIF definition.overlap = 'replace' THEN
+        -- A request only, so it waits for a heartbeat or a finish and passes a user's assert_lease.
+        WITH held AS MATERIALIZED (
+            SELECT e.plan_time FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id)
+                = (scope.job_name, scope.scope_kind, scope.scope_id)
+              AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL
+            ORDER BY e.plan_time FOR NO KEY UPDATE
+        )
+        UPDATE {schema}.executions e
+        SET cancel_requested_at = {schema}.db_clock(), cancel_requested_by = requester,
+            updated_at = {schema}.db_clock()
+        FROM held h
+        WHERE (e.job_name, e.scope_kind, e.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.plan_time = h.plan_time
+          AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL;
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.clear_way({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}.trigger(
+    job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',
+    payload jsonb DEFAULT NULL, force boolean DEFAULT false, requested_by text DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    requester  text := coalesce(requested_by, session_user);
+    definition {schema}.jobs;
+    scope      {schema}.schedules;
+    at         timestamptz;
+    made       bigint;
+BEGIN
+    -- The schedule row first: an edit commits only with this lock, so what the next statement reads
+    -- of the job stands until we commit.
+    SELECT s.* INTO scope FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (trigger.job, trigger.scope_kind, trigger.scope_id)
+    FOR NO KEY UPDATE;
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = trigger.job;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(job);
+    ELSIF scope.job_name IS NULL THEN
+        RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
+            USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
+                  ERRCODE = 'no_data_found';
+    END IF;
+    PERFORM {schema}.check_trigger(definition, scope, force);
+    PERFORM {schema}.clear_way(definition, scope, requester);
+    -- Never a whole second: those are the schedule's.
+    at := {schema}.db_clock();
+    WHILE at = date_trunc('second', at) OR EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+            = (scope.job_name, scope.scope_kind, scope.scope_id, at)) LOOP
+        at := at + interval '1 microsecond';
+    END LOOP;
+    IF NOT EXISTS (SELECT FROM {schema}.partitions() p
+                   WHERE p.from_plan_time <= at AND p.before_plan_time > at) THEN
+        RAISE EXCEPTION 'job %: executions has no partition for plan_time %', job, at
+            USING HINT = 'Start a replica, or run SELECT * FROM {schema}.maintain_partitions().',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO {schema}.executions
+        (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
+         next_attempt_at, payload, attempt, max_attempts, requested_by)
+    VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, 'PENDING', 'manual',
+            definition.revision, definition.queue, at, at, coalesce(payload, definition.payload), 0,
+            definition.max_attempts, requester)
+    RETURNING id INTO made;
+    PERFORM pg_notify('{schema}', 'pending');
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text) IS 'Makes one execution of a job due now, besides its schedule, and answers its id. Delay and jitter do not apply. Refused: unknown or retired; paused unless force; overlap = skip while RUNNING. Waits for the lock of the schedule row (lock_timeout).';

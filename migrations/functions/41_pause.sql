@@ -1,0 +1,119 @@
+-- Operator functions: jobs and queues stop and go on. Lock: the queue's or the job's row, waiting;
+-- the triggers on jobs then take its schedules and make the revision.
+
+CREATE OR REPLACE FUNCTION {schema}.unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'job %: there is no such job', job
+        USING HINT = 'The jobs: SELECT DISTINCT job_name FROM {schema}.job_status.',
+              ERRCODE = 'no_data_found';
+END $$;
+COMMENT ON FUNCTION {schema}.unknown_job(text) IS 'Raises that there is no such job.';
+
+CREATE OR REPLACE FUNCTION {schema}.lock_job(job text) RETURNS {schema}.jobs LANGUAGE plpgsql AS $$
+DECLARE
+    held {schema}.jobs;
+BEGIN
+    SELECT j.* INTO held FROM {schema}.jobs j WHERE j.name = job FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(job);
+    END IF;
+    RETURN held;
+END $$;
+COMMENT ON FUNCTION {schema}.lock_job(text) IS 'The row of a job, locked FOR NO KEY UPDATE; raises if there is none.';
+
+CREATE OR REPLACE FUNCTION {schema}.pause(
+    job text, reason text DEFAULT NULL, until timestamptz DEFAULT NULL, requested_by text DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    requester  text := coalesce(requested_by, session_user);
+    definition {schema}.jobs := {schema}.lock_job(job);
+    at         timestamptz := {schema}.db_clock();
+    in_force   boolean := definition.paused_at IS NOT NULL AND coalesce(definition.paused_until > at, true);
+BEGIN
+    IF until <= at THEN
+        RAISE EXCEPTION 'job %: until % is past; the database''s clock says %', job, until, at
+            USING HINT = 'Name an instant to come, or none: the job then stays paused until it is resumed.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF definition.retired_at IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: it is retired since %', job, definition.retired_at
+            USING HINT = 'What is retired runs no more; there is nothing to pause.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE {schema}.jobs j
+    SET paused_at = CASE WHEN in_force THEN j.paused_at ELSE at END, paused_by = requester,
+        paused_reason = reason, paused_until = until, edited_by = requester
+    WHERE j.name = job;
+    RETURN NOT in_force;
+END $$;
+COMMENT ON FUNCTION {schema}.pause(text, text, timestamptz, text) IS 'Nothing of this job starts until it is resumed, or until that instant; what is RUNNING finishes. A batch that is being claimed may still start. Pausing again sets reason and until anew. Answers false when it was paused already.';
+
+CREATE OR REPLACE FUNCTION {schema}.resume(job text, requested_by text DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    definition {schema}.jobs := {schema}.lock_job(job);
+BEGIN
+    UPDATE {schema}.jobs j
+    SET paused_at = NULL, edited_by = coalesce(requested_by, session_user)
+    WHERE j.name = job AND j.paused_at IS NOT NULL;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION {schema}.resume(text, text) IS 'The job plans and starts again from now on; what was due in the pause is skipped. Answers false when it was not paused.';
+
+CREATE OR REPLACE FUNCTION {schema}.retire(job text, requested_by text DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    definition {schema}.jobs := {schema}.lock_job(job);
+BEGIN
+    UPDATE {schema}.jobs j
+    SET retired_at = {schema}.db_clock(), edited_by = coalesce(requested_by, session_user)
+    WHERE j.name = job AND j.retired_at IS NULL;
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION {schema}.retire(text, text) IS 'The job plans no more; what is PENDING or awaits a retry is CANCELLED, what is RUNNING finishes, its history stays. Answers false when it was retired already.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_queue(queue text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- A pause of a misspelt queue would stop nothing and say nothing.
+    IF NOT EXISTS (SELECT FROM {schema}.queues q WHERE q.name = check_queue.queue)
+       AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.queue = check_queue.queue)
+       AND NOT EXISTS (SELECT FROM {schema}.runners r WHERE check_queue.queue = ANY (r.queues)) THEN
+        RAISE EXCEPTION 'queue %: no job and no runner has it', queue
+            USING HINT = 'The queues of jobs: SELECT DISTINCT queue FROM {schema}.job_status.',
+                  ERRCODE = 'no_data_found';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_queue(text) IS 'Raises unless some job, some runner or the table queues has this queue.';
+
+CREATE OR REPLACE FUNCTION {schema}.pause_queue(
+    queue text, reason text DEFAULT NULL, requested_by text DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held {schema}.queues;
+BEGIN
+    PERFORM {schema}.check_queue(queue);
+    INSERT INTO {schema}.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    SELECT q.* INTO held FROM {schema}.queues q WHERE q.name = pause_queue.queue FOR NO KEY UPDATE;
+    UPDATE {schema}.queues q
+    SET paused_at = coalesce(q.paused_at, {schema}.db_clock()), paused_reason = reason,
+        paused_by = coalesce(requested_by, session_user)
+    WHERE q.name = pause_queue.queue;
+    RETURN held.paused_at IS NULL;
+END $$;
+COMMENT ON FUNCTION {schema}.pause_queue(text, text, text) IS 'Nothing of this queue starts until it is resumed; what is RUNNING finishes. Pausing again sets the reason anew. Answers false when it was paused already.';
+
+CREATE OR REPLACE FUNCTION {schema}.resume_queue(queue text, requested_by text DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM {schema}.check_queue(queue);
+    UPDATE {schema}.queues q SET paused_at = NULL, paused_by = NULL, paused_reason = NULL
+    WHERE q.name = resume_queue.queue AND q.paused_at IS NOT NULL;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    -- Queues have no history of their own: the server's log has it.
+    RAISE LOG 'queue %: resumed by %', queue, coalesce(requested_by, session_user);
+    PERFORM pg_notify('{schema}', 'queues');
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION {schema}.resume_queue(text, text) IS 'The queue goes on; what it missed is caught up on as each job''s catch_up says. Answers false when it was not paused.';

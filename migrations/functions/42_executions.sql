@@ -1,0 +1,132 @@
+-- Operator functions: one execution ends, runs once more, or is fenced. They take an id, which every
+-- partition is probed for: they are rare.
+
+CREATE OR REPLACE FUNCTION {schema}.unknown_execution(execution_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'execution %: there is none', execution_id
+        USING HINT = 'Its partition may be behind retention; {schema}.ledger has what there is.',
+              ERRCODE = 'no_data_found';
+END $$;
+COMMENT ON FUNCTION {schema}.unknown_execution(bigint) IS 'Raises that there is no such execution.';
+
+CREATE OR REPLACE FUNCTION {schema}.cancel(execution_id bigint, requested_by text DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    requester text := coalesce(requested_by, session_user);
+    held      {schema}.executions;
+    at        timestamptz := {schema}.db_clock();
+BEGIN
+    -- NO KEY: a RUNNING row is only asked to end, and that must reach a handler that holds the row
+    -- FOR KEY SHARE (assert_lease). What is not RUNNING has no such holder with a right to write.
+    SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        IF NOT EXISTS (SELECT FROM {schema}.executions e WHERE e.id = execution_id) THEN
+            PERFORM {schema}.unknown_execution(execution_id);
+        END IF;
+        RETURN 'busy';
+    END IF;
+    IF held.next_attempt_at IS NULL AND held.status <> 'RUNNING' THEN
+        RETURN 'already_finished';
+    END IF;
+    -- Never CANCELLED under a live handler: its holder writes the end.
+    UPDATE {schema}.executions e
+    SET status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END,
+        next_attempt_at = NULL,
+        finished_at = CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END,
+        cancel_requested_at = coalesce(e.cancel_requested_at, at),
+        cancel_requested_by = coalesce(e.cancel_requested_by, requester), updated_at = at
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+        = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    IF held.status <> 'RUNNING' THEN
+        RETURN 'cancelled';
+    END IF;
+    PERFORM pg_notify('{schema}', 'cancel');
+    RETURN 'requested';
+END $$;
+COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'cancelled: it was PENDING or awaited a retry, and ended at once. requested: it is RUNNING, and its runner was asked to end it. already_finished. busy: its row is being written; ask again.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_retry(held {schema}.executions, force boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    definition {schema}.jobs;
+BEGIN
+    IF held.status IN ('SUCCESS', 'RUNNING', 'PENDING') THEN
+        RAISE EXCEPTION 'execution %: it is %, and only FAILED and CANCELLED ones are retried', held.id, held.status
+            USING HINT = CASE held.status
+                      WHEN 'SUCCESS' THEN 'A success is never overwritten; {schema}.trigger makes another execution.'
+                      WHEN 'RUNNING' THEN 'Wait for its end, or ask for it with {schema}.cancel.'
+                      ELSE 'It has yet to start.' END,
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = held.job_name;
+    IF NOT FOUND OR definition.retired_at IS NOT NULL THEN
+        RAISE EXCEPTION 'execution %: its job % is retired', held.id, held.job_name
+            USING HINT = 'Add the job again first.', ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF held.error_code IN ('stale_timeout', 'shutdown') AND NOT definition.allow_stale_reentry AND NOT force THEN
+        RAISE EXCEPTION 'execution %: how attempt % ended is unknown (%), and job % is not reentrant',
+                held.id, held.attempt, held.error_code, held.job_name
+            USING DETAIL = format('It ran on %s, last seen %s; its work may be done, half done, or still going on.',
+                                  held.runner_id, held.heartbeat_at),
+                  HINT = 'Make sure that it has ended and may run again; then use force => true.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_retry({schema}.executions, boolean) IS 'Raises unless this execution may have one more attempt; force passes an attempt whose end is unknown.';
+
+CREATE OR REPLACE FUNCTION {schema}.retry(
+    execution_id bigint, force boolean DEFAULT false, requested_by text DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    held {schema}.executions;
+    at   timestamptz;
+BEGIN
+    SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_execution(execution_id);
+    END IF;
+    PERFORM FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (held.job_name, held.scope_kind, held.scope_id)
+    FOR NO KEY UPDATE;
+    -- FOR UPDATE: waits for a user's assert_lease of the attempt before, whose effects are not
+    -- decided until then.
+    SELECT e.* INTO held FROM {schema}.executions e
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+        = (held.job_name, held.scope_kind, held.scope_id, held.plan_time) FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_execution(execution_id);  -- dropped with its partition meanwhile
+    END IF;
+    PERFORM {schema}.check_retry(held, force);
+    at := {schema}.db_clock();
+    -- Without a token it was never claimed, or given back: it is PENDING again, as it was.
+    UPDATE {schema}.executions e
+    SET status = CASE WHEN e.lease_token IS NULL THEN 'PENDING' ELSE 'FAILED' END,
+        error_code = CASE WHEN e.lease_token IS NOT NULL THEN coalesce(e.error_code, 'cancelled') END,
+        finished_at = CASE WHEN e.lease_token IS NOT NULL THEN e.finished_at END,
+        next_attempt_at = CASE WHEN e.lease_token IS NULL THEN e.due_at
+                               ELSE least(e.next_attempt_at, at) END,
+        max_attempts = greatest(e.max_attempts, e.attempt + 1), cancel_requested_at = NULL,
+        cancel_requested_by = NULL, requested_by = coalesce(retry.requested_by, session_user),
+        updated_at = at
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+        = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    PERFORM pg_notify('{schema}', 'pending');
+    RETURN CASE WHEN held.next_attempt_at IS NULL THEN 'retried' ELSE 'brought_forward' END;
+END $$;
+COMMENT ON FUNCTION {schema}.retry(bigint, boolean, text) IS 'retried: a FAILED or CANCELLED execution gets one more attempt, due now. brought_forward: it awaited its retry anyway, which is due now. Refused for SUCCESS; and without force where the end of the last attempt is unknown and the job is not reentrant. Waits for the locks of its schedule and its own row (lock_timeout).';
+
+CREATE OR REPLACE FUNCTION {schema}.assert_lease(execution_id bigint, token uuid)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM {schema}.executions e
+    WHERE e.id = execution_id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
+    FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'execution %: its lease is lost', execution_id
+            USING DETAIL = 'It is not RUNNING under this token: another runner has it, or it was ended.',
+                  HINT = 'Roll this transaction back; what it wrote must not be committed.',
+                  ERRCODE = 'CL001';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.assert_lease(bigint, uuid) IS 'Raises CL001 unless the execution is RUNNING under this token. Until the calling transaction ends nobody steals or sweeps it; heartbeats, its finish and a request to cancel pass.';

@@ -1,0 +1,49 @@
+-- Both halves answer the same types, so that conditions and orders on the columns reach the indexes.
+-- The view has no order of its own: ORDER BY plan_time.
+CREATE OR REPLACE VIEW {schema}.ledger AS
+SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_time,
+       e.plan_time AS through_plan_time, 1::bigint AS count, e.status AS outcome,
+       e.error_code AS reason, e.id, e.attempt, e.trigger, e.started_at, e.finished_at,
+       e.duration_ms * interval '1 millisecond' AS duration, e.runner_id, e.revision,
+       CASE e.status
+           WHEN 'PENDING' THEN format('due %s, has yet to start', e.due_at)
+           WHEN 'RUNNING' THEN format('attempt %s of %s runs on %s', e.attempt, e.max_attempts, e.runner_id)
+           WHEN 'SUCCESS' THEN format('attempt %s of %s succeeded on %s', e.attempt, e.max_attempts, e.runner_id)
+           WHEN 'FAILED' THEN format('attempt %s of %s failed%s: %s; %s', e.attempt, e.max_attempts,
+                                     ' on ' || e.runner_id, coalesce(e.error_msg, e.error_code),
+                                     coalesce('retried from ' || e.next_attempt_at, 'not retried'))
+           ELSE format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner'))
+       END AS detail
+FROM {schema}.executions e
+UNION ALL
+SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
+       k.through_plan_time, k.count, 'SKIPPED'::text,
+       k.reason, NULL::bigint, NULL::integer, NULL::text, NULL::timestamptz, NULL::timestamptz,
+       NULL::interval, NULL::text, k.revision,
+       format('%s did not run: %s', CASE k.count WHEN 1 THEN '1 plan_time' ELSE k.count || ' plan_times' END,
+              CASE k.reason
+                  WHEN 'overlap' THEN format('execution %s was RUNNING', k.blocked_by)
+                  WHEN 'superseded' THEN 'a newer plan_time ran instead'
+                  WHEN 'missed' THEN 'nothing started it within grace, and catch_up let it go'
+                  WHEN 'paused' THEN 'the job was paused'
+                  ELSE 'the job or its scope was retired' END)
+FROM {schema}.skips k;
+COMMENT ON VIEW {schema}.ledger IS 'Executions and skips of all jobs: what became of every plan_time. Order it by plan_time.';
+COMMENT ON COLUMN {schema}.ledger.kind IS 'execution or skip.';
+COMMENT ON COLUMN {schema}.ledger.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.ledger.scope_kind IS 'What the scope is.';
+COMMENT ON COLUMN {schema}.ledger.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.ledger.plan_time IS 'Nominal instant of the firing; of a skip the first one.';
+COMMENT ON COLUMN {schema}.ledger.through_plan_time IS 'Last plan_time of the row; of an execution the same.';
+COMMENT ON COLUMN {schema}.ledger.count IS 'How many plan_times the row stands for.';
+COMMENT ON COLUMN {schema}.ledger.outcome IS 'Status of the execution, or SKIPPED.';
+COMMENT ON COLUMN {schema}.ledger.reason IS 'Reason of the skip, or error_code of the execution.';
+COMMENT ON COLUMN {schema}.ledger.id IS 'Id of the execution; NULL for a skip.';
+COMMENT ON COLUMN {schema}.ledger.attempt IS 'Attempts begun.';
+COMMENT ON COLUMN {schema}.ledger.trigger IS 'What asked for it: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.ledger.started_at IS 'When the last attempt was claimed.';
+COMMENT ON COLUMN {schema}.ledger.finished_at IS 'When the last attempt ended.';
+COMMENT ON COLUMN {schema}.ledger.duration IS 'How long the handler ran.';
+COMMENT ON COLUMN {schema}.ledger.runner_id IS 'Runner of the last attempt.';
+COMMENT ON COLUMN {schema}.ledger.revision IS 'Revision of the job that the plan_time belongs to.';
+COMMENT ON COLUMN {schema}.ledger.detail IS 'The same in words, for people.';

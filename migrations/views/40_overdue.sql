@@ -1,0 +1,122 @@
+-- Due for more than two seconds and not started, and why: the first of these reasons that holds.
+-- Everything is read through what is due: the due index queue by queue, the parked index, the jobs
+-- that are paused or broken, the executions that wait.
+CREATE OR REPLACE VIEW {schema}.overdue AS
+WITH RECURSIVE due_queues AS (
+    (SELECT s.queue FROM {schema}.schedules s WHERE s.next_due_at IS NOT NULL ORDER BY s.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.queue FROM {schema}.schedules s
+            WHERE s.next_due_at IS NOT NULL AND s.queue > d.queue ORDER BY s.queue LIMIT 1)
+    FROM due_queues d WHERE d.queue IS NOT NULL
+), due AS (
+    SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.next_plan_time AS plan_time,
+           greatest(s.next_due_at, s.next_plan_time) AS due_at, NULL::bigint AS id, NULL::text AS parked,
+           NULL::timestamptz AS forced_at
+    FROM due_queues d
+    JOIN {schema}.schedules s
+        ON s.queue = d.queue AND s.next_due_at < {schema}.db_now() - interval '2 s'
+    JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL AND j.schedule IS NOT NULL
+    WHERE (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
+    UNION ALL
+    SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.next_plan_time,
+           s.next_plan_time + j.schedule_delay, NULL, s.parked, NULL
+    FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL
+    WHERE s.parked IN ('waiting', 'limit', 'no_runner')
+    UNION ALL
+    SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.next_plan_time,
+           coalesce(s.next_plan_time + j.schedule_delay, s.planned_through), NULL, s.parked, NULL
+    FROM {schema}.jobs j
+    LEFT JOIN {schema}.queues q ON q.name = j.queue
+    JOIN {schema}.schedules s ON s.job_name = j.name AND s.parked IN ('paused', 'spec_error')
+    WHERE j.retired_at IS NULL
+      AND (j.paused_at IS NOT NULL OR j.spec_error IS NOT NULL OR q.paused_at IS NOT NULL)
+      AND (s.parked = 'spec_error' OR s.next_plan_time IS NOT NULL)
+    UNION ALL
+    SELECT e.job_name, e.scope_kind, e.scope_id, e.queue, e.plan_time, e.next_attempt_at, e.id, NULL,
+           CASE WHEN e.trigger = 'manual' AND e.status = 'PENDING' THEN e.due_at END
+    FROM {schema}.executions e
+    WHERE e.next_attempt_at < {schema}.db_now() - interval '2 s'
+), late AS (
+    SELECT d.* FROM due d WHERE d.due_at < {schema}.db_now() - interval '2 s'
+), alive AS MATERIALIZED (
+    SELECT r.queues, r.handlers, r.slots > r.running AS has_slot FROM {schema}.runners r
+    WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()
+), held AS MATERIALIZED (
+    SELECT e.job_name, e.scope_kind, e.scope_id, e.queue, e.id FROM {schema}.executions e
+    WHERE e.status = 'RUNNING'
+), by_scope AS (
+    SELECT h.job_name, h.scope_kind, h.scope_id, min(h.id) AS id FROM held h GROUP BY 1, 2, 3
+), by_job AS (
+    SELECT h.job_name, count(*) AS count FROM held h GROUP BY 1
+), by_queue AS (
+    SELECT h.queue, count(*) AS count FROM held h GROUP BY 1
+), home AS MATERIALIZED (
+    -- The test that a replica makes before it plans anything (another or a restored database).
+    SELECT i.system_identifier = s.system_identifier
+           AND i.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+           AND (i.timeline = c.timeline_id OR EXISTS (
+               SELECT FROM {schema}.runners r
+               WHERE r.heartbeat_at > {schema}.db_now() - interval '10 minutes')) AS same
+    FROM {schema}.identity i, pg_control_system() s, pg_control_checkpoint() c
+), explained AS (
+    SELECT l.*, b.id AS running_id, j.paused_by, j.paused_reason, j.spec_error, j.max_running,
+           j.handler, j.target ->> 'function' AS function, q.paused_by AS queue_paused_by,
+           q.paused_reason AS queue_paused_reason, q.max_running AS queue_max_running,
+           CASE WHEN NOT coalesce((SELECT h.same FROM home h), false) THEN 'database'
+                WHEN j.name IS NULL OR j.retired_at IS NOT NULL THEN 'retired'
+                WHEN l.id IS NULL AND j.spec_error IS NOT NULL THEN 'spec_error'
+                WHEN j.paused_at IS NOT NULL AND coalesce(j.paused_until > {schema}.db_now(), true)
+                     AND coalesce(l.forced_at <= j.paused_at, true) THEN 'paused'
+                WHEN q.paused_at IS NOT NULL THEN 'queue_paused'
+                WHEN l.id IS NOT NULL AND j.handler = 'external' THEN 'external'
+                WHEN NOT r.able THEN 'no_runner'
+                WHEN l.parked IS NOT NULL THEN l.parked
+                WHEN b.id IS NOT NULL AND (j.overlap IN ('wait', 'replace')
+                                           OR l.id IS NOT NULL AND j.overlap = 'skip') THEN 'waiting'
+                WHEN j.max_running <= n.count OR q.max_running <= m.count THEN 'limit'
+                WHEN NOT r.has_slot THEN 'no_slot'
+                ELSE 'behind' END AS reason
+    FROM late l
+    LEFT JOIN {schema}.jobs j ON j.name = l.job_name
+    LEFT JOIN {schema}.queues q ON q.name = l.queue
+    LEFT JOIN by_scope b
+        ON (b.job_name, b.scope_kind, b.scope_id) = (l.job_name, l.scope_kind, l.scope_id)
+    LEFT JOIN by_job n ON n.job_name = l.job_name
+    LEFT JOIN by_queue m ON m.queue = l.queue
+    CROSS JOIN LATERAL (
+        SELECT count(*) > 0 AS able, coalesce(bool_or(a.has_slot), false) AS has_slot FROM alive a
+        WHERE l.queue = ANY (a.queues)
+          AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (a.handlers))) r
+)
+SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
+       {schema}.db_now() - x.due_at AS overdue_for, x.reason,
+       CASE x.reason WHEN 'waiting' THEN x.running_id END AS blocked_by, x.id, x.queue,
+       CASE x.reason
+           WHEN 'database' THEN 'this is not the database that the ledger was made in; accept-database decides'
+           WHEN 'retired' THEN 'the job is retired'
+           WHEN 'spec_error' THEN x.spec_error
+           WHEN 'paused' THEN format('paused by %s%s', x.paused_by, ': ' || x.paused_reason)
+           WHEN 'queue_paused' THEN format('queue %s paused by %s%s', x.queue, x.queue_paused_by,
+                                           ': ' || x.queue_paused_reason)
+           WHEN 'external' THEN 'waits for a worker of its own to claim it'
+           WHEN 'no_runner' THEN format('no live runner has queue %s%s', x.queue,
+                CASE x.handler WHEN 'python' THEN format(' and function %s', x.function) END)
+           WHEN 'waiting' THEN format('execution %s of this scope is RUNNING', x.running_id)
+           WHEN 'limit' THEN format('as many RUNNING as max_running allows (job: %s, queue: %s)',
+                                    coalesce(x.max_running::text, 'any'),
+                                    coalesce(x.queue_max_running::text, 'any'))
+           WHEN 'no_slot' THEN format('every live runner of queue %s has its slots full', x.queue)
+           ELSE 'live runners have free slots: they work off a backlog, or hang' END AS detail
+FROM explained x;
+COMMENT ON VIEW {schema}.overdue IS 'What has been due for more than 2 s and not started, and why.';
+COMMENT ON COLUMN {schema}.overdue.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'What the scope is.';
+COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.overdue.plan_time IS 'The first plan_time that has not started; NULL: none has been planned yet.';
+COMMENT ON COLUMN {schema}.overdue.due_at IS 'Since when it may start.';
+COMMENT ON COLUMN {schema}.overdue.overdue_for IS 'How long ago that was.';
+COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker of its own has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots.';
+COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the execution that is RUNNING.';
+COMMENT ON COLUMN {schema}.overdue.id IS 'Id of the execution that is PENDING or awaits its retry; NULL: the schedule itself is due.';
+COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue.';
+COMMENT ON COLUMN {schema}.overdue.detail IS 'The reason in words, for people.';

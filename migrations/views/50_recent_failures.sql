@@ -1,0 +1,26 @@
+CREATE OR REPLACE VIEW {schema}.recent_failures AS
+SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.attempt, e.max_attempts,
+       e.error_code, e.error_msg, e.next_attempt_at IS NOT NULL AS will_retry, e.next_attempt_at,
+       e.runner_id, e.started_at, e.finished_at, e.duration_ms * interval '1 millisecond' AS duration,
+       e.trigger, e.output
+FROM {schema}.executions e
+WHERE e.status = 'FAILED' AND e.finished_at > {schema}.db_now() - interval '7 days'
+ORDER BY e.finished_at DESC;
+COMMENT ON VIEW {schema}.recent_failures IS 'Executions that are FAILED, of the last 7 days, newest first.';
+COMMENT ON COLUMN {schema}.recent_failures.id IS 'Id of the execution.';
+COMMENT ON COLUMN {schema}.recent_failures.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.recent_failures.scope_kind IS 'What the scope is.';
+COMMENT ON COLUMN {schema}.recent_failures.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.recent_failures.plan_time IS 'Nominal instant of the firing.';
+COMMENT ON COLUMN {schema}.recent_failures.attempt IS 'Which attempt failed.';
+COMMENT ON COLUMN {schema}.recent_failures.max_attempts IS 'Attempts in all.';
+COMMENT ON COLUMN {schema}.recent_failures.error_code IS 'Why it failed, in one word.';
+COMMENT ON COLUMN {schema}.recent_failures.error_msg IS 'The same in sentences.';
+COMMENT ON COLUMN {schema}.recent_failures.will_retry IS 'Whether there will be another attempt.';
+COMMENT ON COLUMN {schema}.recent_failures.next_attempt_at IS 'When it is due; NULL: never.';
+COMMENT ON COLUMN {schema}.recent_failures.runner_id IS 'Runner of the attempt that failed.';
+COMMENT ON COLUMN {schema}.recent_failures.started_at IS 'When that attempt was claimed.';
+COMMENT ON COLUMN {schema}.recent_failures.finished_at IS 'When it ended.';
+COMMENT ON COLUMN {schema}.recent_failures.duration IS 'How long the handler ran.';
+COMMENT ON COLUMN {schema}.recent_failures.trigger IS 'What asked for it: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.recent_failures.output IS 'Tail of what a command wrote.';

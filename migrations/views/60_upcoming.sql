@@ -1,0 +1,24 @@
+CREATE OR REPLACE VIEW {schema}.upcoming AS
+SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.next_due_at AS due_at,
+       s.next_due_at - {schema}.db_now() AS due_in,
+       {schema}.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue
+FROM (
+    -- Sorted before the zones are looked up, so that a LIMIT looks up no more than it shows.
+    SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.queue,
+           j.timezone, j.schedule
+    FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
+    WHERE s.next_due_at IS NOT NULL AND s.next_plan_time IS NOT NULL AND j.retired_at IS NULL
+      AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
+    ORDER BY s.next_due_at, s.job_name, s.scope_kind, s.scope_id
+) s;
+COMMENT ON VIEW {schema}.upcoming IS 'What is planned next, one row per (job, scope), soonest first. What is parked or has never been planned is not here: see job_status.';
+COMMENT ON COLUMN {schema}.upcoming.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.upcoming.scope_kind IS 'What the scope is.';
+COMMENT ON COLUMN {schema}.upcoming.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.upcoming.plan_time IS 'The next plan_time.';
+COMMENT ON COLUMN {schema}.upcoming.due_at IS 'When it may start: with delay and jitter; or when the schedule is looked at because of an edit.';
+COMMENT ON COLUMN {schema}.upcoming.due_in IS 'Until then; negative: it is overdue.';
+COMMENT ON COLUMN {schema}.upcoming.local_time IS 'What the wall clock in the job''s zone shows at plan_time.';
+COMMENT ON COLUMN {schema}.upcoming.timezone IS 'Zone of the job.';
+COMMENT ON COLUMN {schema}.upcoming.schedule IS 'Cron text of the job.';
+COMMENT ON COLUMN {schema}.upcoming.queue IS 'Which runners take it.';

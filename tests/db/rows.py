@@ -1,0 +1,120 @@
+"""Rows of the ledger for tests: valid by default, every column open to the test."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import DictRow, dict_row
+
+Db = psycopg.Connection[DictRow]
+T = TypeVar("T")
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Db]:
+    """A connection in autocommit mode whose rows are dictionaries."""
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
+        yield connection
+
+
+def insert(db: Db, table: str, **columns: Any) -> DictRow:
+    """The row as the database made it."""
+    statement = sql.SQL("INSERT INTO cronledger.{} ({}) VALUES ({}) RETURNING *").format(
+        sql.Identifier(table),
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.SQL(", ").join(map(sql.Placeholder, columns)),
+    )
+    return one(db.execute(statement, columns))
+
+
+def job(db: Db, name: str = "job", **columns: Any) -> DictRow:
+    return insert(
+        db, "jobs", **{"name": name, "handler": "command", "schedule": "@hourly"} | columns
+    )
+
+
+def runner(db: Db, name: str = "r1", **columns: Any) -> DictRow:
+    defaults = {
+        "id": name, "host": "h", "pid": 1, "version": "1", "state": "running",
+        "queues": ["default"], "slots": 10, "stale_after": now(db) + timedelta(minutes=1),
+    }  # fmt: skip
+    return insert(db, "runners", **defaults | columns)
+
+
+def execution(db: Db, status: str = "SUCCESS", job: str = "job", **columns: Any) -> DictRow:
+    """An execution with this status that was planned a minute ago."""
+    at = columns.get("plan_time", now(db) - timedelta(minutes=1))
+    row: dict[str, Any] = {
+        "job_name": job, "scope_kind": "global", "scope_id": "global", "plan_time": at,
+        "status": status, "trigger": "schedule", "revision": 1, "queue": "default", "due_at": at,
+        "attempt": 1, "max_attempts": 3,
+    }  # fmt: skip
+    if status == "PENDING":
+        row |= {"attempt": 0, "next_attempt_at": columns.get("due_at", at)}
+    else:
+        row |= {"runner_id": "r1", "lease_token": uuid.uuid4(), "started_at": at}
+        row |= {"heartbeat_at": at, "stale_after": now(db) + timedelta(minutes=1)}
+    if status in ("SUCCESS", "FAILED", "CANCELLED"):
+        row |= {"finished_at": at + timedelta(seconds=2), "duration_ms": 2000}
+    if status == "FAILED":
+        row |= {"error_code": "boom", "error_msg": "it broke"}
+    return insert(db, "executions", **row | columns)
+
+
+def one(cursor: psycopg.Cursor[DictRow]) -> DictRow:
+    """The only row."""
+    rows = cursor.fetchall()
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+def value(db: Db, statement: LiteralString | sql.Composed, *parameters: Any) -> Any:
+    """The only column of the only row."""
+    (found,) = one(db.execute(statement, parameters)).values()
+    return found
+
+
+def now(db: Db) -> datetime:
+    at = value(db, "SELECT cronledger.db_clock()")
+    assert isinstance(at, datetime)
+    return at
+
+
+def travel(db: Db, offset: timedelta) -> None:
+    """Both clocks of the schema show `offset` more than the server's, for everybody."""
+    for name, clock in (("db_now", "statement_timestamp"), ("db_clock", "clock_timestamp")):
+        db.execute(
+            sql.SQL(
+                "CREATE OR REPLACE FUNCTION cronledger.{}() RETURNS timestamptz LANGUAGE sql"
+                " {} PARALLEL SAFE AS $$ SELECT {}() + interval {} $$"
+            ).format(
+                sql.Identifier(name),
+                sql.SQL("STABLE" if name == "db_now" else "VOLATILE"),
+                sql.Identifier(clock),
+                sql.Literal(f"{offset.total_seconds()} s"),
+            )
+        )
+
+
+def start_blocked(watcher: Db, other: Db, work: Callable[[], T]) -> Future[T]:
+    """`work` runs on the connection `other` in a thread, and waits for a lock by now."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    deadline = time.monotonic() + 30
+    while not waits(watcher, other):
+        assert not future.done(), f"it did not wait: {future.result()!r}"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return future
+
+
+def waits(watcher: Db, other: Db) -> bool:
+    pid = other.info.backend_pid
+    return bool(value(watcher, "SELECT cardinality(pg_blocking_pids(%s)) > 0", pid))

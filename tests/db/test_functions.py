@@ -1,0 +1,732 @@
+"""Operator functions and roles."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from cronledger.ledger.migrate import directory, migrate
+from tests.db.rows import (
+    Db,
+    connected,
+    execution,
+    job,
+    now,
+    one,
+    runner,
+    start_blocked,
+    travel,
+    value,
+)
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+NOT_NOW = errors.ObjectNotInPrerequisiteState
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def other(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+def call(db: Db, function: str, *arguments: Any, **named: Any) -> Any:
+    """What `cronledger.function(...)` answers."""
+    parts: list[sql.Composable] = [sql.Literal(argument) for argument in arguments]
+    parts += [
+        sql.SQL("{} => {}").format(sql.Identifier(name), sql.Literal(argument))
+        for name, argument in named.items()
+    ]
+    statement = sql.SQL("SELECT cronledger.{}({})").format(
+        sql.Identifier(function), sql.SQL(", ").join(parts)
+    )
+    return value(db, statement)
+
+
+def row(db: Db, execution_id: int) -> dict[str, Any]:
+    return one(db.execute("SELECT * FROM cronledger.executions WHERE id = %s", [execution_id]))
+
+
+def hears(db: Db, payload: str) -> bool:
+    """Whether the listening connection is told this, sooner or later."""
+    return any(notification.payload == payload for notification in db.notifies(timeout=10))
+
+
+def unparted(db: Db) -> None:
+    for part in db.execute("SELECT name FROM cronledger.partitions()").fetchall():
+        db.execute(sql.SQL("DROP TABLE cronledger.{}").format(sql.Identifier(part["name"])))
+
+
+def state_of(db: Db, name: str = "job") -> str:
+    found = value(
+        db,
+        "SELECT state FROM cronledger.job_revisions WHERE job_name = %s"
+        " ORDER BY revision DESC LIMIT 1",
+        name,
+    )
+    return str(found)
+
+
+# trigger
+
+
+def test_trigger_makes_a_pending_execution_due_now(db: Db, other: Db) -> None:
+    job(db, payload='{"a": 1}', max_attempts=4, queue="q", schedule_delay="1 h", jitter="1 h")
+    db.execute("UPDATE cronledger.jobs SET description = 'x', grace = '1 s'")
+    other.execute("LISTEN cronledger")
+    before = now(db)
+    made = row(db, call(db, "trigger", "job", requested_by="alice"))
+    assert before < made["plan_time"] < now(db)
+    assert made["plan_time"] == made["due_at"] == made["next_attempt_at"]
+    wanted = {
+        "status": "PENDING", "trigger": "manual", "attempt": 0, "max_attempts": 4, "revision": 2,
+        "queue": "q", "payload": {"a": 1}, "requested_by": "alice",
+    }  # fmt: skip
+    assert {name: made[name] for name in wanted} == wanted
+    assert hears(other, "pending")
+
+
+def test_trigger_takes_a_payload_and_a_scope(db: Db) -> None:
+    job(db, payload="1", scope_kind="tenant", scopes=["a", "b"])
+    made = row(db, call(db, "trigger", "job", "tenant", "b", "2"))
+    assert (made["scope_kind"], made["scope_id"], made["payload"]) == ("tenant", "b", 2)
+    assert made["requested_by"] == value(db, "SELECT session_user")
+
+
+def test_trigger_leaves_the_schedule_alone(db: Db) -> None:
+    job(db)
+    before = db.execute("SELECT * FROM cronledger.schedules").fetchall()
+    call(db, "trigger", "job")
+    assert db.execute("SELECT * FROM cronledger.schedules").fetchall() == before
+
+
+def test_triggered_plan_times_differ_and_are_no_whole_seconds(db: Db) -> None:
+    job(db)
+    frozen = now(db).replace(microsecond=0)
+    db.execute(
+        sql.SQL(
+            "CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz"
+            " LANGUAGE sql VOLATILE AS $$ SELECT {}::timestamptz $$"
+        ).format(sql.Literal(frozen))
+    )
+    made = [row(db, call(db, "trigger", "job"))["plan_time"] for _ in range(3)]
+    assert made == [frozen + timedelta(microseconds=n) for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing",), "job nothing: there is no such job"),
+        (("job", "tenant", "x"), "job job: it has no scope tenant/x"),
+    ],
+)
+def test_trigger_refuses_what_is_unknown(db: Db, arguments: tuple[str, ...], message: str) -> None:
+    job(db)
+    with pytest.raises(errors.NoDataFound, match=message) as caught:
+        call(db, "trigger", *arguments)
+    assert "job_status" in str(caught.value.diag.message_hint)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_trigger_refuses_what_is_retired(db: Db, force: bool) -> None:
+    job(db)
+    call(db, "retire", "job")
+    with pytest.raises(NOT_NOW, match="job job: it is retired"):
+        call(db, "trigger", "job", force=force)
+    job(db, "other", scope_kind="tenant", scopes=["a", "b"])
+    db.execute("UPDATE cronledger.jobs SET scopes = '{a}' WHERE name = 'other'")
+    with pytest.raises(NOT_NOW, match="job other: its scope tenant/b is retired"):
+        call(db, "trigger", "other", "tenant", "b", force=force)
+    db.execute("UPDATE cronledger.jobs SET scopes = '{a,b}' WHERE name = 'other'")
+    assert call(db, "trigger", "other", "tenant", "b", force=force)
+
+
+def test_trigger_refuses_what_is_paused_unless_forced(db: Db) -> None:
+    job(db)
+    call(db, "pause", "job", "for a while")
+    with pytest.raises(NOT_NOW, match="job job: it is paused since") as caught:
+        call(db, "trigger", "job")
+    assert caught.value.diag.message_detail == "for a while"
+    assert "force" in str(caught.value.diag.message_hint)
+    made = row(db, call(db, "trigger", "job", force=True))
+    paused_at = value(db, "SELECT paused_at FROM cronledger.jobs")
+    assert made["next_attempt_at"] > paused_at  # by this a claim knows that it was forced
+
+
+def test_trigger_refuses_a_paused_queue_unless_forced(db: Db) -> None:
+    job(db)
+    call(db, "pause_queue", "default")
+    with pytest.raises(NOT_NOW, match="job job: its queue default is paused since"):
+        call(db, "trigger", "job")
+    assert call(db, "trigger", "job", force=True)
+
+
+def test_trigger_takes_a_pause_that_has_ended(db: Db) -> None:
+    job(db)
+    call(db, "pause", "job", until=now(db) + MINUTE)
+    travel(db, HOUR)
+    assert call(db, "trigger", "job")
+
+
+@pytest.mark.parametrize("overlap", ["skip", "wait", "allow", "replace"])
+def test_trigger_beside_what_is_running(db: Db, overlap: str) -> None:
+    job(db, overlap=overlap)
+    running = execution(db, "RUNNING")
+    if overlap == "skip":
+        with pytest.raises(NOT_NOW, match=f"execution {running['id']} of global/global is RUNNING"):
+            call(db, "trigger", "job", force=True)
+        return
+    made = row(db, call(db, "trigger", "job", requested_by="alice"))
+    assert made["status"] == "PENDING"
+    asked = row(db, running["id"])
+    assert asked["status"] == "RUNNING"
+    assert asked["cancel_requested_by"] == ("alice" if overlap == "replace" else None)
+    assert (asked["cancel_requested_at"] is not None) == (overlap == "replace")
+
+
+def test_trigger_says_when_there_is_no_partition(db: Db) -> None:
+    job(db)
+    unparted(db)
+    with pytest.raises(NOT_NOW, match="executions has no partition for plan_time") as caught:
+        call(db, "trigger", "job")
+    assert "maintain_partitions" in str(caught.value.diag.message_hint)
+
+
+def test_trigger_that_waited_for_an_edit_sees_it_and_its_own_time(db: Db, other: Db) -> None:
+    job(db, queue="old")
+    with db.transaction():
+        db.execute("UPDATE cronledger.jobs SET queue = 'new'")
+        waiting = start_blocked(db, other, lambda: call(other, "trigger", "job"))
+        edited = now(db)
+    made = row(db, waiting.result(30))
+    assert (made["queue"], made["revision"]) == ("new", 2)
+    assert made["plan_time"] > edited
+
+
+def test_trigger_that_waited_for_a_claim_sees_what_it_started(db: Db, other: Db) -> None:
+    job(db)
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        waiting = start_blocked(db, other, lambda: call(other, "trigger", "job"))
+        execution(db, "RUNNING")
+    with pytest.raises(NOT_NOW, match="is RUNNING, and overlap is skip"):
+        waiting.result(30)
+
+
+# pause, resume, retire
+
+
+def test_pause_and_resume(db: Db, other: Db) -> None:
+    job(db)
+    other.execute("LISTEN cronledger")
+    until = now(db) + HOUR
+    assert call(db, "pause", "job", "why", until, "alice") is True
+    paused = one(db.execute("SELECT * FROM cronledger.jobs"))
+    assert (paused["paused_by"], paused["paused_reason"]) == ("alice", "why")
+    assert (paused["paused_until"], state_of(db)) == (until, "paused")
+    assert hears(other, "jobs")
+
+    assert call(db, "pause", "job", "because", requested_by="bob") is False
+    again = one(db.execute("SELECT * FROM cronledger.jobs"))
+    assert again["paused_at"] == paused["paused_at"]
+    assert (again["paused_by"], again["paused_reason"], again["paused_until"]) == (
+        "bob",
+        "because",
+        None,
+    )
+
+    assert call(db, "resume", "job", "carol") is True
+    assert state_of(db) == "active"
+    assert call(db, "resume", "job") is False
+    asked = db.execute("SELECT requested_by FROM cronledger.job_revisions ORDER BY revision")
+    assert [r["requested_by"] for r in asked][1:] == ["alice", "bob", "carol"]
+
+
+def test_a_pause_after_one_that_has_ended_is_a_new_one(db: Db) -> None:
+    job(db)
+    call(db, "pause", "job", until=now(db) + MINUTE)
+    travel(db, HOUR)
+    before = now(db)
+    assert call(db, "pause", "job") is True
+    assert value(db, "SELECT paused_at FROM cronledger.jobs") > before
+    assert value(db, "SELECT max(effective_from) FROM cronledger.job_revisions") > before
+
+
+def test_a_pause_until_the_past_is_refused(db: Db) -> None:
+    job(db)
+    with pytest.raises(errors.InvalidParameterValue, match=r"job job: until .* is past") as caught:
+        call(db, "pause", "job", until=now(db) - MINUTE)
+    assert caught.value.diag.message_hint
+    assert state_of(db) == "active"
+
+
+def test_retire(db: Db) -> None:
+    job(db)
+    assert call(db, "retire", "job", "alice") is True
+    assert state_of(db) == "retired"
+    assert call(db, "retire", "job") is False
+    with pytest.raises(NOT_NOW, match="job job: it is retired"):
+        call(db, "pause", "job")
+
+
+@pytest.mark.parametrize("function", ["pause", "resume", "retire"])
+def test_an_unknown_job_is_refused(db: Db, function: str) -> None:
+    with pytest.raises(errors.NoDataFound, match="job nothing: there is no such job"):
+        call(db, function, "nothing")
+
+
+def test_pause_that_waited_begins_after_the_wait(db: Db, other: Db) -> None:
+    job(db)
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        waiting = start_blocked(db, other, lambda: call(other, "pause", "job"))
+        claimed_until = now(db)
+    assert waiting.result(30) is True
+    assert value(db, "SELECT max(effective_from) FROM cronledger.job_revisions") > claimed_until
+
+
+# Queues
+
+
+def test_pause_and_resume_a_queue(db: Db, other: Db) -> None:
+    job(db)
+    other.execute("LISTEN cronledger")
+    assert call(db, "pause_queue", "default", "why", "alice") is True
+    assert call(db, "pause_queue", "default", "because", "bob") is False
+    queue = one(db.execute("SELECT * FROM cronledger.queues"))
+    assert (queue["paused_by"], queue["paused_reason"]) == ("bob", "because")
+    assert call(db, "resume_queue", "default") is True
+    assert hears(other, "queues")
+    assert call(db, "resume_queue", "default") is False
+    assert value(db, "SELECT paused_at FROM cronledger.queues") is None
+
+
+def test_a_queue_that_only_a_runner_has_can_be_paused(db: Db) -> None:
+    runner(db, queues=["slow"])
+    assert call(db, "pause_queue", "slow") is True
+
+
+@pytest.mark.parametrize("function", ["pause_queue", "resume_queue"])
+def test_a_misspelt_queue_is_refused(db: Db, function: str) -> None:
+    job(db)
+    with pytest.raises(errors.NoDataFound, match="queue defualt: no job and no runner has it"):
+        call(db, function, "defualt")
+
+
+# cancel
+
+
+@pytest.mark.parametrize("status", ["PENDING", "FAILED"])
+def test_cancel_ends_what_waits(db: Db, status: str) -> None:
+    waiting = execution(db, status)
+    db.execute("UPDATE cronledger.executions SET next_attempt_at = due_at")
+    assert call(db, "cancel", waiting["id"], "alice") == "cancelled"
+    ended = row(db, waiting["id"])
+    assert (ended["status"], ended["next_attempt_at"]) == ("CANCELLED", None)
+    assert (ended["cancel_requested_by"], ended["error_code"]) == ("alice", waiting["error_code"])
+    assert ended["finished_at"] is not None
+    assert call(db, "cancel", waiting["id"]) == "already_finished"
+
+
+def test_cancel_asks_what_runs(db: Db, other: Db) -> None:
+    other.execute("LISTEN cronledger")
+    running = execution(db, "RUNNING")
+    assert call(db, "cancel", running["id"], "alice") == "requested"
+    assert hears(other, "cancel")
+    first = row(db, running["id"])
+    assert (first["status"], first["cancel_requested_by"]) == ("RUNNING", "alice")
+    assert first["lease_token"] == running["lease_token"]
+    assert call(db, "cancel", running["id"], "bob") == "requested"
+    again = row(db, running["id"])
+    assert again["cancel_requested_by"] == "alice"
+    assert again["cancel_requested_at"] == first["cancel_requested_at"]
+
+
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILED", "CANCELLED"])
+def test_cancel_leaves_what_has_finished(db: Db, status: str) -> None:
+    ended = execution(db, status)
+    assert call(db, "cancel", ended["id"]) == "already_finished"
+    assert row(db, ended["id"]) == ended
+
+
+def test_cancel_answers_busy_where_somebody_writes(db: Db, other: Db) -> None:
+    waiting = execution(db, "PENDING")
+    with other.transaction():
+        other.execute("SELECT FROM cronledger.executions FOR NO KEY UPDATE")
+        assert call(db, "cancel", waiting["id"]) == "busy"
+    assert row(db, waiting["id"]) == waiting
+    assert call(db, "cancel", waiting["id"]) == "cancelled"
+
+
+def test_a_request_to_cancel_passes_a_fence(db: Db, other: Db) -> None:
+    running = execution(db, "RUNNING")
+    with other.transaction():
+        call(other, "assert_lease", running["id"], running["lease_token"])
+        assert call(db, "cancel", running["id"]) == "requested"
+
+
+@pytest.mark.parametrize("function", ["cancel", "retry"])
+def test_an_unknown_execution_is_refused(db: Db, function: str) -> None:
+    with pytest.raises(errors.NoDataFound, match="execution 17: there is none"):
+        call(db, function, 17)
+
+
+# retry
+
+
+def test_retry_gives_a_failed_execution_one_more_attempt(db: Db, other: Db) -> None:
+    job(db)
+    other.execute("LISTEN cronledger")
+    failed = execution(db, "FAILED", attempt=3, cancel_requested_at=now(db))
+    before = now(db)
+    assert call(db, "retry", failed["id"], requested_by="alice") == "retried"
+    again = row(db, failed["id"])
+    assert (again["status"], again["error_code"]) == ("FAILED", "boom")
+    assert (again["attempt"], again["max_attempts"], again["requested_by"]) == (3, 4, "alice")
+    assert again["cancel_requested_at"] is None
+    assert before < again["next_attempt_at"] < now(db)
+    assert hears(other, "pending")
+    assert call(db, "retry", failed["id"]) == "brought_forward"
+    assert row(db, failed["id"])["max_attempts"] == 4
+
+
+def test_retry_brings_forward_what_awaits_its_retry(db: Db) -> None:
+    job(db)
+    failed = execution(db, "FAILED", next_attempt_at=now(db) + HOUR)
+    assert call(db, "retry", failed["id"]) == "brought_forward"
+    again = row(db, failed["id"])
+    assert again["next_attempt_at"] < now(db)
+    assert again["max_attempts"] == failed["max_attempts"]
+
+
+def test_retry_of_what_was_cancelled_while_it_ran(db: Db) -> None:
+    job(db)
+    ended = execution(db, "CANCELLED", cancel_requested_at=now(db))
+    assert call(db, "retry", ended["id"]) == "retried"
+    again = row(db, ended["id"])
+    assert (again["status"], again["error_code"]) == ("FAILED", "cancelled")
+    assert again["next_attempt_at"] is not None
+
+
+def test_retry_of_what_was_cancelled_before_it_started(db: Db) -> None:
+    """I8: it keeps its due_at."""
+    job(db)
+    waiting = execution(db, "PENDING", due_at=now(db) + HOUR, max_attempts=1)
+    call(db, "cancel", waiting["id"])
+    assert call(db, "retry", waiting["id"], requested_by="bob") == "retried"
+    again = row(db, waiting["id"])
+    changed = {name for name in waiting if waiting[name] != again[name]}
+    assert changed == {"requested_by", "updated_at"}
+
+
+@pytest.mark.parametrize("status", ["SUCCESS", "RUNNING", "PENDING"])
+@pytest.mark.parametrize("force", [False, True])
+def test_retry_refuses_what_has_not_failed(db: Db, status: str, force: bool) -> None:
+    """I4: a SUCCESS is never overwritten."""
+    job(db)
+    found = execution(db, status)
+    with pytest.raises(NOT_NOW, match=f"it is {status}, and only FAILED") as caught:
+        call(db, "retry", found["id"], force)
+    assert caught.value.diag.message_hint
+    assert row(db, found["id"]) == found
+
+
+@pytest.mark.parametrize("status", ["FAILED", "CANCELLED"])
+@pytest.mark.parametrize("code", ["stale_timeout", "shutdown"])
+def test_retry_refuses_an_unknown_end_unless_forced(db: Db, code: str, status: str) -> None:
+    """I6: no attempt starts while the end of an earlier one is unknown."""
+    job(db)
+    found = execution(db, status, error_code=code)
+    with pytest.raises(NOT_NOW, match=rf"how attempt 1 ended is unknown \({code}\)") as caught:
+        call(db, "retry", found["id"])
+    assert "r1" in str(caught.value.diag.message_detail)
+    assert "force" in str(caught.value.diag.message_hint)
+    assert row(db, found["id"]) == found
+    assert call(db, "retry", found["id"], force=True) == "retried"
+    assert row(db, found["id"])["error_code"] == code
+
+
+def test_retry_of_an_unknown_end_is_free_for_reentrant_jobs(db: Db) -> None:
+    job(db, allow_stale_reentry=True)
+    found = execution(db, "FAILED", error_code="stale_timeout")
+    assert call(db, "retry", found["id"]) == "retried"
+
+
+def test_retry_refuses_a_job_that_is_gone(db: Db) -> None:
+    job(db)
+    found = execution(db, "FAILED")
+    call(db, "retire", "job")
+    with pytest.raises(NOT_NOW, match="its job job is retired"):
+        call(db, "retry", found["id"], force=True)
+    db.execute("DELETE FROM cronledger.jobs")
+    with pytest.raises(NOT_NOW, match="its job job is retired"):
+        call(db, "retry", found["id"], force=True)
+
+
+def test_retry_waits_for_the_schedule_and_judges_anew(db: Db, other: Db) -> None:
+    job(db)
+    found = execution(db, "FAILED", next_attempt_at=now(db))
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        waiting = start_blocked(db, other, lambda: call(other, "retry", found["id"]))
+        db.execute(
+            "UPDATE cronledger.executions SET status = 'SUCCESS', next_attempt_at = NULL,"
+            " error_code = NULL"
+        )
+    with pytest.raises(NOT_NOW, match="it is SUCCESS"):
+        waiting.result(30)
+
+
+# assert_lease
+
+
+def test_assert_lease_passes_the_holder_alone(db: Db) -> None:
+    running = execution(db, "RUNNING")
+    assert call(db, "assert_lease", running["id"], running["lease_token"]) in (None, "")
+    for arguments in ((running["id"], uuid.uuid4()), (17, running["lease_token"])):
+        with pytest.raises(psycopg.Error) as caught:
+            call(db, "assert_lease", *arguments)
+        assert caught.value.sqlstate == "CL001"
+        assert f"execution {arguments[0]}: its lease is lost" in str(caught.value)
+
+
+@pytest.mark.parametrize("status", ["SUCCESS", "FAILED", "CANCELLED"])
+def test_assert_lease_refuses_what_has_ended(db: Db, status: str) -> None:
+    """I3: terminal rows keep their token, and it is worth nothing."""
+    ended = execution(db, status)
+    with pytest.raises(psycopg.Error) as caught:
+        call(db, "assert_lease", ended["id"], ended["lease_token"])
+    assert caught.value.sqlstate == "CL001"
+
+
+def test_assert_lease_stops_thieves_and_passes_heartbeats(db: Db, other: Db) -> None:
+    running = execution(db, "RUNNING")
+    with other.transaction():
+        call(other, "assert_lease", running["id"], running["lease_token"])
+        stolen = db.execute("SELECT FROM cronledger.executions FOR UPDATE SKIP LOCKED")
+        assert stolen.fetchall() == []
+        beat = db.execute("SELECT FROM cronledger.executions FOR NO KEY UPDATE SKIP LOCKED")
+        assert len(beat.fetchall()) == 1
+    assert len(db.execute("SELECT FROM cronledger.executions FOR UPDATE SKIP LOCKED").fetchall())
+
+
+def test_assert_lease_that_waited_for_a_thief_is_refused(db: Db, other: Db) -> None:
+    running = execution(db, "RUNNING")
+    arguments = (running["id"], running["lease_token"])
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.executions FOR UPDATE")
+        waiting = start_blocked(db, other, lambda: call(other, "assert_lease", *arguments))
+        db.execute("UPDATE cronledger.executions SET lease_token = gen_random_uuid()")
+    with pytest.raises(psycopg.Error) as caught:
+        waiting.result(30)
+    assert caught.value.sqlstate == "CL001"
+
+
+# Roles
+
+VIEWS = (
+    "ledger", "job_status", "running", "overdue", "recent_failures", "upcoming", "lateness",
+    "runner_status", "crashes",
+)  # fmt: skip
+TABLES = (
+    "jobs", "job_revisions", "queues", "schedules", "executions", "skips", "runners", "sources",
+    "identity",
+)  # fmt: skip
+VIEWER, OPERATOR, RUNNER = "cronledger_viewer", "cronledger_operator", "cronledger_runner"
+
+
+def become(db: Db, role: str) -> None:
+    db.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+
+
+def read(db: Db, relation: str) -> None:
+    db.execute(sql.SQL("SELECT * FROM cronledger.{}").format(sql.Identifier(relation)))
+
+
+@pytest.mark.parametrize("role", [VIEWER, OPERATOR, RUNNER])
+def test_every_role_reads_every_view(db: Db, role: str) -> None:
+    job(db)
+    execution(db, "RUNNING")
+    become(db, role)
+    for view in VIEWS:
+        read(db, view)
+
+
+@pytest.mark.parametrize("role", [VIEWER, OPERATOR])
+def test_people_touch_no_table(db: Db, role: str) -> None:
+    become(db, role)
+    for table in TABLES:
+        with pytest.raises(errors.InsufficientPrivilege):
+            read(db, table)
+    with pytest.raises(errors.InsufficientPrivilege):
+        db.execute("UPDATE cronledger.jobs SET schedule = '@daily'")
+
+
+CALLS: list[tuple[str, list[Any]]] = [
+    ("trigger", ["job"]), ("pause", ["job"]), ("resume", ["job"]),
+    ("pause_queue", ["default"]), ("resume_queue", ["default"]),
+    ("cancel", [0]), ("retry", [0]), ("retire", ["job"]),
+]  # fmt: skip
+
+
+def test_operators_call_the_functions_and_leave_their_name(db: Db) -> None:
+    me = value(db, "SELECT session_user")
+    job(db)
+    failed = execution(db, "FAILED")["id"]
+    become(db, OPERATOR)
+    for function, arguments in CALLS:
+        call(db, function, *(failed if argument == 0 else argument for argument in arguments))
+    db.execute("RESET ROLE")
+    asked = db.execute("SELECT DISTINCT requested_by FROM cronledger.job_revisions").fetchall()
+    assert asked == [{"requested_by": me}]
+    assert state_of(db) == "retired"
+
+
+@pytest.mark.parametrize(("function", "arguments"), CALLS, ids=[name for name, _ in CALLS])
+def test_viewers_call_none_of_them(db: Db, function: str, arguments: list[Any]) -> None:
+    job(db)
+    become(db, VIEWER)
+    with pytest.raises(errors.InsufficientPrivilege):
+        call(db, function, *arguments)
+
+
+@pytest.mark.parametrize("role", [VIEWER, OPERATOR])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM cronledger.maintain_partitions()",
+        "SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')",
+        "SELECT cronledger.drop_partition('x')",
+        "SELECT cronledger.cancel_waiting('job', 'me')",
+    ],
+)
+def test_people_do_not_maintain(db: Db, role: str, statement: Any) -> None:
+    become(db, role)
+    with pytest.raises(errors.InsufficientPrivilege):
+        db.execute(statement)
+
+
+def test_a_runner_does_its_work(db: Db) -> None:
+    become(db, RUNNER)
+    job(db, scope_kind="tenant")
+    db.execute("SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')")
+    db.execute("UPDATE cronledger.jobs SET schedule = '@daily', spec_error = 'x'")
+    db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE SKIP LOCKED")
+    db.execute("SELECT FROM cronledger.queues FOR NO KEY UPDATE SKIP LOCKED")
+    running = execution(db, "RUNNING")
+    call(db, "assert_lease", running["id"], running["lease_token"])
+    db.execute("UPDATE cronledger.executions SET heartbeat_at = cronledger.db_now()")
+    runner(db)
+    db.execute("DELETE FROM cronledger.runners")
+    travel_as_owner(db)
+    made = db.execute("SELECT * FROM cronledger.maintain_partitions()").fetchall()
+    assert {r["action"] for r in made} >= {"made"}
+    for table in TABLES:
+        read(db, table)
+    assert len(db.execute("SELECT FROM cronledger.job_revisions").fetchall()) == 2
+
+
+def travel_as_owner(db: Db) -> None:
+    role = value(db, "SELECT current_user")
+    db.execute("RESET ROLE")
+    travel(db, timedelta(days=10))
+    become(db, role)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE cronledger.mine ()",
+        "ALTER TABLE cronledger.jobs ADD mine int",
+        "DROP VIEW cronledger.ledger",
+        "TRUNCATE cronledger.executions",
+        "DELETE FROM cronledger.executions",
+        "DELETE FROM cronledger.jobs",
+        "DELETE FROM cronledger.skips",
+        "UPDATE cronledger.job_revisions SET state = 'active'",
+        "INSERT INTO cronledger.job_revisions VALUES ('job', 1, '-infinity', 'active', NULL, '{}')",
+        "UPDATE cronledger.identity SET timeline = 1",
+        "SELECT cronledger.drop_partition('x')",
+    ],
+)
+def test_a_runner_changes_neither_structure_nor_history(db: Db, statement: Any) -> None:
+    become(db, RUNNER)
+    with pytest.raises(errors.InsufficientPrivilege):
+        db.execute(statement)
+
+
+def test_who_may_write_jobs_need_not_write_their_history(db: Db) -> None:
+    """INSERT and UPDATE on jobs are enough to add or edit a job."""
+    with db.transaction(force_rollback=True):
+        db.execute("CREATE ROLE cronledger_test_app")
+        db.execute("GRANT USAGE ON SCHEMA cronledger TO cronledger_test_app")
+        db.execute("GRANT SELECT, INSERT, UPDATE ON cronledger.jobs TO cronledger_test_app")
+        become(db, "cronledger_test_app")
+        job(db)
+        db.execute("UPDATE cronledger.jobs SET schedule = '@daily'")
+        db.execute("RESET ROLE")
+        assert len(db.execute("SELECT FROM cronledger.job_revisions").fetchall()) == 2
+
+
+def test_without_the_right_to_make_roles_all_else_is_made(empty_database_url: str) -> None:
+    """The names are other ones here: the roles belong to the server, and other tests use them."""
+    text = (directory() / "functions" / "90_roles.sql").read_text("utf-8")
+    text = text.replace("{schema}", "cronledger").replace("cronledger_", "cronledger_absent_")
+    with connected(empty_database_url) as db:
+        migrate(empty_database_url)
+        notices: list[str] = []
+        db.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
+        name = f"cronledger_test_{uuid.uuid4().hex[:8]}"
+        with db.transaction(force_rollback=True):
+            db.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+            for command in owned_by(db, name):
+                db.execute(command)
+            become(db, name)
+            db.execute(text.encode())
+        assert notices == [
+            f"role cronledger_absent_{who} is not made: {name} may not create roles"
+            for who in ("viewer", "operator", "runner")
+        ]
+
+
+def owned_by(db: Db, owner: str) -> list[sql.Composed]:
+    """Statements that make everything in the schema the owner's."""
+    found = db.execute(
+        "SELECT 'FUNCTION ' || oid::regprocedure AS what FROM pg_proc"
+        " WHERE pronamespace = 'cronledger'::regnamespace UNION ALL"
+        " SELECT 'SCHEMA cronledger' UNION ALL"
+        " SELECT 'TABLE ' || oid::regclass FROM pg_class"
+        " WHERE relnamespace = 'cronledger'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')"
+    ).fetchall()
+    return [
+        sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(r["what"]), sql.Identifier(owner))
+        for r in found
+    ]
+
+
+def test_roles_that_another_migration_makes_meanwhile_are_taken(db: Db, other: Db) -> None:
+    text = (directory() / "functions" / "90_roles.sql").read_text("utf-8")
+    family = f"cronledger_{uuid.uuid4().hex[:8]}_"
+    text = text.replace("{schema}", "cronledger").replace("cronledger_", family)
+    names = [sql.Identifier(f"{family}{who}") for who in ("viewer", "operator", "runner")]
+    try:
+        with db.transaction():
+            for name in names:
+                db.execute(sql.SQL("CREATE ROLE {}").format(name))
+            waiting = start_blocked(db, other, lambda: other.execute(text.encode()))
+        waiting.result(30)
+        role = f"{family}viewer"
+        assert value(db, "SELECT has_schema_privilege(%s, 'cronledger', 'USAGE')", role)
+    finally:
+        for name in names:
+            db.execute(sql.SQL("DROP OWNED BY {}").format(name))
+            db.execute(sql.SQL("DROP ROLE {}").format(name))

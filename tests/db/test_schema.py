@@ -1,0 +1,653 @@
+"""Tables, the triggers on jobs, and partitions."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import errors, sql
+
+from cronledger.ledger.migrate import directory
+from tests.db.rows import (
+    Db,
+    connected,
+    execution,
+    insert,
+    job,
+    now,
+    one,
+    start_blocked,
+    travel,
+    value,
+)
+
+LEDGER_SQL = Path(__file__).parents[2] / "src" / "cronledger" / "ledger" / "sql"
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+MONDAY = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def other(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+# Comments and clocks
+
+
+def test_every_table_view_column_and_function_has_a_comment(db: Db) -> None:
+    relations = db.execute(
+        "SELECT c.relname, a.attname FROM pg_class c LEFT JOIN pg_attribute a"
+        "    ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " WHERE c.relnamespace = 'cronledger'::regnamespace AND c.relkind IN ('r', 'p', 'v')"
+        "   AND NOT c.relispartition AND (obj_description(c.oid, 'pg_class') IS NULL"
+        "                                 OR col_description(c.oid, a.attnum) IS NULL)"
+    ).fetchall()
+    functions = db.execute(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p"
+        " WHERE p.pronamespace = 'cronledger'::regnamespace"
+        "   AND obj_description(p.oid, 'pg_proc') IS NULL"
+    ).fetchall()
+    assert (relations, functions) == ([], [])
+
+
+BARE_CLOCK = re.compile(
+    r"(?<!\w)(?:now|(?:transaction|statement|clock)_timestamp|timeofday)\s*\("
+    r"|\b(?:current_timestamp|current_time|current_date|localtimestamp|localtime)\b"
+    r"|'(?:now|today|tomorrow|yesterday)'",
+    re.IGNORECASE,
+)
+
+
+def bare_clocks(text: str) -> list[str]:
+    text = re.sub(r"--.*", "", text)
+    return [match.group() for match in BARE_CLOCK.finditer(text)]
+
+
+def test_no_statement_reads_another_clock() -> None:
+    files = sorted(directory().rglob("*.sql")) + sorted(LEDGER_SQL.rglob("*.sql"))
+    assert len(files) > 40
+    found = {path.name: bare_clocks(path.read_text("utf-8")) for path in files}
+    assert {name: clocks for name, clocks in found.items() if clocks} == {
+        "0001_pre_tables.sql": ["statement_timestamp(", "clock_timestamp("]
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT now()", "SELECT NOW ()", "pg_catalog.now()", "x > current_timestamp",
+        "= localtimestamp;", "clock_timestamp()", "transaction_timestamp()", "CURRENT_DATE - 1",
+        "'now'::timestamptz",
+    ],
+)  # fmt: skip
+def test_the_search_for_clocks_finds(text: str) -> None:
+    assert bare_clocks(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["s.db_now()", "-- now()", "now_ + 1", "local_time(x)", "COMMENT IS 'it is now';"]
+)
+def test_the_search_for_clocks_passes(text: str) -> None:
+    assert not bare_clocks(text)
+
+
+# Bad rows
+
+BAD_JOBS: list[tuple[dict[str, Any], str]] = [
+    ({"name": ""}, "jobs_name_check"),
+    ({"name": "a\nb"}, "jobs_name_check"),
+    ({"schedule": "*" * 257}, "jobs_schedule_check"),
+    ({"dst_gap": "later"}, "jobs_dst_gap_check"),
+    ({"dst_fold": "second"}, "jobs_dst_fold_check"),
+    ({"schedule_delay": "-1 s"}, "jobs_schedule_delay_check"),
+    ({"jitter": "-1 s"}, "jobs_jitter_check"),
+    ({"grace": "-1 s"}, "jobs_grace_check"),
+    ({"catch_up": "some"}, "jobs_catch_up_check"),
+    ({"catch_up_window": "-1 s"}, "jobs_catch_up_window_check"),
+    ({"catch_up_limit": 0}, "jobs_catch_up_limit_check"),
+    ({"overlap": "queue"}, "jobs_overlap_check"),
+    ({"catch_up": "all"}, "catch_up_all_needs_overlap"),
+    ({"max_running": 0}, "jobs_max_running_check"),
+    ({"queue": ""}, "jobs_queue_check"),
+    ({"handler": "lambda"}, "jobs_handler_check"),
+    ({"target": "[]"}, "jobs_target_check"),
+    ({"run_timeout": "0"}, "jobs_run_timeout_check"),
+    ({"stale_timeout": "2 s"}, "jobs_stale_timeout_check"),
+    ({"max_attempts": 0}, "jobs_max_attempts_check"),
+    ({"retry_backoff": "{}"}, "jobs_retry_backoff_check"),
+    ({"retry_jitter": 1.5}, "jobs_retry_jitter_check"),
+    ({"scopes": ["a"]}, "scopes_need_a_kind"),
+]
+
+
+@pytest.mark.parametrize(("columns", "constraint"), BAD_JOBS, ids=lambda x: str(x)[:40])
+def test_bad_jobs_are_refused(db: Db, columns: dict[str, Any], constraint: str) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        job(db, **columns)
+    assert caught.value.diag.constraint_name == constraint
+
+
+BAD_EXECUTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("DONE", {}, "executions_status_check"),
+    ("SUCCESS", {"trigger": "cron"}, "executions_trigger_check"),
+    ("SUCCESS", {"attempt": -1}, "executions_attempt_check"),
+    ("SUCCESS", {"attempt": 4}, "attempts_bounded"),
+    ("PENDING", {"max_attempts": 0}, "executions_max_attempts_check"),
+    ("FAILED", {"error_msg": "x" * 4001}, "executions_error_msg_check"),
+    ("SUCCESS", {"attempts": "{}"}, "executions_attempts_check"),
+    ("PENDING", {"next_attempt_at": None}, "pending_columns"),
+    ("PENDING", {"next_attempt_at": "infinity"}, "pending_columns"),
+    ("PENDING", {"runner_id": "r1"}, "pending_columns"),
+    ("PENDING", {"lease_token": "00000000-0000-0000-0000-000000000000"}, "pending_columns"),
+    ("PENDING", {"finished_at": "infinity"}, "pending_columns"),
+    ("RUNNING", {"runner_id": None}, "running_columns"),
+    ("RUNNING", {"lease_token": None}, "running_columns"),
+    ("RUNNING", {"heartbeat_at": None}, "running_columns"),
+    ("RUNNING", {"stale_after": None}, "running_columns"),
+    ("RUNNING", {"started_at": None}, "running_columns"),
+    ("RUNNING", {"attempt": 0}, "running_columns"),
+    ("RUNNING", {"next_attempt_at": "infinity"}, "running_columns"),
+    ("RUNNING", {"finished_at": "infinity"}, "running_columns"),
+    ("SUCCESS", {"lease_token": None}, "success_columns"),
+    ("SUCCESS", {"finished_at": None}, "success_columns"),
+    ("SUCCESS", {"duration_ms": None}, "success_columns"),
+    ("SUCCESS", {"next_attempt_at": "infinity"}, "success_columns"),
+    ("FAILED", {"error_code": None}, "failed_columns"),
+    ("FAILED", {"finished_at": None}, "failed_columns"),
+    ("CANCELLED", {"finished_at": None}, "cancelled_columns"),
+    ("CANCELLED", {"next_attempt_at": "infinity"}, "cancelled_columns"),
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "columns", "constraint"), BAD_EXECUTIONS, ids=lambda x: str(x)[:40]
+)
+def test_bad_executions_are_refused(
+    db: Db, status: str, columns: dict[str, Any], constraint: str
+) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        execution(db, status, **columns)
+    assert caught.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"])
+def test_good_executions_are_taken_once(db: Db, status: str) -> None:
+    """I1: one row per (job, scope, plan_time)."""
+    row = execution(db, status)
+    with pytest.raises(errors.UniqueViolation) as caught:
+        execution(db, plan_time=row["plan_time"])
+    assert "pkey" in str(caught.value.diag.constraint_name)
+
+
+BAD_OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("queues", {"name": ""}),
+    ("queues", {"name": "q", "max_running": 0}),
+    ("queues", {"name": "q", "paused_by": "me"}),
+    ("schedules", {"next_due_at": "infinity", "parked": "waiting"}),
+    ("schedules", {}),
+    ("schedules", {"parked": "tired"}),
+    ("schedules", {"parked": "ended", "returned_at": "infinity"}),
+    ("skips", {"count": 0, "reason": "missed"}),
+    ("skips", {"count": 1, "reason": "forgotten"}),
+    ("runners", {"state": "tired", "slots": 1}),
+    ("runners", {"state": "running", "slots": -1}),
+]
+REQUIRED: dict[str, dict[str, Any]] = {
+    "queues": {},
+    "schedules": {
+        "job_name": "job", "scope_kind": "k", "scope_id": "s", "queue": "default",
+        "planned_through": "-infinity", "planned_revision": 1,
+    },
+    "skips": {
+        "job_name": "job", "scope_kind": "k", "scope_id": "s", "from_plan_time": "-infinity",
+        "through_plan_time": "infinity", "revision": 1,
+    },
+    "runners": {
+        "id": "r", "host": "h", "pid": 1, "version": "1", "queues": [], "stale_after": "infinity",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "columns"), BAD_OTHERS, ids=lambda x: str(x)[:40])
+def test_other_bad_rows_are_refused(db: Db, table: str, columns: dict[str, Any]) -> None:
+    with pytest.raises(errors.CheckViolation):
+        insert(db, table, **REQUIRED[table] | columns)
+
+
+# The triggers on jobs
+
+
+def revisions(db: Db, name: str = "job") -> list[tuple[int, str, str]]:
+    rows = db.execute(
+        "SELECT revision, state, requested_by FROM cronledger.job_revisions"
+        " WHERE job_name = %s ORDER BY revision",
+        [name],
+    )
+    return [(r["revision"], r["state"], r["requested_by"]) for r in rows]
+
+
+def effective(db: Db, name: str = "job") -> list[datetime]:
+    rows = db.execute(
+        "SELECT effective_from FROM cronledger.job_revisions WHERE job_name = %s ORDER BY revision",
+        [name],
+    )
+    return [r["effective_from"] for r in rows]
+
+
+def schedules(db: Db, name: str = "job") -> dict[str, dict[str, Any]]:
+    rows = db.execute(
+        "SELECT * FROM cronledger.schedules WHERE job_name = %s ORDER BY scope_id", [name]
+    )
+    return {r["scope_id"]: r for r in rows}
+
+
+def park(db: Db, parked: str = "waiting") -> None:
+    db.execute("UPDATE cronledger.schedules SET parked = %s, next_due_at = NULL", [parked])
+
+
+def test_a_new_job_has_a_revision_and_a_schedule_that_starts_now(db: Db) -> None:
+    before = now(db)
+    made = job(db, edited_by="alice", revision=17)
+    assert made["revision"] == 1
+    assert revisions(db) == [(1, "active", "alice")]
+    (row,) = schedules(db).values()
+    assert (row["scope_kind"], row["scope_id"], row["parked"]) == ("global", "global", None)
+    assert before < row["planned_through"] == row["next_due_at"] == effective(db)[0]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "schedule = '@daily'", "overlap = 'wait'", "payload = '1'", "paused_at = '2030-01-01'",
+        "retired_at = '2030-01-01'", "retry_backoff = '{1 s}'", "ends_at = '2030-01-01'",
+        "timezone = 'Asia/Tokyo'",
+    ],
+)  # fmt: skip
+def test_edits_make_revisions_and_wake_the_schedules(db: Db, edit: str) -> None:
+    job(db, spec_error="ignored")
+    db.execute("UPDATE cronledger.jobs SET spec_error = 'bad'")
+    park(db)
+    db.execute(sql.SQL("UPDATE cronledger.jobs SET {}").format(sql.SQL(edit)))
+    first, second = effective(db)
+    assert first < second
+    row = schedules(db)["global"]
+    assert (row["parked"], row["next_due_at"]) == (None, second)
+    assert value(db, "SELECT spec_error FROM cronledger.jobs") is None
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["description = 'x'", "source = 'f'", "deploy = 3", "spec_error = 'bad'", "revision = 9"],
+)
+def test_what_is_no_edit_makes_no_revision(db: Db, edit: str) -> None:
+    job(db)
+    park(db)
+    db.execute(sql.SQL("UPDATE cronledger.jobs SET {}").format(sql.SQL(edit)))
+    assert len(revisions(db)) == 1
+    assert schedules(db)["global"]["parked"] == "waiting"
+    assert value(db, "SELECT revision FROM cronledger.jobs") == 1
+
+
+def test_effective_from_never_goes_back(db: Db) -> None:
+    job(db)
+    travel(db, -HOUR)
+    db.execute("UPDATE cronledger.jobs SET schedule = '@daily'")
+    db.execute("UPDATE cronledger.jobs SET schedule = '@weekly'")
+    first, second, third = effective(db)
+    assert first == second == third
+
+
+def test_a_revision_names_who_made_it_and_nobody_else(db: Db) -> None:
+    me = value(db, "SELECT session_user")
+    job(db)
+    db.execute("UPDATE cronledger.jobs SET schedule = '@daily', edited_by = 'alice'")
+    db.execute("UPDATE cronledger.jobs SET schedule = '@weekly'")
+    db.execute("UPDATE cronledger.jobs SET schedule = '@daily', edited_by = 'bob'")
+    db.execute("UPDATE cronledger.jobs SET schedule = '@weekly', edited_by = 'bob'")
+    db.execute(
+        "INSERT INTO cronledger.jobs (name, handler, schedule, edited_by)"
+        " VALUES ('job', 'sql', '@daily', 'carol') ON CONFLICT (name)"
+        " DO UPDATE SET handler = EXCLUDED.handler, edited_by = EXCLUDED.edited_by"
+    )
+    assert [by for _, _, by in revisions(db)] == [me, "alice", me, "bob", "bob", "carol"]
+    db.execute("UPDATE cronledger.jobs SET spec_error = 'bad'")
+    assert value(db, "SELECT edited_by FROM cronledger.jobs") == "carol"
+
+
+def test_pause_and_resume_are_revisions(db: Db) -> None:
+    job(db)
+    db.execute("UPDATE cronledger.jobs SET paused_at = cronledger.db_now(), paused_reason = 'x'")
+    db.execute("UPDATE cronledger.jobs SET paused_reason = 'y'")
+    db.execute("UPDATE cronledger.jobs SET paused_at = NULL")
+    assert [state for _, state, _ in revisions(db)] == ["active", "paused", "active"]
+    assert value(db, "SELECT paused_reason FROM cronledger.jobs") is None
+
+
+def test_a_pause_that_ended_by_itself_ended_then(db: Db) -> None:
+    job(db)
+    until = now(db) + MINUTE
+    db.execute(
+        "UPDATE cronledger.jobs SET paused_at = cronledger.db_now(), paused_until = %s", [until]
+    )
+    travel(db, HOUR)
+    db.execute("UPDATE cronledger.jobs SET paused_at = NULL")
+    assert effective(db)[2] == until
+
+
+def test_an_edit_with_a_late_resume_does_not_reach_back(db: Db) -> None:
+    """I10: the new definition holds from now, not from the end of the pause."""
+    job(db)
+    until = now(db) + MINUTE
+    db.execute(
+        "UPDATE cronledger.jobs SET paused_at = cronledger.db_now(), paused_until = %s", [until]
+    )
+    travel(db, HOUR)
+    before = now(db)
+    db.execute("UPDATE cronledger.jobs SET paused_at = NULL, schedule = '* * * * *'")
+    assert effective(db)[2] > before
+
+
+def test_a_rename_is_refused(db: Db) -> None:
+    job(db)
+    with pytest.raises(errors.RestrictViolation, match="job job: a job is not renamed") as caught:
+        db.execute("UPDATE cronledger.jobs SET name = 'other'")
+    assert caught.value.diag.message_hint
+
+
+def test_a_deletion_ends_the_history_and_a_new_job_goes_on_with_it(db: Db) -> None:
+    job(db)
+    waiting = execution(db, "PENDING")
+    retried = execution(db, "FAILED", plan_time=now(db) - HOUR, next_attempt_at=now(db))
+    running = execution(db, "RUNNING", plan_time=now(db) - 2 * HOUR)
+    park(db)
+    db.execute("DELETE FROM cronledger.jobs")
+    assert [state for _, state, _ in revisions(db)] == ["active", "retired"]
+    statuses = {
+        r["id"]: r["status"] for r in db.execute("SELECT id, status FROM cronledger.executions")
+    }
+    assert statuses == {
+        waiting["id"]: "CANCELLED",
+        retried["id"]: "CANCELLED",
+        running["id"]: "RUNNING",
+    }
+    assert schedules(db)["global"]["next_due_at"] is not None
+    assert job(db)["revision"] == 3
+
+
+def test_a_retirement_cancels_what_waits(db: Db) -> None:
+    job(db)
+    execution(db, "PENDING", due_at=now(db) + HOUR)
+    db.execute("UPDATE cronledger.jobs SET retired_at = cronledger.db_now(), edited_by = 'alice'")
+    row = one(db.execute("SELECT status, cancel_requested_by FROM cronledger.executions"))
+    assert row == {"status": "CANCELLED", "cancel_requested_by": "alice"}
+
+
+def test_a_change_of_queue_is_copied(db: Db) -> None:
+    job(db, scope_kind="tenant", scopes=["a", "b"])
+    db.execute("UPDATE cronledger.jobs SET queue = 'slow'")
+    assert {s["queue"] for s in schedules(db).values()} == {"slow"}
+
+
+# Scopes
+
+
+def test_scopes_appear_retire_and_return(db: Db) -> None:
+    job(db, scope_kind="tenant", scopes=["a", "b"])
+    born = schedules(db)
+    assert set(born) == {"a", "b"}
+
+    db.execute("UPDATE cronledger.jobs SET scopes = '{b,c}'")
+    then = schedules(db)
+    assert set(then) == {"a", "b", "c"}
+    assert then["a"]["retired_at"] == then["c"]["planned_through"] == effective(db)[1]
+    assert then["b"]["retired_at"] is None
+    assert then["b"]["planned_through"] == born["b"]["planned_through"]
+
+    db.execute("UPDATE cronledger.jobs SET scopes = '{a,b}'")
+    again = schedules(db)
+    assert again["a"]["retired_at"] == then["a"]["retired_at"]
+    assert again["a"]["returned_at"] == again["c"]["retired_at"] == effective(db)[2]
+    assert again["a"]["planned_through"] == born["a"]["planned_through"]
+
+
+def test_a_scope_that_goes_again_stays_retired_since_the_first_time(db: Db) -> None:
+    job(db, scope_kind="tenant")
+    answers = [
+        one(db.execute("SELECT * FROM cronledger.set_scopes('job', 'tenant', %s)", [ids]))
+        for ids in (["a", "a", "b"], ["b"], ["a", "b"], ["b"], ["b"])
+    ]
+    assert [tuple(a.values()) for a in answers] == [
+        (2, 0, 0), (0, 0, 1), (0, 1, 0), (0, 0, 1), (0, 0, 0),
+    ]  # fmt: skip
+    row = schedules(db)["a"]
+    assert row["retired_at"] is not None
+    assert row["returned_at"] is None
+
+
+def test_a_change_of_kind_retires_the_old_scopes(db: Db) -> None:
+    job(db)
+    db.execute("UPDATE cronledger.jobs SET scope_kind = 'tenant'")
+    assert schedules(db)["global"]["retired_at"] is not None
+    db.execute("UPDATE cronledger.jobs SET scope_kind = 'global'")
+    assert schedules(db)["global"]["returned_at"] is not None
+
+
+def test_scopes_that_appear_during_an_edit_get_its_queue(db: Db, other: Db) -> None:
+    job(db, scope_kind="tenant")
+
+    def answer() -> None:
+        other.execute("SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')")
+
+    with db.transaction():
+        db.execute("UPDATE cronledger.jobs SET queue = 'slow'")
+        answered = start_blocked(db, other, answer)
+    answered.result(30)
+    row = schedules(db)["a"]
+    assert (row["queue"], row["planned_revision"]) == ("slow", 2)
+
+
+# Locks
+
+
+def test_an_edit_waits_for_a_claim_and_begins_after_it(db: Db, other: Db) -> None:
+    """The claim holds the schedule and takes the job with SKIP LOCKED: no deadlock."""
+    job(db, max_running=1)
+
+    def edit() -> None:
+        other.execute("UPDATE cronledger.jobs SET schedule = '@daily'")
+
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE SKIP LOCKED")
+        edited = start_blocked(db, other, edit)
+        limited = db.execute("SELECT FROM cronledger.jobs FOR NO KEY UPDATE SKIP LOCKED")
+        assert limited.fetchall() == []
+        claimed_until = now(db)
+    edited.result(30)
+    assert effective(db)[1] > claimed_until
+
+
+def test_two_edits_take_turns(db: Db, other: Db) -> None:
+    job(db, scope_kind="tenant", scopes=["a", "b"])
+
+    def edit() -> None:
+        other.execute("UPDATE cronledger.jobs SET schedule = '@daily'")
+
+    with db.transaction():
+        db.execute("UPDATE cronledger.jobs SET schedule = '@weekly'")
+        edited = start_blocked(db, other, edit)
+    edited.result(30)
+    first, second, third = effective(db)
+    assert first < second < third
+
+
+# Partitions
+
+
+def maintain(db: Db, **arguments: Any) -> list[tuple[str, str]]:
+    arguments = {"retention": "90 days", "width": "7 days", "ahead": "28 days"} | arguments
+    rows = db.execute(
+        "SELECT * FROM cronledger.maintain_partitions(%(retention)s, %(width)s, %(ahead)s)",
+        arguments,
+    )
+    return [(r["action"], r["subject"]) for r in rows]
+
+
+def bounds(db: Db) -> list[tuple[datetime, datetime]]:
+    rows = db.execute(
+        "SELECT from_plan_time, before_plan_time FROM cronledger.partitions()"
+    ).fetchall()
+    return [(r["from_plan_time"], r["before_plan_time"]) for r in rows]
+
+
+def assert_gapless(db: Db, first: datetime, last: datetime) -> None:
+    found = bounds(db)
+    for (_, before), (following, _) in pairwise(found):
+        assert before == following
+    assert found[0][0] <= first
+    assert found[-1][1] > last
+
+
+def unpartitioned(db: Db) -> None:
+    for row in db.execute("SELECT name FROM cronledger.partitions()").fetchall():
+        db.execute(sql.SQL("DROP TABLE cronledger.{}").format(sql.Identifier(row["name"])))
+
+
+def test_partitions_are_made_from_a_day_back_to_a_month_ahead(db: Db) -> None:
+    assert_gapless(db, now(db) - DAY, now(db) + 28 * DAY)
+    assert {(start - MONDAY) % (7 * DAY) for start, _ in bounds(db)} == {timedelta(0)}
+    assert len(bounds(db)) <= 6
+    assert maintain(db) == []
+
+
+def test_partitions_reach_back_as_far_as_a_job_catches_up(db: Db) -> None:
+    job(db, catch_up_window="30 days")
+    made = maintain(db)
+    assert {action for action, _ in made} == {"made"}
+    assert_gapless(db, now(db) - 30 * DAY, now(db) + 28 * DAY)
+    job(db, "other", catch_up_window="1000 days")
+    maintain(db)
+    assert_gapless(db, now(db) - 90 * DAY, now(db) + 28 * DAY)
+    assert bounds(db)[0][0] > now(db) - 98 * DAY
+
+
+@pytest.mark.parametrize(
+    ("width", "zone"),
+    [
+        ("1 day", "UTC"), ("7 days", "Europe/Berlin"), ("2 hours", "Asia/Kolkata"),
+        ("90 minutes", "Asia/Kolkata"), ("1 month", "Europe/Berlin"),
+    ],
+)  # fmt: skip
+def test_partitions_of_any_width_cover_now(db: Db, width: str, zone: str) -> None:
+    """Neither the zone nor the date style of a session moves a bound."""
+    unpartitioned(db)
+    db.execute(sql.SQL("SET timezone = {}").format(sql.Literal(zone)))
+    db.execute("SET datestyle = 'SQL, DMY'")
+    assert maintain(db, width=width, ahead="1 day")
+    assert maintain(db, width=width, ahead="1 day") == []
+    db.execute("RESET datestyle")
+    assert_gapless(db, now(db) - DAY, now(db) + DAY)
+    span = value(db, "SELECT extract(epoch FROM %s::interval)::bigint", width)
+    for start, before in bounds(db):
+        assert (start - MONDAY) % timedelta(seconds=span) == timedelta(0)
+        assert before - start == timedelta(seconds=span)
+
+
+def test_a_change_of_width_makes_no_overlap_and_no_gap(db: Db) -> None:
+    unpartitioned(db)
+    for width, ahead in (("2 days", 3), ("7 days", 20), ("1 day", 40), ("5 hours", 42)):
+        maintain(db, width=width, ahead=f"{ahead} days")
+        assert_gapless(db, now(db) - DAY, now(db) + ahead * DAY)
+    for start, before in bounds(db)[-3:]:
+        assert before - start == timedelta(hours=5)
+    weeks = [start for start, before in bounds(db) if before - start == 7 * DAY]
+    assert {(start - MONDAY) % (7 * DAY) for start in weeks} == {timedelta(0)}
+
+
+def test_old_partitions_are_dropped_unless_they_are_busy(db: Db) -> None:
+    job(db)
+    rows = {
+        days: execution(db, status, plan_time=now(db) + days * DAY)
+        for days, status in ((0, "PENDING"), (7, "RUNNING"), (14, "SUCCESS"), (21, "FAILED"))
+    }
+    old = {days: row["plan_time"] for days, row in rows.items()}
+    db.execute(
+        "UPDATE cronledger.executions SET next_attempt_at = plan_time WHERE status = 'FAILED'"
+    )
+    travel(db, 150 * DAY)
+    actions = maintain(db)
+    assert [a for a, _ in actions if a == "dropped"]
+    kept = [(start, before) for start, before in bounds(db) if before < now(db) - 90 * DAY]
+    held = {days for days, at in old.items() for s, b in kept if s <= at < b}
+    assert held == {0, 7, 21}
+    assert len(kept) == 3
+
+    db.execute("UPDATE cronledger.executions SET next_attempt_at = NULL WHERE status = 'FAILED'")
+    assert [action for action, _ in maintain(db)] == ["dropped"]
+    assert maintain(db) == []
+
+
+def test_a_partition_in_use_is_left_for_the_next_time(db: Db, other: Db) -> None:
+    execution(db)
+    travel(db, 150 * DAY)
+    with other.transaction():
+        other.execute("SELECT FROM cronledger.executions FOR KEY SHARE")
+        assert "dropped" not in {action for action, _ in maintain(db)}
+    assert "dropped" in {action for action, _ in maintain(db)}
+
+
+def test_only_one_maintains_at_a_time(db: Db, other: Db) -> None:
+    travel(db, 7 * DAY)
+    with db.transaction():
+        assert maintain(db)
+        assert maintain(other) == []
+    assert maintain(other) == []
+
+
+def test_a_partition_is_analyzed_once_it_has_rows(db: Db) -> None:
+    execution(db)
+    ((action, name),) = maintain(db)
+    assert action == "analyzed"
+    assert value(db, "SELECT reltuples FROM pg_class WHERE relname = %s", name) == 1
+    assert maintain(db) == []
+
+
+def test_old_skips_are_pruned(db: Db) -> None:
+    for days in (91, 89):
+        at = now(db) - days * DAY
+        row = REQUIRED["skips"] | {"count": 1, "reason": "missed"}
+        insert(db, "skips", **row | {"from_plan_time": at, "through_plan_time": at})
+    assert maintain(db) == [("pruned", "1 skips")]
+    assert value(db, "SELECT count(*) FROM cronledger.skips") == 1
+
+
+def test_partitions_are_filled_to_70_per_cent_so_that_heartbeats_are_hot(db: Db) -> None:
+    options = value(
+        db, "SELECT min(reloptions::text) FROM pg_class WHERE relispartition AND relkind = 'r'"
+    )
+    assert "fillfactor=70" in options
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"retention": "1 hour"}, "retention 01:00:00 is less than a day"),
+        ({"width": "1 minute"}, "partition width 00:01:00 is less than an hour"),
+        ({"ahead": "-1 day"}, "ahead -1 days is less than a day"),
+    ],
+)
+def test_maintenance_refuses_what_it_cannot_use(
+    db: Db, arguments: dict[str, str], message: str
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=message) as caught:
+        maintain(db, **arguments)
+    assert caught.value.diag.message_hint

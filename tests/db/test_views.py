@@ -1,0 +1,615 @@
+"""Every view shows each kind of row that it is for."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from tests.db.rows import Db, connected, execution, insert, job, now, one, runner, travel, value
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        # The database is a clone, which the identity of a ledger is there to notice.
+        connection.execute(
+            "UPDATE cronledger.identity SET database_oid ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        yield connection
+
+
+def rows(db: Db, view: str, order: str = "job_name") -> list[dict[str, Any]]:
+    statement = sql.SQL("SELECT * FROM cronledger.{} ORDER BY {}")
+    found = db.execute(statement.format(sql.Identifier(view), sql.Identifier(order)))
+    return found.fetchall()
+
+
+def schedule(db: Db, name: str = "job", **columns: Any) -> None:
+    """Sets columns of the job's schedules, as a claim would."""
+    pairs = sql.SQL(", ").join(
+        sql.SQL("{} = {}").format(sql.Identifier(n), sql.Literal(v)) for n, v in columns.items()
+    )
+    db.execute(
+        sql.SQL("UPDATE cronledger.schedules SET {} WHERE job_name = {}").format(
+            pairs, sql.Literal(name)
+        )
+    )
+
+
+def skip(db: Db, reason: str, at: datetime, count: int = 1, **columns: Any) -> None:
+    key = {"job_name": "job", "scope_kind": "global", "scope_id": "global"}
+    through = at + (count - 1) * SECOND
+    bounds = {"from_plan_time": at, "through_plan_time": through, "count": count}
+    insert(db, "skips", reason=reason, revision=1, **key, **bounds, **columns)
+
+
+# ledger
+
+
+def test_ledger_shows_executions_of_every_status(db: Db) -> None:
+    start = now(db) - HOUR
+    for n, status in enumerate(("PENDING", "RUNNING", "SUCCESS", "FAILED", "FAILED", "CANCELLED")):
+        columns: dict[str, Any] = {"plan_time": start + n * SECOND}
+        if n == 3:
+            columns["next_attempt_at"] = now(db)
+        if status == "CANCELLED":
+            columns["cancel_requested_by"] = "alice"
+        execution(db, status, **columns)
+    found = rows(db, "ledger", "plan_time")
+    assert {r["kind"] for r in found} == {"execution"}
+    assert [r["outcome"] for r in found] == [
+        "PENDING", "RUNNING", "SUCCESS", "FAILED", "FAILED", "CANCELLED",
+    ]  # fmt: skip
+    assert [r["reason"] for r in found] == [None, None, None, "boom", "boom", None]
+    assert [r["duration"] for r in found] == [None, None] + [2 * SECOND] * 4
+    assert all(r["plan_time"] == r["through_plan_time"] and r["count"] == 1 for r in found)
+    words = [r["detail"] for r in found]
+    assert words[0].startswith("due ")
+    assert words[1:3] == ["attempt 1 of 3 runs on r1", "attempt 1 of 3 succeeded on r1"]
+    assert words[3].startswith("attempt 1 of 3 failed on r1: it broke; retried from 2")
+    assert words[4:] == [
+        "attempt 1 of 3 failed on r1: it broke; not retried",
+        "cancelled by alice",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "count", "detail"),
+    [
+        ("overlap", 1, "1 plan_time did not run: execution 7 was RUNNING"),
+        ("superseded", 2, "2 plan_times did not run: a newer plan_time ran instead"),
+        ("missed", 3, "3 plan_times did not run: nothing started it within grace, and catch_up"),
+        ("paused", 4, "4 plan_times did not run: the job was paused"),
+        ("retired", 5, "5 plan_times did not run: the job or its scope was retired"),
+    ],
+)
+def test_ledger_shows_skips(db: Db, reason: str, count: int, detail: str) -> None:
+    at = now(db) - HOUR
+    skip(db, reason, at, count, blocked_by=7 if reason == "overlap" else None)
+    (found,) = rows(db, "ledger")
+    assert (found["kind"], found["outcome"], found["reason"]) == ("skip", "SKIPPED", reason)
+    assert (found["plan_time"], found["through_plan_time"]) == (at, at + (count - 1) * SECOND)
+    assert (found["count"], found["id"], found["attempt"]) == (count, None, None)
+    assert found["detail"].startswith(detail)
+
+
+def test_ledger_is_one_order_of_time(db: Db) -> None:
+    start = now(db) - HOUR
+    execution(db, plan_time=start)
+    skip(db, "missed", start + MINUTE)
+    execution(db, plan_time=start + 2 * MINUTE)
+    assert [r["kind"] for r in rows(db, "ledger", "plan_time")] == [
+        "execution",
+        "skip",
+        "execution",
+    ]
+
+
+# job_status
+
+
+def status_of(db: Db, name: str = "job") -> dict[str, Any]:
+    return one(db.execute("SELECT * FROM cronledger.job_status WHERE job_name = %s", [name]))
+
+
+@pytest.mark.parametrize(
+    "parked", ["waiting", "limit", "no_runner", "ended", "unscheduled", "spec_error", "retired"]
+)
+def test_job_status_shows_what_is_parked(db: Db, parked: str) -> None:
+    job(db)
+    schedule(db, parked=parked, next_due_at=None)
+    found = status_of(db)
+    assert (found["state"], found["parked"]) == (parked, parked)
+
+
+def test_job_status_shows_states(db: Db) -> None:
+    job(db)
+    assert status_of(db)["state"] == "active"
+    db.execute("SELECT cronledger.pause_queue('default')")
+    assert status_of(db)["state"] == "queue_paused"
+    db.execute("SELECT cronledger.pause('job', 'why', cronledger.db_now() + '1 h', 'alice')")
+    found = status_of(db)
+    assert (found["state"], found["paused_by"], found["paused_reason"]) == (
+        "paused",
+        "alice",
+        "why",
+    )
+    db.execute("SELECT cronledger.resume_queue('default')")
+    travel(db, 2 * HOUR)
+    assert status_of(db)["state"] == "active"  # the pause has ended by itself
+    db.execute("UPDATE cronledger.jobs SET spec_error = 'bad'")
+    assert status_of(db)["state"] == "spec_error"
+    db.execute("SELECT cronledger.retire('job')")
+    assert status_of(db)["state"] == "retired"
+    db.execute("DELETE FROM cronledger.jobs")
+    assert status_of(db)["state"] == "retired"
+
+
+def test_job_status_has_a_row_for_each_scope(db: Db) -> None:
+    job(db, "fixed", scope_kind="tenant", scopes=["a", "b"])
+    job(db, "provided", scope_kind="tenant")
+    db.execute("UPDATE cronledger.jobs SET scopes = '{b}' WHERE name = 'fixed'")
+    found = {(r["job_name"], r["scope_id"]): r["state"] for r in rows(db, "job_status")}
+    assert found == {
+        ("fixed", "a"): "retired",
+        ("fixed", "b"): "active",
+        ("provided", None): "no_scope",
+    }
+
+
+def test_job_status_of_a_job_that_never_ran(db: Db) -> None:
+    job(db)
+    found = status_of(db)
+    assert (found["last_execution_id"], found["last_success_at"]) == (None, None)
+    assert (found["consecutive_failures"], found["running"], found["pending"]) == (0, 0, 0)
+
+
+def test_job_status_shows_the_last_runs(db: Db) -> None:
+    job(db)
+    start = now(db) - HOUR
+    execution(db, "FAILED", plan_time=start)
+    success = execution(db, "SUCCESS", plan_time=start + MINUTE)
+    for n in (2, 3):
+        execution(db, "FAILED", plan_time=start + n * MINUTE, next_attempt_at=now(db))
+    execution(db, "CANCELLED", plan_time=start + 4 * MINUTE)
+    execution(db, "RUNNING", plan_time=start + 5 * MINUTE)
+    last = execution(db, "PENDING", plan_time=start + 6 * MINUTE)
+    execution(db, "FAILED", "other", plan_time=start + 7 * MINUTE)
+    found = status_of(db)
+    assert (found["last_execution_id"], found["last_status"]) == (last["id"], "PENDING")
+    assert (found["last_plan_time"], found["last_finished_at"]) == (last["plan_time"], None)
+    assert found["last_success_at"] == success["finished_at"]
+    assert (found["consecutive_failures"], found["running"], found["pending"]) == (2, 1, 3)
+
+
+def test_job_status_counts_at_most_a_hundred_failures(db: Db) -> None:
+    job(db)
+    execution(db, "FAILED")
+    db.execute(
+        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+        " trigger, revision, queue, due_at, attempt, max_attempts, finished_at, error_code)"
+        " SELECT job_name, scope_kind, scope_id, plan_time - g * interval '1 s', status, trigger,"
+        "  1, queue, due_at, 1, 1, finished_at, error_code"
+        " FROM cronledger.executions, generate_series(1, 120) g"
+    )
+    assert status_of(db)["consecutive_failures"] == 100
+
+
+# running
+
+
+def test_running_shows_ages_and_requests(db: Db) -> None:
+    at = now(db) - MINUTE
+    execution(db, "RUNNING", "a", started_at=at, heartbeat_at=at + 50 * SECOND)
+    execution(db, "RUNNING", "b", stale_after=now(db) - SECOND)
+    execution(
+        db, "RUNNING", "c", cancel_requested_at=now(db), cancel_requested_by="alice", attempt=2
+    )
+    for status in ("PENDING", "SUCCESS", "FAILED", "CANCELLED"):
+        execution(db, status, "d", plan_time=now(db) - HOUR)
+    a, b, c = rows(db, "running")
+    assert MINUTE <= a["running_for"] < 2 * MINUTE
+    assert 10 * SECOND <= a["heartbeat_age"] < MINUTE
+    assert timedelta() < a["lease_left"] <= MINUTE
+    assert b["lease_left"] < timedelta()
+    assert (c["cancel_requested_by"], c["runner_id"], c["attempt"]) == ("alice", "r1", 2)
+
+
+# overdue
+
+
+def late(db: Db, name: str = "job", **columns: Any) -> None:
+    """The schedule has been due for a minute."""
+    at = now(db) - MINUTE
+    schedule(db, name, **{"next_plan_time": at, "next_due_at": at} | columns)
+
+
+def parked(db: Db, why: str, **columns: Any) -> None:
+    late(db, parked=why, next_due_at=None, **columns)
+
+
+def overdue(db: Db) -> dict[str, Any]:
+    (found,) = rows(db, "overdue")
+    return found
+
+
+def test_nothing_is_overdue_that_is_on_time(db: Db) -> None:
+    runner(db)
+    for name in ("new", "ahead", "edited", "retired", "gone", "unscheduled"):
+        job(db, name, schedule=None if name == "unscheduled" else "@hourly")
+    schedule(db, "ahead", next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)
+    late(db, "edited", next_plan_time=now(db) + HOUR)
+    for name in ("retired", "gone", "unscheduled"):
+        late(db, name)
+    db.execute("SELECT cronledger.retire('retired')")
+    db.execute("DELETE FROM cronledger.jobs WHERE name = 'gone'")
+    execution(db, "PENDING", "new", due_at=now(db) + HOUR)
+    assert rows(db, "overdue") == []
+
+
+def test_overdue_says_since_when(db: Db) -> None:
+    job(db)
+    late(db)
+    found = overdue(db)
+    at = value(db, "SELECT next_due_at FROM cronledger.schedules")
+    assert (found["plan_time"], found["due_at"], found["id"]) == (at, at, None)
+    assert MINUTE <= found["overdue_for"] < 2 * MINUTE
+
+
+def test_overdue_no_runner(db: Db) -> None:
+    job(db)
+    late(db)
+    runner(db, "elsewhere", queues=["other"])
+    runner(db, "dead", stale_after=now(db) - SECOND)
+    runner(db, "leaving", state="draining")
+    found = overdue(db)
+    assert (found["reason"], found["queue"]) == ("no_runner", "default")
+    assert found["detail"] == "no live runner has queue default"
+
+
+def test_overdue_never_planned(db: Db) -> None:
+    job(db)
+    travel(db, MINUTE)
+    assert (overdue(db)["reason"], overdue(db)["plan_time"]) == ("no_runner", None)
+
+
+def test_overdue_no_runner_for_the_function(db: Db) -> None:
+    job(db, handler="python", target='{"function": "a.b"}')
+    late(db)
+    runner(db, handlers=["c.d"])
+    found = overdue(db)
+    assert (found["reason"], found["detail"]) == (
+        "no_runner",
+        "no live runner has queue default and function a.b",
+    )
+    runner(db, "r2", handlers=["a.b"])
+    assert overdue(db)["reason"] == "behind"
+
+
+def test_overdue_parked_no_runner_until_it_is_rearmed(db: Db) -> None:
+    job(db)
+    runner(db)
+    parked(db, "no_runner")
+    assert overdue(db)["reason"] == "no_runner"
+
+
+def test_overdue_no_slot(db: Db) -> None:
+    job(db)
+    late(db)
+    runner(db, slots=2, running=2)
+    runner(db, "idle", queues=["other"])
+    assert overdue(db)["reason"] == "no_slot"
+
+
+def test_overdue_behind(db: Db) -> None:
+    job(db)
+    late(db)
+    runner(db, slots=2, running=2)
+    runner(db, "r2", slots=2, running=1)
+    assert overdue(db)["reason"] == "behind"
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_overdue_paused(db: Db, is_parked: bool) -> None:
+    job(db)
+    db.execute("SELECT cronledger.pause('job', 'why', NULL, 'alice')")
+    if is_parked:
+        parked(db, "paused")
+    else:
+        late(db)
+    found = overdue(db)
+    assert (found["reason"], found["detail"]) == ("paused", "paused by alice: why")
+
+
+def test_overdue_queue_paused(db: Db) -> None:
+    job(db)
+    runner(db)
+    late(db)
+    db.execute("SELECT cronledger.pause_queue('default', NULL, 'alice')")
+    found = overdue(db)
+    assert (found["reason"], found["detail"]) == ("queue_paused", "queue default paused by alice")
+
+
+@pytest.mark.parametrize("next_plan_time", [None, "2001-01-01"])
+def test_overdue_spec_error(db: Db, next_plan_time: str | None) -> None:
+    job(db)
+    db.execute("UPDATE cronledger.jobs SET spec_error = 'unknown zone'")
+    parked(db, "spec_error")
+    schedule(db, next_plan_time=next_plan_time, planned_through=now(db) - HOUR)
+    found = overdue(db)
+    assert (found["reason"], found["detail"]) == ("spec_error", "unknown zone")
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_overdue_waiting(db: Db, is_parked: bool) -> None:
+    job(db, overlap="wait")
+    runner(db)
+    if is_parked:
+        parked(db, "waiting")
+    else:
+        late(db)
+    running = execution(db, "RUNNING")
+    found = overdue(db)
+    assert (found["reason"], found["blocked_by"]) == ("waiting", running["id"])
+    assert found["detail"] == f"execution {running['id']} of this scope is RUNNING"
+
+
+@pytest.mark.parametrize("limited", ["job", "queue", "parked"])
+def test_overdue_limit(db: Db, limited: str) -> None:
+    job(db, overlap="allow", max_running=1 if limited == "job" else None)
+    runner(db)
+    late(db)
+    execution(db, "RUNNING", "job" if limited == "job" else "other")
+    if limited == "queue":
+        insert(db, "queues", name="default", max_running=1)
+    elif limited == "parked":
+        parked(db, "limit")
+    found = overdue(db)
+    assert (found["reason"], found["blocked_by"]) == ("limit", None)
+
+
+def test_overdue_in_another_database(db: Db) -> None:
+    job(db)
+    late(db)
+    runner(db)
+    db.execute("UPDATE cronledger.identity SET timeline = timeline + 1")
+    assert overdue(db)["reason"] == "behind"  # a failover: a runner was seen just now
+    db.execute("UPDATE cronledger.runners SET heartbeat_at = cronledger.db_now() - interval '1 h'")
+    assert overdue(db)["reason"] == "database"
+    db.execute("UPDATE cronledger.runners SET heartbeat_at = cronledger.db_now()")
+    db.execute("UPDATE cronledger.identity SET system_identifier = 1")
+    assert overdue(db)["reason"] == "database"
+
+
+@pytest.mark.parametrize("status", ["PENDING", "FAILED"])
+def test_overdue_executions(db: Db, status: str) -> None:
+    job(db, handler="python", target='{"function": "a.b"}')
+    waiting = execution(db, status)
+    db.execute("UPDATE cronledger.executions SET next_attempt_at = due_at")
+    schedule(db, next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)
+    found = overdue(db)
+    assert (found["id"], found["reason"]) == (waiting["id"], "no_runner")
+    runner(db, handlers=["a.b"])
+    assert overdue(db)["reason"] == "behind"
+    running = execution(db, "RUNNING", plan_time=now(db) - HOUR)
+    assert (overdue(db)["reason"], overdue(db)["blocked_by"]) == ("waiting", running["id"])
+    db.execute("UPDATE cronledger.jobs SET overlap = 'allow'")
+    schedule(db, next_due_at=now(db) + HOUR)
+    assert overdue(db)["reason"] == "behind"
+    db.execute("UPDATE cronledger.jobs SET handler = 'external'")
+    assert overdue(db)["reason"] == "external"
+    db.execute("SELECT cronledger.pause('job')")
+    assert overdue(db)["reason"] == "paused"
+
+
+def test_an_execution_forced_in_a_pause_is_not_overdue_for_the_pause(db: Db) -> None:
+    job(db)
+    runner(db)
+    db.execute("SELECT cronledger.pause('job')")
+    db.execute("SELECT cronledger.trigger('job', force => true)")
+    schedule(db, parked="paused", next_due_at=None)
+    travel(db, 10 * SECOND)
+    assert overdue(db)["reason"] == "behind"
+
+
+def test_overdue_lists_every_queue(db: Db) -> None:
+    for queue in ("a", "b", "c"):
+        job(db, queue, queue=queue)
+        late(db, queue)
+    assert [r["queue"] for r in rows(db, "overdue")] == ["a", "b", "c"]
+
+
+# recent_failures
+
+
+def test_recent_failures_newest_first(db: Db) -> None:
+    start = now(db) - HOUR
+    final = execution(db, "FAILED", plan_time=start, output="tail")
+    retried = execution(
+        db, "FAILED", plan_time=start + MINUTE, next_attempt_at=now(db) + HOUR, max_attempts=5
+    )
+    execution(db, "FAILED", plan_time=start + 2 * MINUTE, finished_at=now(db) - 8 * DAY)
+    execution(db, "SUCCESS", plan_time=start + 3 * MINUTE, error_code="result_invalid")
+    found = db.execute("SELECT * FROM cronledger.recent_failures").fetchall()
+    assert [r["id"] for r in found] == [retried["id"], final["id"]]
+    assert [r["will_retry"] for r in found] == [True, False]
+    assert found[0]["next_attempt_at"] == retried["next_attempt_at"]
+    assert (found[1]["error_code"], found[1]["error_msg"]) == ("boom", "it broke")
+    assert (found[1]["output"], found[1]["duration"]) == ("tail", 2 * SECOND)
+
+
+# upcoming
+
+
+def test_upcoming_in_order_with_local_times(db: Db) -> None:
+    for name, zone in (("a", "Asia/Tokyo"), ("b", "Nowhere/At_all"), ("c", "UTC")):
+        job(db, name, timezone=zone)
+    at = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    for name, hours in (("a", 2), ("b", 1), ("c", 3)):
+        schedule(db, name, next_plan_time=at, next_due_at=at + hours * HOUR)
+    for name in ("parked", "unplanned", "retired"):
+        job(db, name)
+        schedule(db, name, next_plan_time=at)
+    schedule(db, "parked", parked="waiting", next_due_at=None)
+    schedule(db, "unplanned", next_plan_time=None)
+    db.execute("UPDATE cronledger.jobs SET retired_at = cronledger.db_now() WHERE name = 'retired'")
+    found = db.execute("SELECT * FROM cronledger.upcoming").fetchall()
+    assert [r["job_name"] for r in found] == ["b", "a", "c"]
+    noon = at.replace(tzinfo=None)
+    assert [r["local_time"] for r in found] == [None, noon + 9 * HOUR, noon]
+    assert found[0]["due_at"] == at + HOUR
+    assert found[0]["due_in"] > DAY
+
+
+# lateness
+
+
+def test_lateness_per_job_and_hour(db: Db) -> None:
+    hour = (now(db) - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
+    for n in range(100):
+        at = hour + n * SECOND
+        execution(db, plan_time=at, started_at=at + timedelta(milliseconds=n + 1))
+    late_start = hour + HOUR
+    execution(db, "FAILED", plan_time=late_start, started_at=late_start + SECOND)
+    left_out: list[dict[str, Any]] = [{"trigger": t} for t in ("manual", "backfill", "enqueue")]
+    for n, columns in enumerate([*left_out, {"attempt": 2}]):
+        execution(db, plan_time=hour + (200 + n) * SECOND, **columns)
+    execution(db, "PENDING", plan_time=hour + 300 * SECOND)
+    first, second = rows(db, "lateness", "hour")
+    assert (first["hour"], first["count"]) == (hour, 100)
+    assert (first["p50_ms"], first["p99_ms"]) == pytest.approx((50.5, 99.01))
+    assert (first["max_ms"], second["max_ms"]) == (100, 1000)
+    assert second["count"] == 1
+
+
+# runner_status
+
+
+def test_runner_status_shows_every_state(db: Db) -> None:
+    past = now(db) - SECOND
+    runner(db, "alive", slots=4, running=1, clock_skew="-3 s")
+    runner(db, "dead", stale_after=past)
+    runner(db, "dead_draining", state="draining", stale_after=past)
+    runner(db, "draining", state="draining")
+    runner(db, "slotless", slots=0)
+    runner(db, "stopped", state="stopped", stale_after=past)
+    found = {r["runner_id"]: r for r in rows(db, "runner_status", "runner_id")}
+    assert {name: r["state"] for name, r in found.items()} == {
+        "alive": "alive", "dead": "dead", "dead_draining": "dead", "draining": "draining",
+        "slotless": "alive", "stopped": "stopped",
+    }  # fmt: skip
+    assert (found["alive"]["load"], found["slotless"]["load"]) == (0.25, None)
+    assert found["alive"]["clock_skew"] == -3 * SECOND
+    assert timedelta() <= found["alive"]["heartbeat_age"] < MINUTE
+
+
+# crashes
+
+
+def lost(attempt: int, started: datetime, code: str, ended: datetime | None = None) -> str:
+    """An entry of `attempts` as a claim writes it."""
+    end = "null" if ended is None else f'"{ended.isoformat()}"'
+    return (
+        f'{{"attempt": {attempt}, "runner_id": "dead{attempt}",'
+        f' "started_at": "{started.isoformat()}", "last_seen": "{started.isoformat()}",'
+        f' "ended_at": {end}, "error_code": "{code}"}}'
+    )
+
+
+def test_crashes_shows_stolen_attempts_and_what_became_of_them(db: Db) -> None:
+    start = now(db) - HOUR
+    entries = [lost(1, start, "runner_crashed"), lost(2, start + MINUTE, "runner_crashed")]
+    entries.append(lost(3, start + 2 * MINUTE, "boom", start + 3 * MINUTE))
+    attempts = f"[{','.join(entries)}]"
+    execution(db, plan_time=start, attempts=attempts, attempt=4, max_attempts=5)
+    first, second = rows(db, "crashes", "attempt")
+    assert (first["runner_id"], second["runner_id"]) == ("dead1", "dead2")
+    assert (first["last_seen"], first["noticed_at"]) == (start, start + MINUTE)
+    assert second["noticed_at"] == start + 2 * MINUTE
+    assert {r["became"] for r in (first, second)} == {"attempt 4 succeeded on r1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "columns", "became"),
+    [
+        ("RUNNING", {}, "attempt 2 runs on r1"),
+        ("FAILED", {}, "attempt 2 failed: boom"),
+        ("CANCELLED", {"cancel_requested_by": "alice"}, "cancelled by alice"),
+    ],
+)
+def test_crashes_shows_what_became(
+    db: Db, status: str, columns: dict[str, Any], became: str
+) -> None:
+    start = now(db) - HOUR
+    attempts = f"[{lost(1, start, 'runner_crashed')}]"
+    execution(db, status, attempts=attempts, attempt=2, **columns)
+    (found,) = rows(db, "crashes")
+    assert (found["attempt"], found["became"]) == (1, became)
+    assert found["noticed_at"] > start
+
+
+def test_crashes_shows_what_was_swept(db: Db) -> None:
+    job(db)
+    swept = execution(db, "FAILED", error_code="stale_timeout")
+    execution(db, "CANCELLED", "other", error_code="stale_timeout")
+    execution(db, "FAILED", "shutdown", error_code="shutdown")
+    found = rows(db, "crashes")
+    assert [(r["job_name"], r["status"]) for r in found] == [
+        ("job", "FAILED"),
+        ("other", "CANCELLED"),
+    ]
+    assert (found[0]["attempt"], found[0]["runner_id"]) == (1, "r1")
+    assert (found[0]["last_seen"], found[0]["noticed_at"]) == (
+        swept["heartbeat_at"],
+        swept["finished_at"],
+    )
+    assert "is not run again" in found[0]["became"]
+
+    db.execute("SELECT cronledger.retry(%s, force => true)", [swept["id"]])
+    assert rows(db, "crashes")[0]["became"].startswith("attempt 2 is due ")
+
+
+# Large ledgers
+
+
+def test_views_read_what_they_show_through_indexes(db: Db) -> None:
+    """Not one row of history is read for what is RUNNING, FAILED or the newest of a job."""
+    job(db)
+    at = (now(db) - HOUR).isoformat()
+    db.execute(
+        sql.SQL(
+            "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+            " trigger, revision, queue, due_at, attempt, max_attempts, lease_token, started_at,"
+            " finished_at, duration_ms) SELECT CASE g % 10 WHEN 0 THEN 'job' ELSE 'j' || g % 100"
+            " END, 'global', 'global', t, 'SUCCESS', 'schedule', 1, 'default', t, 1, 1,"
+            " gen_random_uuid(), t, t, 0 FROM generate_series(1, 20000) g,"
+            " LATERAL (SELECT {}::timestamptz - g * interval '1 s' AS t) t"
+        ).format(sql.Literal(at))
+    )
+    db.execute("ANALYZE")
+    for query in (
+        "SELECT * FROM cronledger.running",
+        "SELECT * FROM cronledger.recent_failures LIMIT 20",
+        "SELECT * FROM cronledger.job_status WHERE job_name = 'job'",
+        "SELECT * FROM cronledger.overdue",
+        "SELECT * FROM cronledger.ledger WHERE id = 17",
+        "SELECT * FROM cronledger.ledger WHERE job_name = 'job' AND scope_kind = 'global'"
+        " AND scope_id = 'global' ORDER BY plan_time DESC LIMIT 20",
+    ):
+        explained = value(db, sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) {}").format(sql.SQL(query)))
+        assert most_rows(explained[0]["Plan"]) <= 100, query
+
+
+def most_rows(plan: dict[str, Any]) -> float:
+    """The most rows that any one node of the plan read from executions, kept or filtered away."""
+    own = 0.0
+    if str(plan.get("Relation Name", "")).startswith("executions"):
+        own = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+        own *= plan["Actual Loops"]
+    return max([own, *(most_rows(child) for child in plan.get("Plans", []))])
