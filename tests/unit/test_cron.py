@@ -14,7 +14,7 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronledger.rules import cron
+from cronledger.rules import cron, zones
 from cronledger.rules.cron import CronError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -357,7 +357,7 @@ def test_a_walk_that_does_not_advance_is_an_error() -> None:
         def instants(self, low: int, high: int) -> Iterator[int]:
             yield from (low, low)
 
-    utc = cron._zone("UTC")
+    utc = zones.named("UTC")
     spec = cron.Cron("@every 1s", "UTC", (), True, True, utc, Stuck(1))
     walk = spec.plan_times(START, FAR)
     next(walk)

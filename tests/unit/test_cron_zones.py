@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronledger.rules import cron
+from cronledger.rules import cron, zones
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -286,7 +286,7 @@ def test_no_zone_changes_twice_within_the_days_between_probes() -> None:
 def test_finds_every_recorded_change(name: str) -> None:
     recorded = [t for t in recorded_changes(name) if 0 <= t < 2_145_916_800]
     low, high = -1, 2_145_916_800
-    pieces = list(cron._pieces(cron._zone(name), low, high))
+    pieces = list(zones.pieces(zones.named(name), low, high))
     assert [start for start, _, _, jump in pieces if jump] == recorded
     assert [end for _, end, *_ in pieces[:-1]] == [start for start, *_ in pieces[1:]]
     assert (pieces[0][0], pieces[-1][1]) == (low, high)

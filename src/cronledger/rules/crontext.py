@@ -1,0 +1,289 @@
+"""Cron text: what its fields name, what is refused, and what people are warned about.
+
+croniter reads the fields and walks naive local days; nothing else imports it. No zone and no UTC
+here: a *wall* is seconds since 1970 on a local clock, whichever; a *day* is wall // 86400.
+"""
+
+import copy
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from croniter import CroniterBadDateError, CroniterError, croniter
+
+from cronledger.rules import durations
+
+TEN_YEARS = timedelta(days=3653)
+
+_SECOND = timedelta(seconds=1)
+_DAY = 86_400
+_YEAR_2000 = 10_957  # days
+_MAX_TEXT = 256
+
+_ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_NUMBERS = {
+    **{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6},
+    **{"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12},
+    **{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6},
+    "l": 31,
+}
+# Fields as users write them: seconds first. (name, values, size, what the field starts anew with)
+_FIELDS = (
+    ("second", "0-59", 60, "minute"),
+    ("minute", "0-59", 60, "hour"),
+    ("hour", "0-23", 24, "day"),
+    ("day of month", "1-31, L, 15W", 31, "month"),
+    ("month", "1-12, jan-dec", 12, "year"),
+    ("day of week", "0-7, sun-sat, mon#1, L5", 7, "week"),
+)
+
+
+class CronError(ValueError):
+    """A schedule that cannot be honoured; `str()` is one sentence: field, value, problem, remedy.
+
+    `field` is the parameter of `parse` at fault (`schedule`, `timezone`, `dst_gap`, `dst_fold`).
+    """
+
+    def __init__(self, field: str, value: str, problem: str, remedy: str) -> None:
+        super().__init__(field, value, problem, remedy)
+        self.field = field
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        shown = self.value if len(self.value) <= _MAX_TEXT else self.value[:60] + "..."
+        return f"{self.field} {shown!r}: {self.problem}; {self.remedy}"
+
+
+# --- days --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Days:
+    """The days a schedule names: the union of what the walkers name, every day if there is none."""
+
+    walkers: tuple[Any, ...]
+    repeats_weekly: bool
+
+    def on_or_after(self, day: int) -> int | None:
+        """Return the first named day >= `day`; None when there is none for 50 years."""
+        if not self.walkers:
+            return day
+        if not self.repeats_weekly:
+            return _search(self, day)
+        same = _YEAR_2000 + (day - _YEAR_2000) % 7  # a day of one week stands for all the others
+        found = _search(self, same)
+        return None if found is None else found + day - same
+
+    def shortest(self) -> int:
+        """Return the least distance of two named days, in days."""
+        return _shortest_days(self)
+
+
+@lru_cache(maxsize=4096)
+def _days(day_of_month: str, month: str, day_of_week: str, both: bool) -> Days:
+    """Build the days where `both` day fields match, or (not `both`) either does."""
+    if day_of_month == month == day_of_week == "*":
+        return Days((), True)
+    pairs = [(day_of_month, day_of_week)]
+    if not both:
+        pairs = [(day_of_month, "*"), ("*", day_of_week)]
+    walkers = tuple(croniter(f"0 0 {d} {month} {w}", 0.0, day_or=False) for d, w in pairs)
+    weekly = re.fullmatch(r"[0-7a-km-z,*/-]+", day_of_week) is not None  # neither '#' nor 'l'
+    return Days(walkers, weekly and day_of_month == month == "*")
+
+
+@lru_cache(maxsize=65_536)
+def _search(days: Days, day: int) -> int | None:
+    found = []
+    for template in days.walkers:
+        walker = copy.copy(template)  # its cursor is ours alone: other threads copy their own
+        try:
+            found.append(int(walker.get_next(float, start_time=day * _DAY - 1.0)) // _DAY)
+        except CroniterBadDateError:
+            continue
+        except (ValueError, LookupError, ArithmeticError) as error:
+            text = " ".join(template.expressions)
+            problem = f"croniter failed with {type(error).__name__}: {error}"
+            raise CronError("schedule", text, problem, "write the days differently") from error
+    return min(found, default=None)
+
+
+@lru_cache(maxsize=4096)
+def _shortest_days(days: Days) -> int:
+    # A calendar of 28 years holds every kind of year beside every other, one of weeks repeats.
+    shortest, before = 28 * 365, days.on_or_after(_YEAR_2000)
+    last = _YEAR_2000 + (28 if days.repeats_weekly else 30 * 366)
+    while before is not None and shortest > 1:
+        day = days.on_or_after(before + 1)
+        if day is None or day > last:
+            break
+        shortest, before = min(shortest, day - before), day
+    return shortest
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What five or six fields name: days, and the times of each of them; values ascend.
+
+    `elapsed`: the minute or hour field begins with `*`. `warnings`: sentences for people.
+    """
+
+    days: Days
+    hours: tuple[int, ...]
+    minutes: tuple[int, ...]
+    seconds: tuple[int, ...]
+    elapsed: bool
+    warnings: tuple[str, ...]
+
+
+def read(text: str, *, day_or: bool, hash_id: bytes) -> Fields | int:
+    """Return what the fields of `text` name, or the period of `@every` in seconds.
+
+    `H` is drawn from `hash_id`. Raises CronError.
+    """
+    if len(text) > _MAX_TEXT:
+        problem = f"{len(text)} characters long"
+        raise CronError("schedule", text, problem, f"write at most {_MAX_TEXT} characters")
+    every = re.fullmatch(r"\s*@every(?:\s+(.*?))?\s*", text, re.IGNORECASE | re.DOTALL)
+    if every is not None:
+        return _every(text, every[1] or "")
+    fields = _fields(text)
+    values = _expand(text, fields, hash_id)
+    return Fields(
+        days=_read_days(text, fields, values, day_or),
+        hours=_values(values[2], 24),
+        minutes=_values(values[1], 60),
+        seconds=_values(values[0], 60),
+        elapsed=fields[1].startswith("*") or fields[2].startswith("*"),
+        warnings=_warnings(fields, values),
+    )
+
+
+def _every(text: str, written: str) -> int:
+    """Return the period of `@every` in seconds."""
+    remedy = "write whole seconds up to ten years, for example '@every 90s'"
+    try:
+        period = durations.parse(written)
+    except durations.DurationError as error:
+        raise CronError("schedule", text, f"the period {error.problem}", remedy) from error
+    if period < _SECOND:
+        raise CronError("schedule", text, "the period is shorter than a second", remedy)
+    if period % _SECOND:
+        raise CronError("schedule", text, "the period has a fraction of a second", remedy)
+    if period > TEN_YEARS:
+        raise CronError("schedule", text, "the period is longer than ten years", remedy)
+    return period // _SECOND
+
+
+def _fields(text: str) -> tuple[str, ...]:
+    """Return the six fields, lower case, seconds first."""
+    lowered = text.strip().lower()
+    if lowered.startswith("@") and lowered not in _ALIASES:
+        problem, remedy = "unknown alias", f"write one of {', '.join(_ALIASES)}, @every 90s"
+        if lowered == "@reboot":
+            problem = "replicas come and go, so there is no reboot to wait for"
+            remedy = "trigger the job when you deploy, or give it a time"
+        raise CronError("schedule", text, problem, remedy)
+    fields = re.findall(r"\S+", _ALIASES.get(lowered, lowered), re.ASCII)
+    if fields and "=" in fields[0]:
+        remedy = "give the zone as the job's timezone"
+        raise CronError("schedule", text, "variables do not belong in a schedule", remedy)
+    if len(fields) == 7:
+        remedy = "leave the year out and end the job with ends_at"
+        raise CronError("schedule", text, "seven fields: years are not supported", remedy)
+    if len(fields) not in (5, 6):
+        remedy = "write minute hour day-of-month month day-of-week, seconds before them if needed"
+        raise CronError("schedule", text, f"{len(fields)} fields instead of 5 or 6", remedy)
+    six = tuple(fields) if len(fields) == 6 else ("0", *fields)
+    for value, (name, *_) in zip(six, _FIELDS, strict=True):
+        if re.search(r"(?:^|,)r(?:[(/,]|$)", value):
+            problem = f"R in the {name} field would draw another time on each replica"
+            raise CronError("schedule", text, problem, "write H, which is drawn once per job")
+    return six
+
+
+def _expand(text: str, fields: tuple[str, ...], hash_id: bytes) -> list[list[int | str]]:
+    """Return croniter's values per field, seconds first; refuse what can never occur."""
+
+    def expand(trial: list[str], strict: bool) -> list[list[int | str]]:
+        joined = " ".join(trial)
+        values: list[list[int | str]]
+        values, _ = croniter.expand(joined, hash_id, second_at_beginning=True, strict=strict)
+        return [values[5], *values[:5]]
+
+    try:
+        return expand(list(fields), strict=True)
+    except CroniterError:
+        pass
+    for i, (name, allowed, *_) in enumerate(_FIELDS):
+        alone = ["*"] * 6
+        alone[i] = fields[i]
+        try:
+            expand(alone, strict=False)
+        except CroniterError:
+            problem = f"the {name} field {fields[i]!r} cannot be read"
+            remedy = f"write values out of {allowed}, lists, ranges, steps (*/5) or H"
+            raise CronError("schedule", text, problem, remedy) from None
+    problem = f"day of month {fields[3]!r} never occurs in month {fields[4]!r}"
+    raise CronError("schedule", text, problem, "choose a day that month has, or L for its last")
+
+
+def _read_days(
+    text: str, fields: tuple[str, ...], values: list[list[int | str]], day_or: bool
+) -> Days:
+    # Debian's rule: either day field is enough, unless one begins with '*' ('?' is another '*').
+    both = not day_or or any(fields[i].startswith(("*", "?")) for i in (3, 5))
+    written = [
+        ",".join(map(str, values[i])) if fields[i].startswith("h") else fields[i].replace("?", "*")
+        for i in (3, 4, 5)
+    ]
+    days = _days(*written, both)
+    if days.on_or_after(_YEAR_2000) is None:
+        problem = f"day of month {fields[3]!r} and day of week {fields[5]!r} never meet"
+        raise CronError("schedule", text, problem, "drop one of the two, or let day_or be true")
+    return days
+
+
+def _values(values: list[int | str], size: int) -> tuple[int, ...]:
+    if "*" in values:
+        return tuple(range(size))
+    return tuple(int(value) for value in values)
+
+
+def _warnings(fields: tuple[str, ...], values: list[list[int | str]]) -> tuple[str, ...]:
+    warned = []
+    for text, (name, _, size, cycle) in zip(fields, _FIELDS, strict=True):
+        step = re.fullmatch(r"(?:\*|h)/(\d+)", text)
+        # No */n of days of a month divides it: months differ.
+        if step and int(step[1]) > 1 and (size == 31 or size % int(step[1])):
+            warned.append(
+                f"{text} in the {name} field starts anew with each {cycle}: "
+                f"{step[1]} does not divide it, so one step is shorter"
+            )
+        for low, high in re.findall(r"(?:^|,)(\w+)-(\w+)", text):
+            a, b = (_NUMBERS.get(end, int(end) if end.isdecimal() else 0) for end in (low, high))
+            if a == b:
+                warned.append(
+                    f"{low}-{high} in the {name} field means the whole field: "
+                    f"write {low} for that value alone"
+                )
+            elif a > b:
+                warned.append(f"{low}-{high} in the {name} field wraps around the end of the field")
+    if fields[3] == "h" and values[3][0] in (29, 30, 31):
+        warned.append(f"H drew day {values[3][0]}, which not every month has: write H(1-28)")
+    return tuple(warned)
