@@ -22,8 +22,14 @@ setup: $(STAMP) ## make .venv and install everything into it
 run: $(STAMP) ## a replica with sample jobs on an embedded PostgreSQL; Ctrl-C drains
 	@CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded} $(BIN)/cronledger run examples/sample.toml --summary
 
+# The newest server that the system has, if it has one: the database tests run on it as well.
+SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
+
 test: $(STAMP) ## all tests: rules, database, processes, command line
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+ifneq ($(SYSTEM_POSTGRES),)
+	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(BIN)/pytest tests/db -n $(WORKERS) --dist worksteal
+endif
 
 lint: $(STAMP) ## ruff, format, strict types, import contract
 	$(BIN)/ruff check .
@@ -35,9 +41,13 @@ format: $(STAMP) ## rewrite the sources in the one format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+bench: $(STAMP) ## query plans and throughput on a server of its own; SHORT=1: small
+	$(BIN)/python -m tests.bench.plans $(if $(SHORT),--short)
+	$(BIN)/python -m tests.bench.throughput $(if $(SHORT),--short)
+
 check: lint test ## what CI runs
 
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test lint format check clean
+.PHONY: help setup run test lint format bench check clean

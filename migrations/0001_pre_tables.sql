@@ -72,7 +72,14 @@ CREATE TABLE {schema}.jobs (
     CONSTRAINT catch_up_all_needs_overlap CHECK (NOT (catch_up = 'all' AND overlap = 'skip')),
     CONSTRAINT paused_columns CHECK (paused_at IS NOT NULL
         OR (paused_by IS NULL AND paused_reason IS NULL AND paused_until IS NULL)),
-    CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global')
+    CONSTRAINT scopes_need_a_kind CHECK (scopes IS NULL OR scope_kind <> 'global'),
+    -- What a replica could not read would stop it for every job.
+    CONSTRAINT at_most_a_century CHECK (interval '36525 days' >= ALL (retry_backoff)
+        AND greatest(schedule_delay, jitter, grace, catch_up_window, run_timeout, stale_timeout)
+            <= interval '36525 days'),
+    CONSTRAINT years_of_four_digits CHECK (
+        least(starts_at, ends_at, paused_at, paused_until, retired_at) >= '1000-01-01Z'
+        AND greatest(starts_at, ends_at, paused_at, paused_until, retired_at) < '9999-01-01Z')
 );
 COMMENT ON TABLE {schema}.jobs IS 'Definitions: name, schedule, handler, policies. INSERT and UPDATE are enough to add or edit a job; every edit is appended to job_revisions.';
 COMMENT ON COLUMN {schema}.jobs.name IS 'Identity of the job.';

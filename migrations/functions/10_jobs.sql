@@ -24,6 +24,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     editor text;
 BEGIN
+    IF NEW.paused_until = 'infinity' THEN
+        NEW.paused_until := NULL;
+    END IF;
     IF NEW.paused_at IS NULL THEN
         NEW.paused_by := NULL; NEW.paused_reason := NULL; NEW.paused_until := NULL;
     END IF;

@@ -85,6 +85,22 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.drop_partition(text) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did. Raises lock_not_available after 200 ms.';
 
+CREATE OR REPLACE FUNCTION {schema}.make_partitions_for(plan_times timestamptz[]) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    seconds double precision;
+    at      timestamptz;
+BEGIN
+    -- The same lock as maintenance, but waited for: the caller cannot go on without.
+    PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0));
+    SELECT coalesce(max(extract(epoch FROM q.before_plan_time - q.from_plan_time)), 604800)
+    INTO seconds FROM {schema}.partitions() q;
+    FOR at IN SELECT DISTINCT u.at FROM unnest(plan_times) u(at) ORDER BY 1 LOOP
+        RETURN QUERY SELECT m.name FROM {schema}.make_partitions(at, at, seconds) m(name);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.make_partitions_for(timestamptz[]) IS 'The partitions that lack for these plan_times, as wide as those there are; answers their names. For a claim that comes after a long outage, before maintain_partitions has run.';
+
 -- Answers what it did: one row per partition made, analyzed or dropped, and for skips pruned.
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
     retention interval DEFAULT '90 days', width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')

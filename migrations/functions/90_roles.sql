@@ -66,7 +66,8 @@ BEGIN
             {schema}.retire(text, text), {schema}.cancel(bigint, text),
             {schema}.retry(bigint, boolean, text), {schema}.assert_lease(bigint, uuid),
             {schema}.set_scopes(text, text, text[], timestamptz),
-            {schema}.partitions(), {schema}.maintain_partitions(interval, interval, interval)
+            {schema}.partitions(), {schema}.make_partitions_for(timestamptz[]),
+            {schema}.maintain_partitions(interval, interval, interval)
             TO cronledger_runner;
     END IF;
 END $grants$;

@@ -5,10 +5,9 @@ import os
 import platform
 import random
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from time import monotonic
@@ -29,25 +28,30 @@ from cronledger.engine.executor import Executor
 from cronledger.engine.finisher import Finisher
 from cronledger.engine.handlers.command import CommandHandlers
 from cronledger.engine.handlers.python import PythonHandlers
+from cronledger.engine.handlers.threads import Threads
 from cronledger.engine.leases import Heartbeats, Leases
+from cronledger.engine.loops import Loops
 from cronledger.engine.scopes import Scopes
 from cronledger.engine.sweeper import Sweeper
 from cronledger.engine.waker import Waker
-from cronledger.ledger.database import Access, is_away
+from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules import cron
+from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.settings import Settings
 
 log = structlog.get_logger(__name__)
 
 State = Literal["starting", "running", "draining", "stopped"]
-Step = Callable[[], Awaitable[float | None]]
 
-BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
-STUCK_SECONDS = 120.0
-POOL_SIZE = 4
+POOL_SIZE = 5
+"""One for each loop that steps: who waits for a connection waits for the database."""
+PULSE_SECONDS = 3.0
 LISTENING_POLL = 15.0
+CLAIM_SECONDS = 2.0
+FLUSH_SECONDS = 10.0
 SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
+"""Variables, in any case of letters, that commands do not inherit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +65,6 @@ class Health:
     running: int
     slots: int
     last_step_age_s: float
-
-
-@dataclass(eq=False, slots=True)
-class Loop:
-    """One driven step: when it last began, and what wakes it."""
-
-    name: str
-    step: Step
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    at: float = field(default_factory=monotonic)
-    busy: bool = False
-    failures: int = 0
-    task: asyncio.Task[None] | None = None
 
 
 class Replica:
@@ -105,8 +96,6 @@ class Replica:
         )
         self._apps = apps
         self._functions = _functions(apps, functions or {})
-        self._loops: dict[str, Loop] = {}
-        self._away_since: float | None = None
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._begun = monotonic()
@@ -118,10 +107,12 @@ class Replica:
         self._statements = statements = Statements(s.schema_name)
         self._pool = self._access.pool("cronledger", POOL_SIZE)
         self._clock = DatabaseClock()
+        self._loops = Loops(self._went_away)
         self._leases = Leases()
-        base_env = {key: value for key, value in os.environ.items() if key not in SECRETS}
-        self._supervisor = Supervisor(base_env)
-        self._threads = ThreadPoolExecutor(s.slots, thread_name_prefix="handler")
+        self._supervisor = Supervisor(
+            {key: value for key, value in os.environ.items() if key.upper() not in SECRETS}
+        )
+        self._threads = Threads("handler")
         self._heartbeats = Heartbeats(
             self._access, statements, self._leases, self._supervisor.extend
         )
@@ -150,12 +141,9 @@ class Replica:
             self._pool,
             statements,
             self._clock,
-            self._leases,
-            runner=self.runner_id,
             retention=s.retention,
             width=s.partition_interval,
             rearmed=self._wake_dispatcher,
-            claiming=lambda: self._claimer.in_flight,
             stagger=random.random(),
         )
         self._dispatcher = Dispatcher(
@@ -163,7 +151,6 @@ class Replica:
             self._clock,
             free=self._executor.free,
             start=self._executor.start,
-            settle=self._sweeper.repair_soon,
             poll=self._poll_seconds(),
         )
         self._scopes = Scopes(self._pool, statements, _providers(self._apps))
@@ -189,27 +176,28 @@ class Replica:
 
     async def start(self) -> None:
         """Registered, and everything runs. Raises psycopg.OperationalError when the database is
-        away.
+        away, and what else hinders a start; then nothing runs.
         """
         self._build()
-        await self._pool.open()
         try:
+            await self._pool.open()
             await self._pool.wait(self.settings.connect_timeout.total_seconds())
-        except PoolTimeout as error:
-            await self._pool.close()
-            self._threads.shutdown(wait=False)
-            raise psycopg.OperationalError(f"the database does not answer: {error}") from error
-        await self._supervisor.start()
-        self._heartbeats.start()
+            await self._supervisor.start()
+            self._heartbeats.start()
+            await self._pulse()
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, PoolTimeout):
+                raise psycopg.OperationalError(f"the database does not answer: {error}") from error
+            raise
         self.state = "running"
-        await self._pulse()
-        self._drive("finisher", self._finisher.step, self._finisher.wake)
-        self._drive("pulse", self._pulse)
-        self._drive("sweeper", self._sweeper.step)
-        self._drive("scopes", self._scopes.step)
-        self._drive("dispatcher", self._dispatcher.step, self._dispatcher.wake)
+        self._loops.drive("finisher", self._finisher.step, self._finisher.wake)
+        self._loops.drive("pulse", self._pulse)
+        self._loops.drive("sweeper", self._sweeper.step)
+        self._loops.drive("scopes", self._scopes.step)
+        self._loops.drive("dispatcher", self._dispatcher.step, self._dispatcher.wake)
         if self._waker is not None:
-            self._drive("waker", self._waker.step)
+            self._loops.drive("waker", self._waker.step)
         log.info(
             "runner_started",
             runner=self.runner_id,
@@ -244,26 +232,37 @@ class Replica:
         self.state = "draining"
         patience = self.settings.drain_timeout.total_seconds() if timeout is None else timeout
         log.info("runner_draining", runner=self.runner_id, running=self._executor.running)
-        await self._halt("dispatcher", "scopes", "waker")
-        with suppress(Exception):
-            await self._pulse()
-        await self._wait_idle(patience)
-        await self._stop_running()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._finisher.drained(), 10.0)
-        await self._end()
+        try:
+            cut_off = await self._stop_claiming()
+            await self._wait_idle(patience)
+            await self._stop_running()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._finisher.drained(), FLUSH_SECONDS)
+            await self._loops.halt()
+            await self._sign_off(cut_off)
+        finally:
+            unfinished = self._executor.running
+            await self._close()
+            self.state = "stopped"
+            log.info("runner_stopped", runner=self.runner_id, unfinished=unfinished)
+            self._ended.set()
 
     async def abort(self) -> None:
-        """Stop now: handlers are cancelled and their executions given back or failed.
-        Idempotent.
+        """Stop now: handlers are cancelled and their executions given back or failed; a drain that
+        is waiting for them waits no more. Idempotent.
         """
-        if self.state == "stopped":
-            return
         self._stopping.set()
-        if self.state == "running":
-            await self.drain(0)
-        else:
-            await self._ended.wait()
+        await self.drain(0)
+
+    async def _stop_claiming(self) -> bool:
+        """No claim is in flight; answers whether one had to be cut off."""
+        # A claim in the middle of its commit is let end: its executions would be orphans.
+        cut_off = self._claimer.in_flight and not await self._loops.finish(
+            "dispatcher", CLAIM_SECONDS
+        )
+        await self._loops.halt("dispatcher", "scopes", "waker")
+        self._loops.wake("pulse")  # others see that it drains
+        return cut_off
 
     async def _wait_idle(self, patience: float) -> None:
         idle = asyncio.ensure_future(self._executor.idle())
@@ -280,115 +279,63 @@ class Replica:
         for running in left:
             self._executor.stop(running, "shutdown")
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._executor.idle(), 6.0)
+            await asyncio.wait_for(self._executor.idle(), self._executor.GRACE + 1)
         for running in self._executor.executions():
             self._executor.abandon(running)
 
-    async def _end(self) -> None:
-        await self._halt(*self._loops)
-        with suppress(psycopg.Error, PoolTimeout):
-            async with self._pool.connection(timeout=2) as c:
-                await self._statements.stop_runner(c, self.runner_id)
+    async def _sign_off(self, cut_off: bool) -> None:
+        """The runner is seen to have left; what a claim that was cut off won goes back."""
+        with suppress(psycopg.Error, TimeoutError):
+            async with asyncio.timeout(2):
+                if cut_off:
+                    await self._claimer.settle_unknown()
+                async with self._pool.connection() as c:
+                    await self._statements.stop_runner(c, self.runner_id)
+
+    async def _close(self) -> None:
+        """What was begun has ended; heartbeats last, because what ends needs its lease."""
         if self._waker is not None:
             with suppress(psycopg.Error):
                 await self._waker.close()
         await self._supervisor.close()
-        # Last: what is being written may need its lease until it is.
         self._heartbeats.close()
         await self._pool.close(timeout=2)
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self.state = "stopped"
-        log.info("runner_stopped", runner=self.runner_id, unfinished=self._executor.running)
-        self._ended.set()
+        self._threads.close()
 
-    # -- loops ----------------------------------------------------------------------------------
+    # -- between the parts ----------------------------------------------------------------------
 
-    def _drive(self, name: str, step: Step, wake: asyncio.Event | None = None) -> None:
-        loop = Loop(name, step, wake or asyncio.Event())
-        self._loops[name] = loop
-        loop.task = asyncio.create_task(self._run_loop(loop), name=f"cronledger {name}")
-
-    async def _run_loop(self, loop: Loop) -> None:
-        """Step for ever. A step that raises is logged once per trouble and tried again."""
-        while True:
-            loop.wake.clear()
-            loop.at, loop.busy = monotonic(), True
-            try:
-                delay = await loop.step()
-                loop.failures = 0
-                self._answered()
-            except Exception as error:  # noqa: BLE001 - no error of a step may end its loop
-                delay = self._failed(loop, error)
-            loop.busy = False
-            if delay == 0:
-                await asyncio.sleep(0)
-                continue
-            with suppress(TimeoutError):
-                await asyncio.wait_for(loop.wake.wait(), delay)
-
-    def _failed(self, loop: Loop, error: Exception) -> float:
-        delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
-        loop.failures += 1
-        if is_away(error) or isinstance(error, PoolTimeout):
-            if self._away_since is None:
-                self._away_since = monotonic()
-                log.warning("database_away", error=str(error).partition("\n")[0], loop=loop.name)
-            self._clock.distrust()
-        elif loop.failures in (1, 10) or loop.failures % 100 == 0:
-            log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
-        return delay * (0.75 + random.random() / 2)
-
-    def _answered(self) -> None:
-        if self._away_since is not None:
-            log.info("database_back", away_s=round(monotonic() - self._away_since, 1))
-            self._away_since = None
-
-    async def _halt(self, *names: str) -> None:
-        tasks = [loop.task for name in names if (loop := self._loops.get(name)) and loop.task]
-        for name in names:
-            loop = self._loops.get(name)
-            # A claim in the middle of its commit is let end: its executions would be orphans.
-            if loop is not None and loop.task is not None:
-                for _ in range(200):
-                    if not (loop.busy and self._claimer.in_flight and name == "dispatcher"):
-                        break
-                    await asyncio.sleep(0.01)
-                loop.task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for name in names:
-            self._loops.pop(name, None)
+    def _went_away(self) -> None:
+        self._clock.distrust()
+        self._loops.wake("pulse")  # it notices the return, and begins the new time of trust
 
     def _wake_dispatcher(self) -> None:
         self._dispatcher.wake.set()
 
     def _notified(self, payload: str) -> None:
         self._dispatcher.wake.set()
-        if payload == "cancel":
+        # A cancel may have been among what was notified while nobody listened.
+        if payload in ("cancel", "connected"):
             self._heartbeats.look_now()
 
     async def _pulse(self) -> float:
         """The runner is seen; what may be stale or due to resume is passed on."""
-        sent = monotonic()
-        async with self._pool.connection() as c:
+        async with self._pool.connection(PULSE_SECONDS) as c:
+            sent = monotonic()
             answer = await self._statements.pulse(c, **self._seen())
             pulse = await answer.fetchone()
         assert pulse is not None
+        self._loops.answered()
         if self._clock.observe(pulse.now, sent):
             log.warning("database_clock_leapt", now=pulse.now.isoformat())
         self._dispatcher.steal_at = pulse.stale
         moments = [x for x in (pulse.stale, pulse.resumes) if x is not None]
         due = min((self._clock.until(x) for x in moments), default=None)
         if due is not None and due <= 0:
-            self._wake("sweeper")
+            self._loops.wake("sweeper")
             if pulse.stale is not None and pulse.stale <= pulse.now:
                 self._dispatcher.wake.set()
             return min(1.0, self._poll_seconds())
         return self._poll_seconds() if due is None else min(self._poll_seconds(), due + 0.05)
-
-    def _wake(self, name: str) -> None:
-        if name in self._loops:
-            self._loops[name].wake.set()
 
     def _seen(self) -> dict[str, Any]:
         now = datetime.now(UTC)  # noqa: TID251 - shown to people as clock_skew; decides nothing
@@ -411,21 +358,19 @@ class Replica:
     # -- what people ask ------------------------------------------------------------------------
 
     def health(self) -> Health:
+        if self.state == "starting":
+            age = round(monotonic() - self._begun, 1)
+            return Health(self.state, "ok", None, None, 0, self.settings.slots, age)
         now = monotonic()
-        away = None if self._away_since is None else now - self._away_since
-        stuck = next(
-            (x.name for x in self._loops.values() if x.busy and now - x.at > STUCK_SECONDS), None
-        )
-        dispatcher = self._loops.get("dispatcher")
-        running = self._executor.running if self.state != "starting" else 0
+        since = self._loops.away_since
         return Health(
             self.state,
-            "ok" if away is None else "away",
-            None if away is None else round(away, 1),
-            stuck if away is None else None,
-            running,
+            "ok" if since is None else "away",
+            None if since is None else round(now - since, 1),
+            self._loops.stuck() if since is None else None,
+            self._executor.running,
             self.settings.slots,
-            round(now - (dispatcher.at if dispatcher else self._begun), 1),
+            round(now - (self._loops.last_step("dispatcher") or self._begun), 1),
         )
 
 
@@ -435,7 +380,19 @@ def _functions(
     found = {name: bind(function) for name, function in functions.items()}
     for app in apps:
         for name, job in app.jobs.items():
-            found[job.target["function"]] = bind(app.handlers[name])
+            where, function = job.target["function"], app.handlers[name]
+            if where in found and found[where].function is not function:
+                # Rows name a function by its place alone: one of the two would run for both.
+                raise ConfigurationError(
+                    [
+                        Problem(
+                            where, name, "function", where,
+                            "is the place of another function too, such as one made in a loop",
+                            "give each a __qualname__ of its own, or use one function with scopes",
+                        )
+                    ]
+                )  # fmt: skip
+            found[where] = bind(function)
     return found
 
 

@@ -1,0 +1,76 @@
+"""The command line. Commands are imported when they are called: `--help` imports click alone."""
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "run": ("run:run", "Run a replica until it is told to stop."),
+    "migrate": ("migrate:migrate", "Bring the schema up to date, or say whether it is."),
+    "import-crontab": ("import_crontab:import_crontab", "Turn crontabs into a cronledger.toml."),
+    "next": ("next:next_firings", "Show when a schedule or a job fires next."),
+    "jobs": ("jobs:jobs", "List, show, apply, pause, resume and remove jobs."),
+    "trigger": ("trigger:trigger", "Make one execution of a job, due now."),
+    "executions": ("executions:executions", "List and show executions and their output."),
+    "runners": ("runners:runners", "List the replicas."),
+}
+
+
+class Commands(click.Group):
+    """The commands of the table above; what they raise becomes an exit code and a message."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(f"cronledger.cli.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            from cronledger.cli.failures import explain
+
+            failure = explain(error)
+            if failure is None:
+                raise
+            click.echo(failure.text, err=True)
+            ctx.exit(failure.code)
+
+
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from importlib import metadata
+
+        click.echo(f"cronledger {metadata.version('cronledger')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+    epilog="The database is CRONLEDGER_DATABASE_URL: a connection string, or `embedded`. "
+    "Exit: 0 fine, 1 failed, 2 usage or configuration, 3 database unreachable, 4 schema out of "
+    "date, 5 other database.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Cron for teams on PostgreSQL: every planned firing of every job is one row."""

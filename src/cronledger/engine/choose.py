@@ -7,7 +7,9 @@ again, plan_times to run, skips, how far cursors move, who is parked.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
+
+import structlog
 
 from cronledger.engine.revisions import Revisions
 from cronledger.ledger.rows import AgainClaim, DueAgain, JobFacts, NewClaim
@@ -23,6 +25,8 @@ from cronledger.rules.model import (
     Skip,
 )
 from cronledger.rules.planner import Room, plan
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Held:
     locked_jobs: Collection[str]  # limited jobs whose row is held
     locked_queues: Collection[str]  # queues without a limit, or whose row is held
     queue_room: dict[str, int]  # of limited queues
-    live_functions: Collection[str | None] | None  # None: not asked yet
+    live_functions: Collection[tuple[str, str]] | None  # with their queues; None: not asked yet
 
 
 @dataclass(slots=True)
@@ -76,6 +80,7 @@ class Round:
         default_factory=list
     )  # waiting and limit, with queue
     spec_errors: list[tuple[str, int, str]] = field(default_factory=list)
+    queues: dict[UUID, str] = field(default_factory=dict)  # of the rows claimed, by token
     not_here: set[str] = field(default_factory=set)
     no_runner: set[str] = field(default_factory=set)
     busy: int = 0  # rows that were locked and left for another round
@@ -83,6 +88,10 @@ class Round:
     @property
     def writes(self) -> bool:
         return bool(self.again or self.new or self.skips or self.plans or self.replaced)
+
+    def claims(self) -> list[tuple[UUID, ExecutionKey]]:
+        """Tokens and keys of what is claimed."""
+        return [(x.token, x.key) for x in self.again] + [(x.token, x.key) for x in self.new]
 
 
 class Chooser:
@@ -111,13 +120,17 @@ class Chooser:
         facts = self._held.jobs.get(due.key.job_name)
         if facts is None or facts.retired_at is not None:
             return  # the sweeper's
+        if facts.paused_at is not None and not _forced(due, facts.paused_at):
+            return  # paused between the lock and the read
         if self._slots <= 0 or self._is_unlocked(facts, due.queue):
             self.round.busy += 1
             return
-        job = self._held.revisions.newest(facts.name).job
-        if not self._abilities.runs(facts) or self._abilities.refusal(facts):
+        error = self._held.revisions.broken(facts.name) or self._abilities.refusal(facts)
+        if error is not None or not self._abilities.runs(facts):
+            self._name_error(facts, error)
             self.round.not_here.add(facts.name)
             return
+        job = self._held.revisions.newest(facts.name).job
         steals = due.status == "RUNNING"
         if job.overlap is not Overlap.ALLOW:
             others = self._held.running.get(due.key.scope, {}).keys() - {due.id}
@@ -128,9 +141,9 @@ class Chooser:
             return
         self._slots -= 1
         self._taken[due.key.scope] = due.id
-        self.round.again.append(
-            AgainClaim(due.key, uuid4(), job.stale_timeout, job.allow_stale_reentry)
-        )
+        claim = AgainClaim(due.key, uuid4(), job.stale_timeout, job.allow_stale_reentry)
+        self.round.queues[claim.token] = due.queue
+        self.round.again.append(claim)
 
     def _is_unlocked(self, facts: JobFacts, queue: str) -> bool:
         """A limited job or queue whose row another transaction holds: not claimed this round."""
@@ -161,19 +174,21 @@ class Chooser:
         if facts is not None and self._is_unlocked(facts, row.queue):
             self.round.busy += 1
             return
-        error = self._held.revisions.broken(name, revisions)
-        if error is None and facts is not None and facts.retired_at is None:
-            error = self._abilities.refusal(facts)
-        if error is not None:
+        if facts is not None and facts.retired_at is None:
+            error = self._held.revisions.broken(name) or self._abilities.refusal(facts)
+            if error is not None:
+                self._settle(row, _park(row, Parked.SPEC_ERROR), facts, error)
+                return
+        room = Room(self._slots, self._room.get(name), self._held.queue_room.get(row.queue))
+        try:
+            planned = plan(
+                row, revisions, self._held.now, blocker=self._blocker(row.key), room=room
+            )
+        except Exception as bug:  # a job must not stop the others, whatever is wrong with it
+            log.exception("planner_failed", job=name, scope=row.key.scope_id)
+            error = f"the planner failed: {type(bug).__name__}: {bug}"
             self._settle(row, _park(row, Parked.SPEC_ERROR), facts, error)
             return
-        planned = plan(
-            row,
-            revisions,
-            self._held.now,
-            blocker=self._blocker(row.key),
-            room=Room(self._slots, self._room.get(name), self._held.queue_room.get(row.queue)),
-        )
         if planned.runs and facts is not None and not self._abilities.runs(facts):
             self._leave_to_others(row, facts)
             return
@@ -189,7 +204,7 @@ class Chooser:
         """Another live runner has the handler and will take the row; without one it is parked."""
         live = self._held.live_functions
         wanted = facts.function if facts.handler == Handler.PYTHON else None
-        if live is None or (wanted is not None and wanted in live):
+        if live is None or (wanted is not None and (row.queue, wanted) in live):
             self.round.not_here.add(facts.name)
             return
         self.round.no_runner.add(facts.name)
@@ -210,7 +225,12 @@ class Chooser:
             self.round.replaced.append(row.key)
         if planned.parked in (Parked.WAITING, Parked.LIMIT):
             self.round.parked.append((row.key, row.queue))
-        if error is not None and facts is not None and facts.spec_error != error:
+        if facts is not None:
+            self._name_error(facts, error)
+
+    def _name_error(self, facts: JobFacts, error: str | None) -> None:
+        named = (facts.name, facts.revision, error)
+        if error is not None and facts.spec_error != error and named not in self.round.spec_errors:
             self.round.spec_errors.append((facts.name, facts.revision, error))
 
     def _run(self, row: ScheduleRow, run: Run) -> None:
@@ -218,13 +238,20 @@ class Chooser:
         self._reserved(row.key.job_name, row.queue)
         definition = run.revision.job
         current = self._held.revisions.newest(row.key.job_name).job
-        self.round.new.append(
-            NewClaim(
-                ExecutionKey(*row.key, run.plan_time), run.revision.revision, definition.queue,
-                run.due_at, definition.payload, definition.max_attempts, uuid4(),
-                current.stale_timeout,
-            )
+        number = run.revision.revision
+        # The queue of now, also for a plan_time of an earlier revision: its room was asked for.
+        claim = NewClaim(
+            ExecutionKey(*row.key, run.plan_time), number, row.queue, run.due_at,
+            self._held.revisions.payload(row.key.job_name, number), definition.max_attempts,
+            uuid4(), current.stale_timeout,
         )  # fmt: skip
+        self.round.queues[claim.token] = row.queue
+        self.round.new.append(claim)
+
+
+def _forced(due: DueAgain, paused_at: datetime) -> bool:
+    """A manual execution made in the pause."""
+    return due.status == "PENDING" and due.key.plan_time > paused_at
 
 
 def _park(row: ScheduleRow, why: Parked) -> Plan:

@@ -4,10 +4,12 @@ Sleeping and deadlines use it; what may start is decided by the database alone.
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 LEAP = timedelta(seconds=1)
+DRIFT = 1e-4  # how far two clocks may part, in seconds per second
+NO_TRUST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -21,6 +23,7 @@ class DatabaseClock:
 
     _now: datetime | None = field(default=None, init=False)
     _at: float = field(default=0.0, init=False)
+    _error: float = field(default=0.0, init=False)  # seconds that _now may be off
     _trusted_since: datetime | None = field(default=None, init=False)
 
     @property
@@ -29,14 +32,15 @@ class DatabaseClock:
 
     @property
     def trusted_since(self) -> datetime:
-        assert self._trusted_since is not None, "no answer of the database was observed yet"
-        return self._trusted_since
+        """Far in the future while there is no trust."""
+        return NO_TRUST if self._trusted_since is None else self._trusted_since
 
     def observe(self, now: datetime, sent: float, received: float | None = None) -> bool:
         """Take in an answer; true if the database's clock leapt.
 
         `sent` and `received` are monotonic; the answer was made somewhere between, so half of the
-        way is the least wrong.
+        way is the least wrong. An answer that took long does not replace a better one, unless that
+        one is so old that the clocks may have drifted apart by more.
         """
         received = monotonic() if received is None else received
         at = (sent + received) / 2
@@ -45,8 +49,15 @@ class DatabaseClock:
         )
         if self._trusted_since is None or leapt:
             self._trusted_since = now
-        self._now, self._at = now, at
+        error = (received - sent) / 2
+        before = self._error + (at - self._at) * DRIFT
+        if self._now is None or error <= before or self._off(now, at) > error + before:
+            self._now, self._at, self._error = now, at, error
         return leapt
+
+    def _off(self, now: datetime, at: float) -> float:
+        """Seconds by which `now` differs from what was believed of the monotonic time `at`."""
+        return abs((self.at(at) - now).total_seconds())
 
     def distrust(self) -> None:
         """The connection was lost: the next answer begins a new time of trust."""

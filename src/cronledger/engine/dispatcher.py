@@ -8,10 +8,10 @@ from time import monotonic
 
 import structlog
 
-from cronledger.engine.claim import Claim, Claimer, UnknownCommitError
+from cronledger.engine.claim import Claim, Claimer
 from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger.rows import Claimed
-from cronledger.rules.model import Job, ScopeKey
+from cronledger.rules.model import Job
 
 log = structlog.get_logger(__name__)
 
@@ -56,17 +56,14 @@ class Dispatcher:
         *,
         free: Callable[[], tuple[int, int]],
         start: Callable[[Sequence[Start]], None],
-        settle: Callable[[], object],
         poll: float,
     ) -> None:
         self._claimer = claimer
         self._clock = clock
         self._free = free
         self._start = start
-        self._settle = settle
         self._poll = poll
         self._not_here: dict[str, float] = {}
-        self._unknown: list[ScopeKey] = []
         self._saturated = False
         self.steal_at: datetime | None = None
         self.ticks = Ticks()
@@ -77,7 +74,7 @@ class Dispatcher:
 
         Raises psycopg.Error when the database is away; nothing is lost by that.
         """
-        await self._settle_unknown()
+        await self._claimer.settle_unknown()
         free, slots = self._free()
         if free <= 0:
             self._note_saturation(slots)
@@ -89,13 +86,9 @@ class Dispatcher:
         sent = monotonic()
         not_here = self._elsewhere()
         steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
-        try:
-            claim = await self._claimer.claim(
-                free, min(free, LARGEST_CLAIM), steal=steal, not_here=not_here
-            )
-        except UnknownCommitError as error:
-            self._unknown.extend(error.scopes)
-            raise error.__cause__ or error from error
+        claim = await self._claimer.claim(
+            free, min(free, LARGEST_CLAIM), steal=steal, not_here=not_here
+        )
         self._hand_over(claim)
         if steal:
             self.steal_at = None
@@ -104,12 +97,6 @@ class Dispatcher:
         if claim.next_due is not None:
             self._clock.observe(claim.next_due.now, max(sent, claim.sent))
         return self._delay(claim)
-
-    async def _settle_unknown(self) -> None:
-        if self._unknown:
-            await self._claimer.settle_unknown(sorted(set(self._unknown)))
-            self._unknown.clear()
-            self._settle()
 
     def _elsewhere(self) -> list[str]:
         now = monotonic()
@@ -125,7 +112,7 @@ class Dispatcher:
         starts = []
         for row in claim.won:
             job = self._claimer.revisions.newest(row.key.job_name).job
-            starts.append(Start(row, job, job.queue, claim.sent))
+            starts.append(Start(row, job, claim.round.queues[row.token], claim.sent))
             self.ticks.won += row.how == "won"
             self.ticks.stolen += row.how == "stolen"
             self.ticks.retried += row.how == "retried"
@@ -133,7 +120,7 @@ class Dispatcher:
             self._start(starts)
 
     def _delay(self, claim: Claim) -> float | None:
-        if claim.full or claim.round.not_here:
+        if claim.round.not_here or (claim.full and claim.round.writes):
             return 0
         due = claim.next_due
         moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]

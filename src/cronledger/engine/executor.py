@@ -15,9 +15,10 @@ from structlog.contextvars import bound_contextvars
 from cronledger.app import Context
 from cronledger.engine.dispatcher import Start
 from cronledger.engine.finisher import Ended, Finisher
-from cronledger.engine.handlers.command import CommandHandlers
+from cronledger.engine.handlers.command import CommandHandlers, LeaseEndedError
 from cronledger.engine.handlers.python import PythonHandlers
 from cronledger.engine.leases import Lease, Leases, Stop
+from cronledger.ledger.rows import UnreadablePayload
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Status, Trigger
 from cronledger.rules.outcome import Outcome
@@ -27,17 +28,32 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """One execution in this process. `stop` says why its handler was asked to end, if it was."""
+    """One execution in this process. `stop` says why its handler was asked to end, if it was;
+    `began`, monotonic, is None until it was called."""
 
     lease: Lease
     cancel: threading.Event = field(default_factory=threading.Event)
     task: asyncio.Task[None] | None = None
+    began: float | None = None
     stop: Stop | None = None
+    insist: asyncio.TimerHandle | None = None
     overran: bool = False
+    abandoned: bool = False
+
+    @property
+    def duration_ms(self) -> int:
+        return 0 if self.began is None else round((monotonic() - self.began) * 1000)
 
 
 class Executor:
-    """Holds the slots. An execution keeps its slot until its handler has ended."""
+    """Holds the slots. An execution keeps its slot until its handler has ended.
+
+    A handler that was stopped has `GRACE` seconds to end (none beside a thief); after that it is
+    reported, and an async one that swallowed its cancellation is cancelled again and again.
+    """
+
+    GRACE = 5.0
+    INSIST = 1.0
 
     def __init__(
         self,
@@ -106,17 +122,40 @@ class Executor:
         """Ask the handler to end; the first reason counts, but a lost lease outweighs every
         other.
         """
-        if running.stop is None or why == "lease_lost":
-            first = running.stop is None
-            running.stop = why
-            running.cancel.set()
-            if running.task is None or not first:
-                return
-            if running.lease.job.handler is Handler.COMMAND:
-                # Its end comes back with the tail of its output, which a cancelled task has not.
-                self._commands.supervisor.stop(str(running.lease.token))
-            else:
-                running.task.cancel()
+        if running.stop == why or (running.stop is not None and why != "lease_lost"):
+            return
+        running.stop = why
+        running.cancel.set()
+        # A task that is cancelled before its first step never runs: `_outcome` looks at `stop`.
+        if running.began is not None and self._running.get(running.lease.token) is running:
+            self._ask(running)
+            if running.insist is not None:
+                running.insist.cancel()
+            wait = self.INSIST if why == "lease_lost" else self.GRACE
+            running.insist = self._loop.call_later(wait, self._insist, running)
+
+    def _ask(self, running: Running) -> None:
+        if running.lease.job.handler is Handler.COMMAND:
+            # Its end comes back with the tail of its output, which a cancelled task has not.
+            supervisor, key = self._commands.supervisor, str(running.lease.token)
+            (supervisor.kill if running.stop == "lease_lost" else supervisor.stop)(key)
+        elif running.task is not None:
+            running.task.cancel()
+
+    def _insist(self, running: Running) -> None:
+        """The handler goes on though it was stopped. Commands are the supervisor's to kill."""
+        if running.lease.job.handler is Handler.COMMAND:
+            return
+        if not running.overran:
+            running.overran = True
+            log.warning(
+                "handler_overran",
+                **_bound(running.lease),
+                reason=running.stop,
+                holds="its slot until it returns",
+            )
+        self._ask(running)
+        running.insist = self._loop.call_later(self.INSIST, self._insist, running)
 
     async def idle(self) -> None:
         """No handler is running."""
@@ -124,40 +163,44 @@ class Executor:
 
     async def _run(self, running: Running) -> None:
         claimed = running.lease.claimed
+        running.began = monotonic()
         with bound_contextvars(
-            job=claimed.key.job_name,
-            scope=claimed.key.scope_id,
-            execution_id=claimed.id,
+            **_bound(running.lease),
             plan_time=claimed.key.plan_time.isoformat(),
-            attempt=claimed.attempt,
         ):
             log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
-            began = monotonic()
-            result = await self._outcome(running)
-            duration_ms = round((monotonic() - began) * 1000)
-            self._end(running, result, duration_ms)
+            self._end(running, await self._outcome(running))
 
     async def _outcome(self, running: Running) -> Outcome:
+        if running.stop is not None:  # asked to stop before it began
+            return self._stopped(running)
         timeout = running.lease.job.run_timeout.total_seconds()
         timer = self._loop.call_later(timeout, self.stop, running, "timeout")
         try:
-            if running.stop is not None:  # asked to stop before it began
-                raise asyncio.CancelledError
             return await self._handle(running)
         except asyncio.CancelledError:
+            # Without a reason: the program around us cancels all of its tasks.
+            running.stop = running.stop or "shutdown"
             return self._stopped(running)
+        except LeaseEndedError as ended:
+            running.stop = running.stop or "lease_lost"
+            return self._stopped(running, ended.output)
         except Exception as error:
             log.exception("execution_broke")
             return outcome.failure(error)
         finally:
             timer.cancel()
+            if running.insist is not None:
+                running.insist.cancel()
 
     async def _handle(self, running: Running) -> Outcome:
         job, context = running.lease.job, self._context(running)
+        if isinstance(context.payload, UnreadablePayload):
+            return outcome.payload_invalid(context.payload.error)
         match job.handler:
             case Handler.PYTHON:
                 name = job.target["function"]
-                ended = await self._python.run(name, context, lambda: self._overran(running))
+                ended = await self._python.run(name, context)
             case Handler.COMMAND:
                 ended = await self._commands.run(job, context, running.lease)
             case Handler.SQL | Handler.HTTP | Handler.EXTERNAL:
@@ -181,13 +224,8 @@ class Executor:
             lease_token=claimed.token,
             runner_id=self._runner,
             _cancel=running.cancel,
-            _held=lambda: running.lease.held and not running.lease.stopped,
+            _held=lambda: running.lease.usable,
         )
-
-    def _overran(self, running: Running) -> None:
-        if not running.overran:
-            running.overran = True
-            log.warning("handler_overran", reason=running.stop, holds="its slot until it returns")
 
     def _stopped(self, running: Running, output: str | None = None) -> Outcome:
         job = running.lease.job
@@ -203,37 +241,53 @@ class Executor:
             case _:
                 assert_never(running.stop)
 
-    def _end(self, running: Running, ended: Outcome, duration_ms: int) -> None:
+    def _end(self, running: Running, ended: Outcome) -> None:
         lease, claimed = running.lease, running.lease.claimed
         self._running.pop(lease.token, None)
         if not self._running:
             self._idle.set()
+        if running.abandoned:
+            self._freed()
+            return
         # A reentrant execution whose runner goes, or lost touch, is not the worse for it.
-        give_back = running.stop in ("shutdown", "lease_lost") and lease.job.reentrant
+        give_back = (
+            running.stop in ("shutdown", "lease_lost") and lease.job.reentrant and lease.held
+        )
         if running.stop == "shutdown":
             decided = replace(ended, final=True, retry_after=None)
         else:
             decided = outcome.decide(
                 ended, lease.job, claimed.attempt, claimed.max_attempts, random.random()
             )
-        _log_end(decided, duration_ms, give_back=give_back)
+        _log_end(decided, running.duration_ms, give_back=give_back)
         if lease.held:
-            self._finisher.put(Ended(lease, decided, duration_ms, give_back))
+            self._finisher.put(Ended(lease, decided, running.duration_ms, give_back))
         self._freed()
 
     def abandon(self, running: Running) -> None:
-        """Write the end of an execution whose handler does not end: FAILED shutdown, final.
+        """Wait no more for a handler that does not end; what it writes later is not its end.
 
-        Not for reentrant jobs: their lease runs out instead, and is stolen when nobody runs any
-        more.
+        Not reentrant: FAILED shutdown, final. Reentrant: its lease runs out, and is stolen when
+        this process renews it no more.
         """
-        ended = outcome.shutdown(end_known=False)
+        if running.abandoned:
+            return
+        running.abandoned = True
         if running.lease.held and not running.lease.job.reentrant:
-            self._finisher.put(Ended(running.lease, ended, _age_ms(running.lease)))
+            ended = outcome.shutdown(end_known=False)
+            with bound_contextvars(**_bound(running.lease)):
+                _log_end(ended, running.duration_ms, give_back=False)
+            self._finisher.put(Ended(running.lease, ended, running.duration_ms))
 
 
-def _age_ms(lease: Lease) -> int:
-    return max(0, round((monotonic() - lease.beat_at) * 1000))
+def _bound(lease: Lease) -> dict[str, object]:
+    claimed = lease.claimed
+    return {
+        "job": claimed.key.job_name,
+        "scope": claimed.key.scope_id,
+        "execution_id": claimed.id,
+        "attempt": claimed.attempt,
+    }
 
 
 def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:

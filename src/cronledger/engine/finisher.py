@@ -22,6 +22,8 @@ from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
 log = structlog.get_logger(__name__)
 
 LARGEST_BATCH = 500
+UNSTORABLE = (*POISON, UnicodeError)
+"""What one value can cause; a lone surrogate does not even reach the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,13 @@ class Finisher:
         """
         try:
             return await self._write_once(batch)
-        except POISON as error:
+        except UNSTORABLE as error:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 return [*await self._write(batch[:middle]), *await self._write(batch[middle:])]
             return await self._write_plain(batch[0], error)
 
-    async def _write_plain(self, ended: Ended, error: psycopg.Error) -> list[Ended]:
+    async def _write_plain(self, ended: Ended, error: Exception) -> list[Ended]:
         # What the handler left cannot be stored, and the work is done: it must not run again.
         text = clean_text(f"the outcome could not be stored: {error}", 4000)
         plain = replace(
@@ -124,7 +126,7 @@ class Finisher:
         log.warning("outcome_not_storable", execution_id=ended.lease.claimed.id, error=text)
         try:
             return await self._write_once([replace(ended, outcome=plain)])
-        except POISON:
+        except UNSTORABLE:
             log.exception("outcome_dropped", execution_id=ended.lease.claimed.id)
             return [ended]
 
@@ -151,7 +153,10 @@ class Finisher:
         return [x for x in batch if x.lease.token not in unsettled]
 
     async def _read_silent(self, c: psycopg.AsyncConnection, silent: list[Ended]) -> set[UUID]:
-        """What was not written is written already, or lost; answers what has to be tried again."""
+        """What was not written is written already, or lost; answers what has to be tried again.
+
+        A swept row keeps our token, but its end is not the one we would have written.
+        """
         answer = await self._statements.read_leases(
             c, [x.lease.claimed.key for x in silent], [x.lease.token for x in silent]
         )
@@ -161,7 +166,9 @@ class Finisher:
             status = ours.get(ended.lease.token)
             if status == "RUNNING":
                 again.add(ended.lease.token)
-            elif status is None and self._leases.lose(ended.lease.token) is not None:
+            elif (
+                status != ended.outcome.status and self._leases.lose(ended.lease.token) is not None
+            ):
                 log.warning(
                     "lease_lost",
                     job=ended.lease.claimed.key.job_name,

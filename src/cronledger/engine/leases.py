@@ -5,10 +5,13 @@ the main loop does not cost the other executions their leases.
 """
 
 import asyncio
+import os
+import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from time import monotonic
 from typing import Literal
 from uuid import UUID
@@ -28,6 +31,8 @@ Stop = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 MARGIN_SHARE = 0.1
 MARGIN_MOST = 2.0
 LARGEST_BATCH = 1000
+LONGEST_SPAN = timedelta(days=1)
+NEVER = float("inf")
 
 
 def margin(stale_timeout: float) -> float:
@@ -40,14 +45,16 @@ class Lease:
     """The right to write one execution, as long as `deadline` (monotonic) has not passed.
 
     The deadline counts from before the last good heartbeat was sent, so it lies before the
-    database's stale_after by the way there and the margin.
+    database's stale_after by the way there and the margin. `next_beat` (monotonic): when the next
+    heartbeat is due. `stopped`: the deadline passed and the handler was told; it is not moved any
+    more, though the row is kept until the handler has ended.
     """
 
     claimed: Claimed
     job: Job
     queue: str
     deadline: float
-    beat_at: float
+    next_beat: float
     stop: Callable[[Stop], None] = field(repr=False)
     stopped: bool = False
     held: bool = True
@@ -60,9 +67,16 @@ class Lease:
     def length(self) -> float:
         return self.job.stale_timeout.total_seconds()
 
+    @property
+    def usable(self) -> bool:
+        """Whether the handler may go on. Any thread may ask."""
+        return self.held and not self.stopped and monotonic() < self.deadline
+
     def renew(self, sent: float) -> None:
-        self.beat_at = sent
-        self.deadline = sent + self.length - margin(self.length)
+        """The lease counts from `sent`, monotonic, when its claim or heartbeat was sent."""
+        self.next_beat = sent + self.length / 3
+        if not self.stopped:
+            self.deadline = sent + self.length - margin(self.length)
 
 
 class Leases:
@@ -71,6 +85,7 @@ class Leases:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[UUID, Lease] = {}
+        self._hurried = 0.0
         self.lost = 0
 
     def add(self, leases: Iterable[Lease]) -> None:
@@ -98,26 +113,36 @@ class Leases:
     def due(self, now: float) -> list[Lease]:
         """Leases whose heartbeat is due: a third of their length since the last good one."""
         with self._lock:
-            return [
-                lease for lease in self._held.values() if now >= lease.beat_at + lease.length / 3
-            ]
+            return [lease for lease in self._held.values() if now >= lease.next_beat]
 
     def hurry(self) -> None:
-        """Every heartbeat is due now."""
+        """Every heartbeat is due now, those whose answer is under way included."""
         with self._lock:
+            self._hurried = monotonic()
             for lease in self._held.values():
-                lease.beat_at = min(lease.beat_at, monotonic() - lease.length / 3)
+                lease.next_beat = 0.0
 
     def renew(self, tokens: Iterable[UUID], sent: float) -> dict[UUID, float]:
-        """Move the deadlines of those still held; answers their new deadlines."""
+        """Move the deadlines of those still held and not stopped; answers their new deadlines."""
         with self._lock:
             renewed = {}
             for token in tokens:
                 lease = self._held.get(token)
-                if lease is not None and not lease.stopped:
-                    lease.renew(sent)
+                if lease is None:
+                    continue
+                lease.renew(sent)
+                if sent < self._hurried:
+                    lease.next_beat = 0.0
+                if not lease.stopped:
                     renewed[token] = lease.deadline
             return renewed
+
+    def postpone(self, tokens: Iterable[UUID], until: float) -> None:
+        """The next heartbeat of these is due then: their rows are busy."""
+        with self._lock:
+            for token in tokens:
+                if token in self._held:
+                    self._held[token].next_beat = until
 
     def lose(self, token: UUID) -> Lease | None:
         """Forget a lease that is not ours any more; None if it was not held (its finish came
@@ -137,14 +162,29 @@ class Leases:
                 lease.stopped = True
             return over
 
-    def next_moment(self) -> float | None:
-        """The next monotonic time at which a heartbeat or a deadline is due."""
+    def next_moment(self, *, beats: bool) -> float:
+        """When the next deadline passes or (`beats`) a heartbeat is due, monotonic; inf: never."""
         with self._lock:
-            moments = [
-                min(x.beat_at + x.length / 3, float("inf") if x.stopped else x.deadline)
-                for x in self._held.values()
-            ]
-        return min(moments, default=None)
+            moments = [x.deadline for x in self._held.values() if not x.stopped]
+            if beats:
+                moments += [x.next_beat for x in self._held.values()]
+        return min(moments, default=NEVER)
+
+
+def batches(due: Sequence[Lease]) -> Iterator[list[Lease]]:
+    """`due` in statements: one lease that lies weeks back would make the server open every
+    partition between for all the others."""
+    batch: list[Lease] = []
+    for lease in sorted(due, key=lambda x: x.claimed.key.plan_time):
+        plan_time = lease.claimed.key.plan_time
+        if batch and (
+            len(batch) >= LARGEST_BATCH or plan_time - batch[0].claimed.key.plan_time > LONGEST_SPAN
+        ):
+            yield batch
+            batch = []
+        batch.append(lease)
+    if batch:
+        yield batch
 
 
 class Heartbeats:
@@ -206,12 +246,19 @@ class Heartbeats:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._started.set()
         while not self._stopping:
-            delay = self.step()
+            try:
+                delay = self.step()
+            except Exception:
+                # Without this thread every lease would end.
+                log.exception("heartbeats_broke")
+                delay = self.RETRY
             self._wake.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), delay)
         if self._busy is not None:
-            self._busy.cancel()
+            self._sever()
+            await asyncio.wait([self._busy], timeout=1)
+            self._busy.cancel()  # it is connecting, or asleep
             await asyncio.wait([self._busy])
         await self._disconnect()
 
@@ -227,31 +274,35 @@ class Heartbeats:
             due = self._leases.due(now)
             if due:
                 self._busy = asyncio.ensure_future(self._round(due))
-        following = self._leases.next_moment()
-        if following is None:
-            return self.IDLE
-        return max(0.01, min(following - monotonic(), self.IDLE)) if following > now else 0.05
+                self._busy.add_done_callback(lambda _: self.wake())
+        busy = self._busy is not None and not self._busy.done()
+        following = self._leases.next_moment(beats=not busy)
+        return max(0.0, min(following - monotonic(), self.IDLE))
 
     async def _round(self, due: list[Lease]) -> None:
-        # The oldest lease may lie weeks back; it would widen the bounds of everybody's partitions.
-        due.sort(key=lambda lease: lease.claimed.key.plan_time)
-        timeout = max(1.0, min(lease.length for lease in due) / 3)
+        patience = max(1.0, min(lease.length for lease in due) / 3)
+        # Cancelling a statement would wait for the server once more; a cut socket ends it at once.
+        timer = asyncio.get_running_loop().call_later(patience, self._sever)
         try:
-            async with asyncio.timeout(timeout):
-                for start in range(0, len(due), LARGEST_BATCH):
-                    await self._beat(due[start : start + LARGEST_BATCH])
+            for batch in batches(due):
+                await self._beat(batch, patience)
             if self._away:
                 self._away = False
                 log.info("heartbeats_resumed", leases=len(due))
-        except (psycopg.Error, TimeoutError, OSError) as error:
+        except Exception as error:
+            # Whatever it is: the next round comes.
             if not self._away:
                 self._away = True
-                log.warning("heartbeats_failing", error=str(error) or type(error).__name__)
+                known = isinstance(error, psycopg.Error | TimeoutError | OSError)
+                text = str(error).partition("\n")[0] or type(error).__name__
+                log.warning("heartbeats_failing", error=text, exc_info=None if known else error)
             await self._disconnect()
             await asyncio.sleep(self.RETRY)
+        finally:
+            timer.cancel()
 
-    async def _beat(self, batch: list[Lease]) -> None:
-        connection = await self._connected()
+    async def _beat(self, batch: list[Lease], patience: float) -> None:
+        connection = await self._connected(patience)
         keys = [LeaseKey(x.claimed.key, x.token, x.job.stale_timeout) for x in batch]
         sent = monotonic()
         async with step_transaction(connection, 2000):
@@ -260,16 +311,15 @@ class Heartbeats:
         renewed = self._leases.renew((token for token, _ in rows), sent)
         if renewed:
             self._extend({str(token): deadline for token, deadline in renewed.items()})
-        by_token = {lease.token: lease for lease in batch}
+        silent = {lease.token: lease for lease in batch}
         for token, cancel_requested in rows:
+            lease = silent.pop(token)
             if cancel_requested:
-                by_token.pop(token).stop("cancelled")
-            else:
-                by_token.pop(token)
-        if by_token:
-            await self._read_silent(connection, list(by_token.values()), sent)
+                lease.stop("cancelled")
+        if silent:
+            await self._read_silent(connection, list(silent.values()))
 
-    async def _read_silent(self, connection: Connection, silent: list[Lease], sent: float) -> None:
+    async def _read_silent(self, connection: Connection, silent: list[Lease]) -> None:
         """Rows that were not renewed are busy or lost; reading them tells which."""
         answer = await self._statements.read_leases(
             connection, [x.claimed.key for x in silent], [x.token for x in silent]
@@ -279,6 +329,7 @@ class Heartbeats:
             for state in await answer.fetchall()
             if state.ours and state.status == "RUNNING"
         }
+        self._leases.postpone(ours, monotonic() + self.RETRY)
         for lease in silent:
             if lease.token in ours:
                 if ours[lease.token].cancel_requested:
@@ -287,17 +338,23 @@ class Heartbeats:
                 log.warning("lease_lost", **_bound(lease))
                 lease.stop("lease_lost")
 
-    async def _connected(self) -> Connection:
+    def _sever(self) -> None:
+        """Whatever waits on the connection fails now."""
+        if self._connection is not None and not self._connection.closed:
+            with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as s:
+                s.shutdown(socket.SHUT_RDWR)
+
+    async def _connected(self, patience: float) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = await self._access.connect_async("cronledger heartbeats")
+            async with asyncio.timeout(patience):
+                self._connection = await self._access.connect_async("cronledger heartbeats")
         return self._connection
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(psycopg.Error, TimeoutError, OSError):
-                async with asyncio.timeout(1):
-                    await connection.close()
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
 
 
 def _bound(lease: Lease) -> dict[str, object]:

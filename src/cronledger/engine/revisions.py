@@ -1,6 +1,7 @@
 """Revisions of jobs, parsed once. They are append-only, so what was read stays true."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -34,6 +35,7 @@ class Revisions:
         self._statements = statements
         self._runs: dict[str, list[Revision]] = {}
         self._broken: dict[tuple[str, int], str] = {}
+        self._payloads: dict[tuple[str, int], str] = {}
 
     async def read(self, c: Connection, wanted: Mapping[str, tuple[int, int]]) -> None:
         """Afterwards the revisions first..newest of each job in `wanted` are known."""
@@ -58,8 +60,17 @@ class Revisions:
 
     def _add(self, row: Mapping[str, Any]) -> None:
         name, number = row["job_name"], row["number"]
+        payload = row["payload_json"]
+        if payload is not None:
+            self._payloads[name, number] = payload
         try:
-            job = parse_job(row)
+            job = parse_job(
+                {
+                    **row,
+                    "payload": _json("payload", payload),
+                    "target": _json("target", row["target_json"]),
+                }
+            )
         except BrokenDefinitionError as error:
             self._broken[name, number] = str(error)
             job = Job.model_construct(**{**row, "schedule": None})
@@ -74,13 +85,22 @@ class Revisions:
     def newest(self, name: str) -> Revision:
         return self._runs[name][-1]
 
-    def broken(self, name: str, revisions: Iterable[Revision]) -> str | None:
-        """Why one of these revisions is no job; None if all are."""
-        return next(
-            (
-                self._broken[name, r.revision]
-                for r in revisions
-                if (name, r.revision) in self._broken
-            ),
-            None,
-        )
+    def payload(self, name: str, revision: int) -> str | None:
+        """The payload of a revision as JSON text: handed on as it is, a claim need not read it."""
+        return self._payloads.get((name, revision))
+
+    def broken(self, name: str) -> str | None:
+        """Why the newest revision is no job; None if it is one.
+
+        An earlier one that was none does no harm: it has no plan_times.
+        """
+        return self._broken.get((name, self.newest(name).revision))
+
+
+def _json(field: str, text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BrokenDefinitionError(
+            f"{field}: its JSON cannot be read: {error}; UPDATE jobs SET {field} = …"
+        ) from error

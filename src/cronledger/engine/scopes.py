@@ -10,17 +10,20 @@ import structlog
 from cronledger.ledger.database import AsyncPool, step_transaction
 from cronledger.ledger.statements import Statements
 from cronledger.rules.model import Job
+from cronledger.rules.outcome import clean_text
 
 log = structlog.get_logger(__name__)
 
 EVERY_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
+"""A provider is waited for so long: its turn is an open transaction."""
 
 
 class Scopes:
     """One step asks every provider and stores what changed.
 
-    A provider that raises, or answers something else than names, retires nothing. One runner
-    asks at a time: the turn is a lock of the transaction in which the answer is stored.
+    A provider that raises, takes too long, or answers something else than names retires nothing.
+    One runner asks at a time: the turn is a lock of the transaction in which the answer is stored.
     """
 
     def __init__(
@@ -47,7 +50,8 @@ class Scopes:
             if turn is None or not turn[0]:
                 return
             try:
-                scopes = _checked(await _answer(provider))
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    scopes = _checked(await _answer(provider))
             except Exception:
                 log.exception("scope_provider_failed", job=job.name)
                 return
@@ -72,8 +76,11 @@ async def _answer(provider: Callable[[], Any]) -> Iterable[str]:
 
 
 def _checked(answer: Iterable[str]) -> list[str]:
-    scopes = sorted(set(answer))
-    for scope in scopes:
+    if isinstance(answer, str):
+        raise ValueError(f"{answer!r} is one text, not a list of scope_ids")
+    for scope in (scopes := list(answer)):
         if not isinstance(scope, str) or not 0 < len(scope) <= 200:
             raise ValueError(f"scope_id {scope!r} is not a text of 1 to 200 characters")
-    return scopes
+        if clean_text(scope) != scope:
+            raise ValueError(f"scope_id {scope!r} has a NUL or a lone surrogate in it")
+    return sorted(set(scopes))

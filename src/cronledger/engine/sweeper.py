@@ -7,10 +7,8 @@ from time import monotonic
 import structlog
 
 from cronledger.engine.clock import DatabaseClock
-from cronledger.engine.leases import Leases
 from cronledger.ledger.database import AsyncPool, step_transaction
 from cronledger.ledger.statements import Statements
-from cronledger.rules.model import ExecutionKey
 
 log = structlog.get_logger(__name__)
 
@@ -21,8 +19,9 @@ MAINTENANCE = 3600.0
 class Sweeper:
     """One step sweeps what is stale and, less often, repairs what a crash left behind.
 
-    `stagger` in [0, 1) spreads the rounds of the replicas. `rearmed` is called when something is
-    due now. `claiming` says whether a claim of this runner is in flight.
+    The first step is a full round: what was parked for lack of this runner's handlers is due again.
+    `stagger` in [0, 1) spreads the later rounds of the replicas. `rearmed` is called when something
+    is due now.
     """
 
     def __init__(
@@ -30,35 +29,30 @@ class Sweeper:
         pool: AsyncPool,
         statements: Statements,
         clock: DatabaseClock,
-        leases: Leases,
         *,
-        runner: str,
         retention: timedelta,
         width: timedelta,
         rearmed: Callable[[], None],
-        claiming: Callable[[], bool],
         stagger: float = 0.0,
     ) -> None:
         self._pool = pool
         self._statements = statements
         self._clock = clock
-        self._leases = leases
-        self._runner = runner
         self._retention = retention
         self._width = width
         self._rearmed = rearmed
-        self._claiming = claiming
-        self._full_at = monotonic() + FULL_ROUND * stagger
+        self._full_at = monotonic()
+        self._following = FULL_ROUND * (1 + stagger)  # until the second round
         self._maintain_at = monotonic()
 
     async def step(self) -> float:
-        """Answers the seconds until the next full round; `sweep` may be asked for earlier."""
+        """Answers the seconds until the next full round; may be asked for earlier."""
         if not self._clock.known:
             return 1.0
         await self.sweep()
         if monotonic() >= self._full_at:
             await self._repair()
-            self._full_at = monotonic() + FULL_ROUND
+            self._full_at, self._following = monotonic() + self._following, FULL_ROUND
         if monotonic() >= self._maintain_at:
             await self._maintain()
             self._maintain_at = monotonic() + MAINTENANCE
@@ -88,47 +82,20 @@ class Sweeper:
         if rows or names:
             self._rearmed()
 
-    def repair_soon(self) -> None:
-        """The next step is a full round: a claim's COMMIT had an unknown outcome."""
-        self._full_at = monotonic()
-
     async def _repair(self) -> None:
         async with self._pool.connection() as c:
             async with step_transaction(c, 2000):
                 rearmed = await self._statements.rearm_left_behind(c)
             async with step_transaction(c, 2000):
-                await self._statements.reap_runners(c)
-            if await rearmed.fetchall():
-                self._rearmed()
-        await self.give_back_unheld()
-
-    async def give_back_unheld(self) -> None:
-        """What bears this runner's name and a token it does not hold was claimed by a COMMIT whose
-        answer was lost: it never started, so it goes back.
-
-        Never beside a claim in flight, whose tokens are not in memory yet; and only what is still
-        unheld after a second look at the set, taken after the rows were read.
-        """
-        if self._claiming():
-            return
-        async with self._pool.connection() as c:
-            found = await (
-                await self._statements.find_unheld(c, self._runner, self._leases.tokens())
-            ).fetchall()
-            held = set(self._leases.tokens())
-            unheld = [row for row in found if row[4] not in held]
-            if not unheld or self._claiming():
-                return
+                orphans = await self._statements.end_orphans(c)
             async with step_transaction(c, 2000):
-                await self._statements.give_back(
-                    c,
-                    [ExecutionKey(*row[:4]) for row in unheld],
-                    [row[4] for row in unheld],
-                    "not_started",
-                    "the answer to the claim's COMMIT was lost; the handler was never started",
-                )
-        log.warning("claims_given_back", count=len(unheld), reason="unknown commit")
-        self._rearmed()
+                await self._statements.reap_runners(c)
+            due = await rearmed.fetchall()
+            ended = await orphans.fetchall()
+        if due:
+            self._rearmed()
+        if ended:
+            log.info("orphans_cancelled", count=len(ended), reason="their jobs are retired or gone")
 
     async def _maintain(self) -> None:
         async with self._pool.connection() as c, c.transaction():

@@ -60,7 +60,7 @@ class Access:
 
     @property
     def prepare_threshold(self) -> int | None:
-        return 5 if self.prepare else None
+        return 1 if self.prepare else None
 
     def connect(self, name: str = "cronledger") -> psycopg.Connection:
         """A blocking connection in autocommit mode, for commands and migrations."""
@@ -87,7 +87,8 @@ class Access:
             min_size=size,
             max_size=size,
             timeout=self.connect_timeout.total_seconds() + 5,
-            reconnect_timeout=30,
+            # Short, because its waits double: whoever asks next for a connection tries anew.
+            reconnect_timeout=1,
             open=False,
             name=name,
         )
@@ -102,14 +103,19 @@ def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
 async def step_transaction(
     connection: AsyncConnection[tuple[Any, ...]], lock_timeout_ms: int = 5000
 ) -> AsyncIterator[None]:
-    """A transaction in pipeline mode with jit off and a bounded wait for locks.
+    """A transaction in pipeline mode with pinned planning and a bounded wait for locks.
 
-    SET LOCAL rides in the pipeline instead of the connection's start, because behind PgBouncer in
-    transaction mode nothing else holds.
+    Planned once per connection, not for every batch: planning for all partitions costs more than
+    most of these statements. Sequential scans at a deterring price: a new week's partition looks
+    empty to the planner until it is analyzed (enable_seqscan = off would drown all other costs
+    where a small table without an index is read). SET LOCAL rides in the pipeline instead of the
+    connection's start, because behind PgBouncer in transaction mode nothing else holds.
     """
     async with connection.pipeline(), connection.transaction():
         await connection.execute(
-            "SELECT set_config('jit', 'off', true), set_config('lock_timeout', %s, true)",
+            "SELECT set_config('jit', 'off', true), set_config('seq_page_cost', '1000', true), "
+            "set_config('plan_cache_mode', 'force_generic_plan', true), "
+            "set_config('lock_timeout', %s, true)",
             [str(lock_timeout_ms)],
         )
         yield

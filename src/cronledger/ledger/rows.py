@@ -1,5 +1,6 @@
 """Rows as values: what statements take as array elements and what they answer."""
 
+import json
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -36,13 +37,13 @@ class JobFacts(NamedTuple):
 
 
 class NewClaim(NamedTuple):
-    """One element of `try_claim_new`."""
+    """One element of `try_claim_new`; `payload` is JSON text."""
 
     key: ExecutionKey
     revision: int
     queue: str
     due_at: datetime
-    payload: Any
+    payload: str | None
     max_attempts: int
     token: UUID
     stale_timeout: timedelta
@@ -55,6 +56,12 @@ class AgainClaim(NamedTuple):
     token: UUID
     stale_timeout: timedelta
     reentrant: bool
+
+
+class UnreadablePayload(NamedTuple):
+    """Stands for a payload that jsonb holds and Python cannot read, such as 1e5000."""
+
+    error: str
 
 
 class Claimed(NamedTuple):
@@ -139,7 +146,16 @@ def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> Schedul
 
 
 def claimed(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Claimed:
-    return Claimed(ExecutionKey(job, kind, scope, plan), *rest)
+    row = Claimed(ExecutionKey(job, kind, scope, plan), *rest)
+    return row if row.payload is None else row._replace(payload=_payload(row.payload))
+
+
+def _payload(text: str) -> Any:
+    # What cannot be read must not cost the executions beside it their claim.
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return UnreadablePayload(f"the payload's JSON cannot be read: {error}")
 
 
 def swept(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Swept:

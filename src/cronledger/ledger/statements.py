@@ -5,7 +5,7 @@ rows are there once they are fetched. What each guarantees, locks and means by z
 the head of its file. Raises psycopg.Error.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
@@ -41,10 +41,42 @@ Rows = AsyncCursor[tuple[Any, ...]]
 T = TypeVar("T")
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
     if not rows:
-        return {name: [] for name in names}
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        return dict.fromkeys(names, "{}")
+    return dict(zip(names, map(_array, zip(*rows, strict=True)), strict=True))
+
+
+def _array(values: Sequence[Any]) -> str:
+    """The array literal of one column; the statement casts it.
+
+    Several times faster than a list, each element of which psycopg looks up a dumper for; and one
+    type for every batch, so that one prepared statement serves them all.
+    """
+    kind = next((type(value) for value in values if value is not None), None)
+    write = _WRITERS.get(kind, _quoted) if kind is not None else str
+    return "{" + ",".join(["NULL" if v is None else write(v) for v in values]) + "}"
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    if "\\" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _microseconds(value: timedelta) -> str:
+    # Not days: those of an interval follow the session's time zone.
+    return f"{value // _MICROSECOND} microseconds"
+
+
+_MICROSECOND = timedelta(microseconds=1)
+_WRITERS: Mapping[type, Callable[[Any], str]] = {
+    int: str,
+    bool: str,
+    UUID: str,
+    timedelta: _microseconds,
+}
 
 
 def _scopes(keys: Sequence[ScopeKey]) -> dict[str, Any]:
@@ -53,8 +85,9 @@ def _scopes(keys: Sequence[ScopeKey]) -> dict[str, Any]:
 
 def _keys(keys: Sequence[ExecutionKey]) -> dict[str, Any]:
     # The bounds let the server open only the partitions that can hold the rows.
-    columns: dict[str, Any] = _columns(keys, "jobs", "kinds", "scopes", "plans")
-    return {**columns, "first": min(columns["plans"]), "last": max(columns["plans"])}
+    columns = _columns(keys, "jobs", "kinds", "scopes", "plans")
+    plans = [key.plan_time for key in keys]
+    return {**columns, "first": min(plans), "last": max(plans)}
 
 
 @cache
@@ -155,6 +188,9 @@ class Statements:
     async def read_running(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "read_running", **_scopes(scopes))
 
+    async def make_partitions(self, c: Connection, plans: Sequence[datetime]) -> Rows:
+        return await self._rows(c, "make_partitions", plans=list(plans))
+
     async def read_live_handlers(self, c: Connection) -> Rows:
         return await self._rows(c, "read_live_handlers")
 
@@ -175,7 +211,6 @@ class Statements:
             "tokens",
             "stale_timeouts",
         )
-        params["payloads"] = [None if p is None else Jsonb(p) for p in params["payloads"]]
         return await self._made(c, "try_claim_new", claimed, runner=runner, **params)
 
     async def try_claim_again(
@@ -319,9 +354,6 @@ class Statements:
             error_msg=error_msg,
         )
 
-    async def find_unheld(self, c: Connection, runner: str, tokens: Sequence[UUID]) -> Rows:
-        return await self._rows(c, "find_unheld", runner=runner, tokens=list(tokens))
-
     async def lock_schedules(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "lock_schedules", **_scopes(scopes))
 
@@ -331,6 +363,9 @@ class Statements:
             [(*key, queue) for key, queue in ended], "jobs", "kinds", "scopes", "queues"
         )
         return await self._rows(c, "rearm_unblocked", **params)
+
+    async def end_orphans(self, c: Connection) -> Rows:
+        return await self._rows(c, "end_orphans")
 
     async def rearm_left_behind(self, c: Connection) -> Rows:
         return await self._rows(c, "rearm_left_behind")

@@ -72,6 +72,10 @@ class _Applying:
             deploy=deploy,
             requested_by=self._by,
         )
+        if len(after) < len(names):  # another source was quicker
+            self._refuse_foreign({name: row for name, *row in self._rows(
+                "read_job_revisions", jobs=names
+            )})  # fmt: skip
         retired = self._rows(
             "retire_missing", source=self._source, jobs=names, requested_by=self._by
         )

@@ -11,6 +11,14 @@ from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
 
 
+class LeaseEndedError(Exception):
+    """The supervisor killed a command because its lease ended; `output` is its tail."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__("the lease of a command ended before it did")
+        self.output = output
+
+
 @dataclass(frozen=True, slots=True)
 class CommandHandlers:
     """Runs the commands of a runner."""
@@ -19,7 +27,10 @@ class CommandHandlers:
     tail_bytes: int
 
     async def run(self, job: Job, context: Context, lease: Lease) -> Outcome:
-        """Run the command to its end; cancelling stops its process group and then propagates."""
+        """Run the command to its end; cancelling stops its process group and then propagates.
+
+        Raises LeaseEndedError when it was killed at the end of its lease.
+        """
         target = job.target
         end = await self.supervisor.run(
             str(context.lease_token),
@@ -33,11 +44,15 @@ class CommandHandlers:
         match end.reason:
             case "not_started":
                 return outcome.not_started(end.error or "the command could not be started")
-            case "lease" | "supervisor_died" | "eof":
+            case "lease":
+                raise LeaseEndedError(end.output)
+            case "supervisor_died" | "eof":
                 return outcome.lease_over(end.reason, end.output)
             case "exited" | "stopped":
-                code = end.returncode if end.returncode is not None else -(end.signal or 0)
-                return outcome.exited(code, end.output)
+                if end.signal is not None:
+                    return outcome.exited(-end.signal, end.output)
+                assert end.returncode is not None, "a command that ended has a status or a signal"
+                return outcome.exited(end.returncode, end.output)
 
 
 def environment(context: Context) -> Mapping[str, str]:

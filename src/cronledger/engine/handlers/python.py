@@ -2,11 +2,13 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cronledger.app import Bound, Context
+from cronledger.engine.handlers.threads import Threads
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
 
@@ -16,43 +18,55 @@ class PythonHandlers:
     """The functions of a runner by name (`module:qualname`), and the threads for sync ones."""
 
     functions: Mapping[str, Bound]
-    threads: ThreadPoolExecutor
+    threads: Threads
     max_result_bytes: int
 
-    async def run(self, name: str, context: Context, overran: Callable[[], None]) -> Outcome:
+    async def run(self, name: str, context: Context) -> Outcome:
         """Run the function to its end. Cancelling stops an async one.
 
-        A sync one can only be asked (`ctx.cancelled`): the cancellation is held until it
-        returns, so that its slot and its lease stay taken; `overran` is called when it goes on.
+        A sync one can only be asked (`ctx.cancelled`): the cancellation is held until it returns,
+        so that its slot and its lease stay taken. What a sync one returns is awaited if it can be
+        (a plain `def` around an `async def`).
         """
         bound = self.functions[name]
+        task = asyncio.current_task()
+        assert task is not None
         try:
-            if bound.is_async:
-                value = await bound(context)
-            else:
-                value = await self._in_thread(bound, context, overran)
-        except asyncio.CancelledError:
-            raise
+            value = bound(context) if bound.is_async else await self._in_thread(bound, context)
+            if inspect.isawaitable(value):
+                value = await value
+        except _RaisedError as raised:
+            return outcome.failure(raised.error)
+        except asyncio.CancelledError as error:
+            if task.cancelling():
+                raise
+            return outcome.failure(error)  # nobody cancelled it: something it awaited was
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
-            if isinstance(error, KeyboardInterrupt | SystemExit) and bound.is_async:
-                error.__suppress_context__ = True
             return outcome.failure(error)
         return outcome.success(value, max_result_bytes=self.max_result_bytes)
 
-    async def _in_thread(
-        self, bound: Bound, context: Context, overran: Callable[[], None]
-    ) -> object:
-        loop = asyncio.get_running_loop()
+    async def _in_thread(self, bound: Bound, context: Context) -> Any:
         inside = contextvars.copy_context()
-        thread = loop.run_in_executor(self.threads, lambda: inside.run(bound, context))
+        thread = self.threads.call(lambda: inside.run(bound, context))
         cancelled: asyncio.CancelledError | None = None
         while not thread.done():
             try:
                 await asyncio.wait([thread])
             except asyncio.CancelledError as error:
                 cancelled = error
-                overran()
+        value, raised = thread.result()
         if cancelled is not None:
-            thread.exception()  # seen: what it raised after being stopped is not its outcome
+            if inspect.iscoroutine(value):
+                value.close()
             raise cancelled
-        return thread.result()
+        if raised is not None:
+            raise _RaisedError(raised)
+        return value
+
+
+class _RaisedError(Exception):
+    """Carries what a function raised in its thread: a StopIteration cannot pass a coroutine."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error

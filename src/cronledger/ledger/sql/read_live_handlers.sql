@@ -1,5 +1,5 @@
--- Python functions that some live runner of these queues has; NULL stands for a live runner as such
--- (it runs commands). Zero rows: no runner is alive.
-SELECT DISTINCT f.name
-FROM {schema}.runners r LEFT JOIN LATERAL unnest(r.handlers || ARRAY[NULL]::text[]) AS f(name) ON true
+-- Python functions of live runners, with the queues these serve. No lock. Zero rows: none is alive.
+SELECT DISTINCT q.name, f.name
+FROM {schema}.runners r CROSS JOIN LATERAL unnest(r.queues) AS q(name)
+CROSS JOIN LATERAL unnest(r.handlers) AS f(name)
 WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()

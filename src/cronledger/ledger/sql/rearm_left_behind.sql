@@ -1,28 +1,44 @@
 -- Parked schedules whose block is gone and that nobody re-armed (a crash between a finish and its
--- re-arming, a runner that came with the handler): back into the due index.
--- Lock: schedules by key, SKIP LOCKED. Reads what is parked waiting, limit or no_runner.
-WITH free AS (
+-- re-arming, a runner that came with the handler), or that replaces what was not asked to end (its row
+-- was locked): back into the due index.
+-- Lock: schedules by key, SKIP LOCKED. Reads what is parked waiting or no_runner, and of each job that
+-- has rows parked by a limit as many as there is room for.
+WITH RECURSIVE n AS (
+    (SELECT s.job_name FROM {schema}.schedules s WHERE s.parked = 'limit'
+     ORDER BY s.job_name LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.job_name FROM {schema}.schedules s
+            WHERE s.parked = 'limit' AND s.job_name > n.job_name ORDER BY s.job_name LIMIT 1)
+    FROM n WHERE n.job_name IS NOT NULL
+), free AS (
     SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
     WHERE s.parked = 'waiting' AND NOT EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
           AND e.status = 'RUNNING')
     UNION ALL
+    SELECT s.job_name, s.scope_kind, s.scope_id
+    FROM {schema}.schedules s
+    JOIN {schema}.jobs j ON j.name = s.job_name AND j.overlap = 'replace'
+    WHERE s.parked = 'waiting' AND EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+          AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL)
+    UNION ALL
     SELECT l.job_name, l.scope_kind, l.scope_id
-    FROM (SELECT DISTINCT s.job_name FROM {schema}.schedules s WHERE s.parked = 'limit') n
+    FROM n
     LEFT JOIN {schema}.jobs j ON j.name = n.job_name
     CROSS JOIN LATERAL (
-        SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
+        SELECT s.job_name, s.scope_kind, s.scope_id, s.queue FROM {schema}.schedules s
         WHERE s.parked = 'limit' AND s.job_name = n.job_name
         ORDER BY s.next_plan_time
-        LIMIT greatest(0, coalesce(j.max_running, 1000) - (
+        LIMIT greatest(0, coalesce(j.max_running, 1000) - CASE WHEN j.max_running IS NULL THEN 0 ELSE (
             SELECT count(*) FROM {schema}.executions e
-            WHERE e.job_name = n.job_name AND e.status = 'RUNNING'))) l
-    JOIN {schema}.schedules s
-        ON (s.job_name, s.scope_kind, s.scope_id) = (l.job_name, l.scope_kind, l.scope_id)
-    LEFT JOIN {schema}.queues q ON q.name = s.queue
-    WHERE q.max_running IS NULL OR q.max_running > (
-        SELECT count(*) FROM {schema}.executions e WHERE e.queue = s.queue AND e.status = 'RUNNING')
+            WHERE e.job_name = n.job_name AND e.status = 'RUNNING') END)) l
+    WHERE l.queue <> ALL (ARRAY(
+        SELECT q.name FROM {schema}.queues q WHERE q.max_running <= (
+            SELECT count(*) FROM {schema}.executions e
+            WHERE e.queue = q.name AND e.status = 'RUNNING')))
     UNION ALL
     SELECT s.job_name, s.scope_kind, s.scope_id
     FROM {schema}.schedules s LEFT JOIN {schema}.jobs j ON j.name = s.job_name

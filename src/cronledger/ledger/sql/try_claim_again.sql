@@ -38,5 +38,5 @@ FROM held h
 WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (h.job, h.kind, h.scope, h.plan)
   AND e.plan_time BETWEEN %(first)s AND %(last)s
 RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.lease_token, e.attempt,
-          e.max_attempts, e.trigger, e.payload, e.revision, e.started_at,
+          e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at,
           CASE h.old_status WHEN 'PENDING' THEN 'won' WHEN 'FAILED' THEN 'retried' ELSE 'stolen' END

@@ -15,4 +15,4 @@ FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::
 ORDER BY 1, 2, 3, 4
 ON CONFLICT ON CONSTRAINT uq_execution DO NOTHING
 RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.lease_token, e.attempt,
-          e.max_attempts, e.trigger, e.payload, e.revision, e.started_at, 'won'
+          e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at, 'won'

@@ -1,5 +1,6 @@
 -- Jobs of a source are what it says. A pause stays; a retirement ends. Answers what changed: name,
--- and whether the job is new or was retired. Lock: jobs by name, then by trigger their schedules.
+-- and whether the job is new or was retired. A job that does not come back belongs to another source.
+-- Lock: jobs by name, then by trigger their schedules.
 INSERT INTO {schema}.jobs AS j
     (name, schedule, timezone, day_or, dst_gap, dst_fold, schedule_delay, jitter, starts_at, ends_at,
      grace, catch_up, catch_up_window, catch_up_limit, overlap, max_running, queue, handler, target,
@@ -26,4 +27,5 @@ SET schedule = EXCLUDED.schedule, timezone = EXCLUDED.timezone, day_or = EXCLUDE
     retry_jitter = EXCLUDED.retry_jitter, scope_kind = EXCLUDED.scope_kind,
     scopes = EXCLUDED.scopes, description = EXCLUDED.description, source = EXCLUDED.source,
     deploy = EXCLUDED.deploy, edited_by = EXCLUDED.edited_by, retired_at = NULL
+WHERE j.source IS NULL OR j.source = EXCLUDED.source OR j.retired_at IS NOT NULL
 RETURNING j.name, j.revision, xmax = 0

@@ -1,0 +1,117 @@
+"""`cronledger executions`: the ledger's rows and what they wrote."""
+
+import click
+
+from cronledger.cli.show import json_option, print_fields, print_json, print_rows, read_moment
+
+COLUMNS = {
+    "id": "ID",
+    "job_name": "JOB",
+    "scope_id": "SCOPE",
+    "plan_time": "PLAN TIME",
+    "status": "STATUS",
+    "trigger": "TRIGGER",
+    "attempt": "ATTEMPT",
+    "started_at": "STARTED",
+    "duration_ms": "MS",
+    "error_code": "ERROR",
+    "next_attempt_at": "AGAIN AT",
+}
+STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
+
+
+@click.group()
+def executions() -> None:
+    """List and show executions and their output."""
+
+
+@executions.command("list")
+@click.option("--job", metavar="NAME", help="Only of this job.")
+@click.option("--scope", metavar="ID", help="Only of this scope.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES, case_sensitive=False),
+    help="Only these; may be repeated.",
+)
+@click.option("--since", metavar="ISO|DURATION", help="plan_time from then, or so long ago, on.")
+@click.option("--until", metavar="ISO|DURATION", help="plan_time before then, or so long ago.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=50,
+    show_default=True,
+    help="How many at most.",
+)
+@json_option
+def list_executions(
+    *,
+    job: str | None,
+    scope: str | None,
+    statuses: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List executions, the newest first."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        now = ledger.reports.now()
+        rows = ledger.reports.executions(
+            job=job,
+            scope=scope,
+            statuses=statuses,
+            since=read_moment(since, "--since", now, -1) if since else None,
+            until=read_moment(until, "--until", now, -1) if until else None,
+            limit=limit,
+        )
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(rows, COLUMNS, "there are no such executions")
+
+
+@executions.command()
+@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@json_option
+def show(*, execution_id: int, as_json: bool) -> None:
+    """Show everything about one execution, except its output."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        row = ledger.reports.execution(execution_id)
+    if row is None:
+        raise _unknown(execution_id)
+    if as_json:
+        print_json(row)
+    else:
+        print_fields(row)
+
+
+@executions.command()
+@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@json_option
+def output(*, execution_id: int, as_json: bool) -> None:
+    """Print the tail of what the last attempt of an execution wrote."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        row = ledger.reports.output(execution_id)
+    if row is None:
+        raise _unknown(execution_id)
+    if as_json:
+        print_json(row)
+    elif row["output"] is None:
+        click.echo(f"execution {execution_id} ({row['status']}) has stored no output", err=True)
+    else:
+        click.echo(row["output"], nl=not row["output"].endswith("\n"))
+
+
+def _unknown(execution_id: int) -> click.UsageError:
+    return click.UsageError(
+        f"execution {execution_id}: there is none of that id; its partition may be behind "
+        "retention; see `cronledger executions list`"
+    )

@@ -1,0 +1,88 @@
+"""What a command that failed says, and the code it exits with."""
+
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import errors
+
+from cronledger.ledger.binaries import EmbeddedError
+from cronledger.ledger.database import is_away
+from cronledger.ledger.migrate import MigrationError, SchemaNewerError
+from cronledger.rules.errors import ConfigurationError, Exit
+from cronledger.settings import masked
+
+MIGRATE = "run `cronledger migrate`, or set CRONLEDGER_SCHEMA to the schema of the ledger"
+
+_OUT_OF_DATE = (
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+    errors.InvalidSchemaName,
+)
+# Names or values that were given are wrong: nothing was done.
+_USAGE = (errors.NoDataFound, errors.DataError, errors.InsufficientPrivilege)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The end of a command: its exit code, and what it says on standard error."""
+
+    code: Exit
+    text: str
+
+
+def explain(error: Exception) -> Failure | None:
+    """Answer how the command ends that raised `error`; None for a defect, to be shown whole."""
+    match error:
+        case ConfigurationError():
+            return Failure(Exit.USAGE, "\n".join(_line(problem) for problem in error.problems))
+        case MigrationError() | SchemaNewerError():
+            return Failure(Exit.SCHEMA, f"Error: {error}")
+        case EmbeddedError():
+            return Failure(Exit.UNREACHABLE, f"Error: {error}")
+        case psycopg.Error():
+            return _database(error)
+    return None
+
+
+def _line(problem: object) -> str:
+    kind = "Warning" if getattr(problem, "warning", False) else "Error"
+    return f"{kind}: {problem}"
+
+
+def _database(error: psycopg.Error) -> Failure:
+    if isinstance(error, _OUT_OF_DATE):
+        return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
+    if _unreachable(error):
+        said = masked(" ".join(str(error).split()))
+        hint = "check CRONLEDGER_DATABASE_URL, and that PostgreSQL runs there"
+        return Failure(
+            Exit.UNREACHABLE, f"Error: the database does not answer: {said}\nHint: {hint}"
+        )
+    lines = [f"Error: {_primary(error)}"]
+    if error.diag.message_detail:
+        lines.append(f"Detail: {error.diag.message_detail}")
+    advice = error.diag.message_hint or _hint(error)
+    if advice:
+        lines.append(f"Hint: {advice}")
+    return Failure(Exit.USAGE if isinstance(error, _USAGE) else Exit.FAILED, "\n".join(lines))
+
+
+def _unreachable(error: psycopg.Error) -> bool:
+    """Whether there is no connection. Refusals of class 55 and a full disk are errors of psycopg's
+    class OperationalError too, but a server that answers sends their code."""
+    code = error.sqlstate or ""
+    return is_away(error) and (not code or code.startswith(("08", "57P")) or code == "53300")
+
+
+def _primary(error: psycopg.Error) -> str:
+    return error.diag.message_primary or masked(str(error)) or type(error).__name__
+
+
+def _hint(error: psycopg.Error) -> str | None:
+    match error:
+        case errors.InsufficientPrivilege():
+            return "use a role with that right, or have it granted to this one"
+        case errors.LockNotAvailable() | errors.DeadlockDetected():
+            return "another transaction was in the way; try again"
+    return None

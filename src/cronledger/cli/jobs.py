@@ -1,0 +1,210 @@
+"""`cronledger jobs`: list, show, apply, pause, resume, remove."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronledger.cli.show import (
+    iso,
+    json_option,
+    print_fields,
+    print_json,
+    print_rows,
+    read_moment,
+)
+
+if TYPE_CHECKING:
+    from cronledger.sources.apply import Applied
+
+COLUMNS = {
+    "name": "JOB",
+    "schedule": "SCHEDULE",
+    "timezone": "ZONE",
+    "state": "STATE",
+    "parked": "PARKED",
+    "next_plan_time": "NEXT",
+    "running": "RUNNING",
+    "last_status": "LAST",
+    "last_plan_time": "LAST PLAN TIME",
+    "queue": "QUEUE",
+}
+SCOPE_COLUMNS = {
+    "scope": "SCOPE",
+    "next_plan_time": "NEXT",
+    "parked": "PARKED",
+    "last_id": "LAST ID",
+    "last_plan_time": "LAST PLAN TIME",
+    "last_status": "LAST",
+}
+REVISION_COLUMNS = {
+    "revision": "REVISION",
+    "effective_from": "FROM",
+    "state": "STATE",
+    "requested_by": "BY",
+}
+
+
+@click.group()
+def jobs() -> None:
+    """List, show, apply, pause, resume and remove jobs."""
+
+
+@jobs.command("list")
+@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@click.option("--all", "retired", is_flag=True, help="Retired jobs too.")
+@json_option
+def list_jobs(*, queue: str | None, retired: bool, as_json: bool) -> None:
+    """List the jobs: what they are, when they fire next, how the last execution ended."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        rows = ledger.reports.jobs(queue=queue, retired=retired)
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(rows, COLUMNS, "there are no jobs; `cronledger jobs apply FILE` adds some")
+
+
+@jobs.command()
+@click.argument("name", metavar="JOB")
+@json_option
+def show(*, name: str, as_json: bool) -> None:
+    """Show a job: its policies, its scopes, its last edits."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        row = ledger.reports.job(name)
+        if row is None:
+            raise click.UsageError(
+                f"job {name!r}: there is no such job; see `cronledger jobs list`"
+            )
+        scopes = ledger.reports.scopes(name)
+        revisions = ledger.reports.revisions(name)
+    row["target"] = _without_secrets(row["target"])
+    if as_json:
+        print_json({**row, "schedules": scopes, "revisions": revisions})
+        return
+    print_fields(row)
+    click.echo()
+    for scope in scopes:
+        scope["scope"] = f"{scope['scope_kind']}/{scope['scope_id']}"
+    print_rows(scopes, SCOPE_COLUMNS, "it has no scopes")
+    click.echo()
+    print_rows(revisions, REVISION_COLUMNS, "it has no history")
+
+
+def _without_secrets(target: dict[str, Any]) -> dict[str, Any]:
+    """The target with what may be secret masked: variables, headers, passwords in URLs."""
+    from cronledger.settings import MASK, masked
+
+    shown: dict[str, Any] = {}
+    for key, value in target.items():
+        if key in ("env", "headers") and isinstance(value, dict):
+            shown[key] = dict.fromkeys(value, MASK)
+        else:
+            shown[key] = masked(value) if isinstance(value, str) else value
+    return shown
+
+
+@jobs.command()
+@click.argument("source", metavar="FILE|APP")
+@click.option("--deploy", type=int, help="Ordered version; an older one does not apply.")
+@click.option("--force", is_flag=True, help="Apply it even if a newer deploy was applied.")
+@click.option("--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP].")
+@json_option
+def apply(*, source: str, deploy: int | None, force: bool, name: str | None, as_json: bool) -> None:
+    """Make the jobs of the ledger those of a file (….toml) or an App (package.module:app).
+
+    Jobs that this source had before and has no longer retire. All or nothing: one bad job, and none
+    is applied. A path is taken from / on, so name the source when its place changes.
+
+    Exit status: 1 when a newer deploy was applied before.
+    """
+    from cronledger.cli.session import database, requester
+    from cronledger.cli.source import load_source
+    from cronledger.rules.errors import Exit
+    from cronledger.sources import apply as sources
+
+    loaded = load_source(source, name=name)
+    for warning in loaded.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    with database(loaded.settings) as url:
+        applied = sources.apply(
+            url,
+            loaded.jobs,
+            source=loaded.name,
+            schema=loaded.settings.schema_name,
+            deploy=deploy if deploy is not None else loaded.deploy,
+            force=force,
+            by=requester(),
+        )
+    _report(applied, as_json)
+    if applied.refused is not None:
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _report(applied: "Applied", as_json: bool) -> None:
+    if applied.refused is not None:
+        click.echo(f"Error: nothing was applied: {applied.refused}", err=True)
+    if as_json:
+        print_json(
+            {
+                "added": list(applied.added),
+                "changed": list(applied.changed),
+                "retired": list(applied.retired),
+                "unchanged": applied.unchanged,
+                "refused": applied.refused,
+            }
+        )
+    elif applied.refused is None:
+        for word in ("added", "changed", "retired"):
+            for job in getattr(applied, word):
+                click.echo(f"{word} {job}")
+        click.echo(f"unchanged: {applied.unchanged}")
+
+
+@jobs.command()
+@click.argument("name", metavar="JOB")
+@click.option("--reason", help="Why, for people.")
+@click.option("--until", metavar="ISO|DURATION", help="The pause ends by itself then.")
+def pause(*, name: str, reason: str | None, until: str | None) -> None:
+    """Let nothing of a job start until it is resumed; what is RUNNING finishes.
+
+    What is due meanwhile is skipped. Pausing again sets reason and end anew.
+    """
+    from cronledger.cli.session import requester, session
+
+    with session() as ledger:
+        end = read_moment(until, "--until", ledger.reports.now(), 1) if until else None
+        paused = ledger.call("pause", job=name, reason=reason, until=end, requested_by=requester())
+    ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
+    click.echo(f"{name}: {'paused' if paused else 'was paused already; now paused'} {ends}")
+
+
+@jobs.command()
+@click.argument("name", metavar="JOB")
+def resume(*, name: str) -> None:
+    """Let a paused job go on from now; what was due in the pause stays skipped."""
+    from cronledger.cli.session import requester, session
+
+    with session() as ledger:
+        resumed = ledger.call("resume", job=name, requested_by=requester())
+    click.echo(f"{name}: {'resumed' if resumed else 'was not paused'}")
+
+
+@jobs.command()
+@click.argument("name", metavar="JOB")
+def remove(*, name: str) -> None:
+    """Retire a job: it plans no more, what waits is CANCELLED; its history stays."""
+    from cronledger.cli.session import requester, session
+
+    with session() as ledger:
+        retired = ledger.call("retire", job=name, requested_by=requester())
+        row = ledger.reports.job(name)
+    click.echo(f"{name}: {'removed' if retired else 'was removed already'}")
+    if retired and row is not None and row["source"] is not None:
+        click.echo(
+            f"Warning: {row['source']!r} declares it and brings it back when it is applied; "
+            "remove it there too",
+            err=True,
+        )

@@ -1,0 +1,50 @@
+"""`cronledger migrate`: bring the schema up to date, say whether it is, or print the SQL."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cronledger.ledger.migrate import Phase
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Change nothing; exit 4 when something is pending.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print everything as SQL for `psql -1`.")
+@click.option("--pre", is_flag=True, help="Only what adds: code that does not know it goes on.")
+def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
+    """Bring the schema up to date.
+
+    Safe when any number of processes do it at once. With --pre, what takes away what older code
+    uses is left for a later call, once no such code runs. --sql needs no database.
+    """
+    from cronledger.cli.session import database, settings_here
+    from cronledger.ledger import migrate as migrations
+    from cronledger.rules.errors import Exit
+
+    if as_sql and (check or pre):
+        raise click.UsageError("--sql goes with neither --check nor --pre; it prints everything")
+    settings = settings_here()
+    schema = settings.schema_name
+    if as_sql:
+        click.echo(migrations.script(schema), nl=False)
+        return
+    phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
+    with database(settings) as url:
+        if check:
+            state = migrations.check(url, schema)
+            migrations.require_usable(state)
+            pending = [found.name for found in state.pending if found.phase in phases]
+        else:
+            pending = []
+            for name in migrations.migrate(url, schema, phases=phases):
+                click.echo(f"applied {name}")
+            state = migrations.check(url, schema)
+    for name in pending:
+        click.echo(f"pending {name}")
+    for name in state.unknown:
+        click.echo(f"{name} is of a newer cronledger", err=True)
+    if pending:
+        click.echo("the schema is out of date; run `cronledger migrate`", err=True)
+        raise click.exceptions.Exit(Exit.SCHEMA)
+    click.echo(f"schema {schema} is up to date", err=True)

@@ -1,0 +1,110 @@
+"""What every command that needs the ledger begins with: settings, a connection, the listings."""
+
+import getpass
+import os
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from cronledger.ledger.database import Access
+from cronledger.ledger.embedded import Embedded
+from cronledger.ledger.reports import Reports
+from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.settings import EMBEDDED, TABLE, Settings
+
+HERE = "cronledger.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One command at work on the ledger."""
+
+    settings: Settings
+    url: str
+    connection: psycopg.Connection
+    reports: Reports
+
+    def call(self, function: str, **arguments: object) -> Any:
+        """Answer what the SQL function of that name answers. Raises psycopg.Error."""
+        given = sql.SQL(", ").join(
+            sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
+            for name in arguments
+        )
+        name = sql.Identifier(self.settings.schema_name, function)
+        row = self.connection.execute(
+            sql.SQL("SELECT {}({})").format(name, given), arguments
+        ).fetchone()
+        assert row is not None
+        return row[0]
+
+
+@contextmanager
+def session(settings: Settings | None = None) -> Iterator[Session]:
+    """A connected session; an embedded server is started, or shared, for as long as it lasts.
+
+    Raises ConfigurationError, EmbeddedError, psycopg.OperationalError.
+    """
+    settings = settings or settings_here()
+    with database(settings) as url, access(settings, url).connect("cronledger cli") as connection:
+        yield Session(settings, url, connection, Reports(connection, settings.schema_name))
+
+
+@contextmanager
+def database(settings: Settings) -> Iterator[str]:
+    """The DSN of the ledger's database. Raises ConfigurationError, EmbeddedError."""
+    url = settings.require_database()
+    with ExitStack() as stack:
+        if url == EMBEDDED:
+            embedded = Embedded(settings.embedded_dir, settings.embedded_binaries)
+            url = stack.enter_context(embedded).start()
+        yield url
+
+
+def access(settings: Settings, url: str) -> Access:
+    """How this process reaches the database at `url`."""
+    return Access(
+        url,
+        prepare=not settings.pgbouncer,
+        connect_timeout=settings.connect_timeout,
+        lock_timeout=settings.lock_timeout,
+        tcp_user_timeout=settings.tcp_user_timeout,
+    )
+
+
+def settings_here() -> Settings:
+    """The settings of a command that was given no file: those of ./cronledger.toml, if it is there.
+
+    Only its `[cronledger]` table is looked at. Raises ConfigurationError.
+    """
+    path = Path(HERE)
+    return Settings.load(_table(path), where=HERE) if path.is_file() else Settings.load()
+
+
+def _table(path: Path) -> Mapping[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text("utf-8-sig")).get(TABLE, {})
+    except (OSError, ValueError) as exc:
+        raise _refused(f"cannot be read: {exc}", "put that right") from None
+    if not isinstance(table, dict):
+        raise _refused(f"`{TABLE}` is not a table", f"write [{TABLE}]")
+    return table
+
+
+def _refused(message: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError([Problem(HERE, None, None, None, message, remedy)])
+
+
+def requester() -> str:
+    """Who asks, for the ledger: `user@host`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as containers have
+        user = str(os.geteuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,96 @@
+"""What `run` and `jobs apply` are given: a file or an App, loaded and checked as a whole."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from dataclasses import field as attribute
+from pathlib import Path
+from typing import Any
+
+from cronledger.app import App, bind
+from cronledger.cli.session import HERE, settings_here
+from cronledger.rules import declare
+from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.rules.model import Handler, Job
+from cronledger.settings import Settings
+from cronledger.sources import python, toml
+
+SUFFIX = ".toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Jobs that are right, and what runs them. `functions`: by `module:name`, of a file's jobs.
+
+    `settings`: of the process, the table of the file below the variables.
+    """
+
+    name: str
+    settings: Settings
+    jobs: tuple[Job, ...]
+    deploy: int | None
+    warnings: tuple[Problem, ...]
+    apps: tuple[App, ...] = ()
+    functions: Mapping[str, Callable[..., Any]] = attribute(default_factory=dict)
+
+
+def find_source(named: str | None, *, name: str | None = None) -> Source | None:
+    """The source `named`; without one ./cronledger.toml, and None when that is not there."""
+    if named is None and not Path(HERE).is_file():
+        return None
+    return load_source(named or HERE, name=name)
+
+
+def load_source(named: str, *, name: str | None = None) -> Source:
+    """Load `named`, a path that ends with .toml or `package.module:app`; touches no database.
+
+    Raises ConfigurationError with everything that is wrong with it.
+    """
+    return _file(Path(named), name) if named.endswith(SUFFIX) else _app(named, name)
+
+
+def _file(path: Path, name: str | None) -> Source:
+    found = toml.load(path)
+    return Source(
+        # Not resolved: a link such as `current` stays the same from one release to the next.
+        name=name or str(path.absolute()),
+        settings=Settings.load(found.settings, where=str(path)),
+        jobs=found.jobs,
+        deploy=found.deploy,
+        warnings=found.warnings,
+        functions=_functions(found.jobs, str(path)),
+    )
+
+
+def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    problems: list[Problem] = []
+    for job in jobs:
+        if job.handler is not Handler.PYTHON:
+            continue
+        reference = job.target["function"]
+        try:
+            found[reference] = python.resolve_function(reference)
+            bind(found[reference])
+        except ConfigurationError as error:
+            said = "; ".join(str(problem) for problem in error.problems)
+            problems.append(Problem(where, job.name, "python", None, said, ""))
+        except TypeError as error:
+            problems.append(Problem(where, job.name, "python", None, str(error), ""))
+    if problems:
+        raise ConfigurationError(problems)
+    return found
+
+
+def _app(reference: str, name: str | None) -> Source:
+    if ":" not in reference:
+        message = f"{reference!r} is neither a file that ends with {SUFFIX} nor package.module:app"
+        remedy = "write it like cronledger.toml or myproject.jobs:app"
+        raise ConfigurationError([Problem(None, None, None, None, message, remedy)])
+    app = python.load_app(reference)
+    settings = settings_here()
+    jobs = tuple(app.jobs.values())
+    warnings = declare.check(
+        jobs, retention=settings.retention, where=reference, providers=app.providers
+    )
+    deploy = settings.deploy if settings.deploy is not None else app.deploy
+    return Source(name or app.name or reference, settings, jobs, deploy, warnings, apps=(app,))

@@ -1,0 +1,114 @@
+"""`cronledger trigger`: one execution of a job, now."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronledger.cli.show import json_option, print_json
+
+if TYPE_CHECKING:
+    from cronledger.cli.session import Session
+
+POLL_SECONDS = 0.2
+
+
+@click.command()
+@click.argument("name", metavar="JOB")
+@click.option("--scope", metavar="ID", help="For this scope [default: the job's only one].")
+@click.option("--scope-kind", metavar="KIND", help="What the scope is [default: the job's].")
+@click.option("--payload", metavar="JSON", help="Instead of the job's payload.")
+@click.option("--force", is_flag=True, help="Even if the job or its queue is paused.")
+@click.option("--wait", is_flag=True, help="Until it has ended for good; exit 1 unless SUCCESS.")
+@json_option
+def trigger(
+    *,
+    name: str,
+    scope: str | None,
+    scope_kind: str | None,
+    payload: str | None,
+    force: bool,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Make one execution of a job, due now, and print its id.
+
+    Its schedule goes on as before. Refused while one is RUNNING and overlap is skip.
+    """
+    from psycopg.types.json import Jsonb
+
+    from cronledger.cli.session import requester, session
+    from cronledger.rules.errors import Exit
+
+    given = None if payload is None else Jsonb(_payload(payload))
+    with session() as ledger:
+        kind, scope_id = _scope(ledger, name, scope_kind, scope)
+        made: int = ledger.call(
+            "trigger",
+            job=name,
+            scope_kind=kind,
+            scope_id=scope_id,
+            payload=given,
+            force=force,
+            requested_by=requester(),
+        )
+        row = _wait(ledger, made) if wait else ledger.reports.execution(made)
+    if as_json:
+        print_json(row)
+    else:
+        click.echo(str(made))
+    if wait and row is not None and row["status"] != "SUCCESS":
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _payload(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is not JSON ({error}); quote it, for example '{{\"day\": 1}}'",
+            param_hint="--payload",
+        ) from None
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not in JSON")
+
+
+def _scope(ledger: "Session", job: str, kind: str | None, scope: str | None) -> tuple[str, str]:
+    """The scope that is meant. An unknown job or scope is left for the database to refuse."""
+    row = ledger.reports.job(job)
+    if row is None:
+        return kind or "global", scope or "global"
+    kind = kind or row["scope_kind"]
+    if scope is None:
+        known = [found for found in ledger.reports.scopes(job, 20) if found["scope_kind"] == kind]
+        if len(known) != 1:
+            some = ", ".join(found["scope_id"] for found in known[:5]) or "none yet"
+            raise click.UsageError(
+                f"job {job!r} has scopes of the kind {kind!r} ({some}); say --scope ID"
+            )
+        scope = known[0]["scope_id"]
+    return kind, scope
+
+
+def _wait(ledger: "Session", made: int) -> dict[str, Any] | None:
+    """The row once it will not change any more; each step is said on standard error."""
+    said = None
+    while True:
+        row = ledger.reports.execution(made)
+        if row is None:
+            return None
+        status = f"#{made} {row['status']}"
+        if row["status"] == "RUNNING":
+            status += f" on {row['runner_id']}, attempt {row['attempt']} of {row['max_attempts']}"
+        elif row["status"] == "FAILED":
+            status += f": {row['error_code']}"
+            status += ", to be retried" if row["next_attempt_at"] is not None else ""
+        if status != said:
+            click.echo(status, err=True)
+            said = status
+        if row["status"] not in ("PENDING", "RUNNING") and row["next_attempt_at"] is None:
+            return row
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,380 @@
+"""One replica as a process: prepares its ledger, runs, drains on a signal, and really ends.
+
+The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process.
+"""
+
+import asyncio
+import os
+import select
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+import psycopg
+import structlog
+from tabulate import tabulate
+
+from cronledger import log as logs
+from cronledger.app import App
+from cronledger.health import HealthServer
+from cronledger.ledger import migrate as migrations
+from cronledger.ledger.database import Access, is_away
+from cronledger.ledger.embedded import Embedded
+from cronledger.ledger.reports import Mark, Reports, Row
+from cronledger.replica import Health, Replica
+from cronledger.rules.errors import ConfigurationError, Exit, Problem
+from cronledger.rules.model import Job, Status
+from cronledger.settings import EMBEDDED, PREFIX, Settings
+from cronledger.sources.apply import apply
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+DRAIN_MARGIN_SECONDS = 30.0
+ABORT_SECONDS = 25.0
+EXIT_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Daemon:
+    """What a process is to do. `jobs`: those of `source`, applied at the start; None: none are.
+
+    `patience`: how long to wait for a database that does not answer at the start. `by`: who is
+    written down as the one who applied the source.
+    """
+
+    settings: Settings
+    jobs: Sequence[Job] | None = None
+    source: str = ""
+    warnings: Sequence[Problem] = ()
+    apps: Sequence[App] = ()
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    deploy: int | None = None
+    force: bool = False
+    migrate: bool = True
+    summary: bool = False
+    patience: timedelta = timedelta(seconds=60)
+    by: str | None = None
+
+    def run(self) -> Exit:
+        """Serve until a signal, in the main thread; FINE after a drain, FAILED when it was cut off.
+
+        Raises ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError, psycopg.Error
+        when it cannot start. Afterwards the process ends within seconds, whatever its threads do.
+        """
+        logs.configure(self.settings.log_format, self.settings.log_level)
+        self.settings.require_database()
+        watchdog = Watchdog()
+        code = Exit.FAILED
+        try:
+            code = asyncio.run(self._serve(watchdog))
+        finally:
+            # What is left of handlers in threads must not keep the process.
+            watchdog.end_within(EXIT_SECONDS, code)
+        return code
+
+    async def _serve(self, watchdog: "Watchdog") -> Exit:
+        for problem in self.settings.warnings():
+            log.warning("setting_unknown", problem=str(problem))
+        for problem in self.warnings:
+            log.warning("declaration_warned", problem=str(problem))
+        async with AsyncExitStack() as stack:
+            patience = self.settings.drain_timeout.total_seconds() + DRAIN_MARGIN_SECONDS
+            signals = stack.enter_context(Signals(watchdog, patience))
+            work = Work(self)
+            stack.push_async_callback(work.close)
+            await work.listen()
+            if await work.prepare(signals.first):
+                await work.run(signals)
+            code = Exit.FAILED if signals.second.is_set() else Exit.FINE
+            watchdog.end_within(ABORT_SECONDS, code)
+        # asyncio.run waits for threads that may hang.
+        watchdog.end_within(EXIT_SECONDS, code)
+        return code
+
+
+class Work:
+    """What a daemon holds while it serves; `close` gives it all back."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._settings = daemon.settings
+        self._health: HealthServer | None = None
+        self._embedded: Embedded | None = None
+        self._embedding: asyncio.Future[str] | None = None
+        self._replica: Replica | None = None
+        self._awaited = False
+        self._url = ""
+        self._mark: Mark | None = None
+
+    async def listen(self) -> None:
+        """/healthz answers from now on, if it is asked for."""
+        host, port = self._settings.health_host, self._settings.health_port
+        if port is None:
+            return
+        self._health = HealthServer(host, port, self._read_health)
+        try:
+            port = await self._health.start()
+        except OSError as error:
+            message = f"{host}:{port} cannot be listened on: {error.strerror}"
+            remedy = f"free it, or set another {PREFIX}HEALTH_PORT (0: any)"
+            raise ConfigurationError(
+                [Problem(None, None, PREFIX + "HEALTH_PORT", str(port), message, remedy)]
+            ) from None
+        log.info("health_listening", host=host, port=port)
+
+    def _read_health(self) -> Health:
+        if self._replica is not None:
+            return self._replica.health()
+        database = "away" if self._awaited else "ok"
+        return Health("starting", database, None, None, 0, self._settings.slots, 0.0)  # type: ignore[arg-type]
+
+    async def prepare(self, stop: asyncio.Event) -> bool:
+        """Everything up to the start of the replica; False: `stop` was set before it was done."""
+        task = asyncio.ensure_future(self._prepare())
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if task.done():
+            await task
+            return True
+        task.cancel()
+        return False
+
+    async def _prepare(self) -> None:
+        self._url = self._settings.require_database()
+        if self._url == EMBEDDED:
+            self._embedded = Embedded(self._settings.embedded_dir, self._settings.embedded_binaries)
+            self._embedding = asyncio.ensure_future(asyncio.to_thread(self._embedded.start))
+            self._url = await asyncio.shield(self._embedding)
+            log.info("embedded_started", url=self._url)
+        await self._await_database()
+        await asyncio.to_thread(self._migrate)
+        if self._daemon.jobs is not None:
+            await asyncio.to_thread(self._apply, self._daemon.jobs)
+        if self._daemon.summary:
+            self._mark = await asyncio.to_thread(self._report, Reports.mark)
+
+    async def _await_database(self) -> None:
+        """It answers. Raises psycopg.OperationalError when it does not within `patience`."""
+        deadline = monotonic() + self._daemon.patience.total_seconds()
+        said = None
+        while True:
+            try:
+                connection = await self._access().connect_async("cronledger start")
+            except psycopg.OperationalError as error:
+                left = deadline - monotonic()
+                if left <= 0 or not is_away(error):
+                    raise
+                text = str(error).partition("\n")[0]
+                if text != said:
+                    log.warning("database_awaited", error=text, at_most_s=round(left))
+                said, self._awaited = text, True
+                await asyncio.sleep(min(1.0, left))
+            else:
+                await connection.close()
+                if self._awaited:
+                    log.info("database_answers")
+                    self._awaited = False
+                return
+
+    def _access(self) -> Access:
+        return Access(
+            self._url,
+            prepare=not self._settings.pgbouncer,
+            connect_timeout=self._settings.connect_timeout,
+            lock_timeout=self._settings.lock_timeout,
+            tcp_user_timeout=self._settings.tcp_user_timeout,
+        )
+
+    def _migrate(self) -> None:
+        """The schema serves this code. Raises MigrationError, SchemaNewerError."""
+        schema = self._settings.schema_name
+        if self._daemon.migrate:
+            try:
+                done = migrations.migrate(self._url, schema, phases=("pre", "repeated"))
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise migrations.MigrationError(
+                    f"the schema {schema} cannot be brought up to date: "
+                    f"{error.diag.message_primary}; run `cronledger migrate` with a role that may "
+                    "create objects in this database, or start with --no-migrate"
+                ) from error
+            for name in done:
+                log.info("migrated", name=name)
+        state = migrations.check(self._url, schema)
+        migrations.require_usable(state)
+        missing = [found.name for found in state.pending if found.phase != "post"]
+        if missing:
+            raise migrations.MigrationError(
+                f"the schema {schema} lacks {', '.join(missing)}; run `cronledger migrate`"
+            )
+        for found in state.pending:
+            log.info("migration_pending", name=found.name)
+
+    def _apply(self, jobs: Sequence[Job]) -> None:
+        daemon = self._daemon
+        applied = apply(
+            self._url,
+            jobs,
+            source=daemon.source,
+            schema=self._settings.schema_name,
+            deploy=daemon.deploy,
+            force=daemon.force,
+            by=daemon.by,
+        )
+        if applied.refused is not None:
+            log.warning("source_refused", source=daemon.source, why=applied.refused)
+            return
+        log.info(
+            "source_applied",
+            source=daemon.source,
+            added=len(applied.added),
+            changed=len(applied.changed),
+            retired=len(applied.retired),
+            unchanged=applied.unchanged,
+        )
+
+    async def run(self, signals: "Signals") -> None:
+        """Serve until the first signal, then drain; the second one aborts."""
+        self._replica = replica = Replica(
+            self._settings, self._url, apps=self._daemon.apps, functions=self._daemon.functions
+        )
+        await replica.start()
+        await signals.first.wait()
+        log.info("drain_asked")
+        drain = asyncio.ensure_future(replica.drain())
+        again = asyncio.ensure_future(signals.second.wait())
+        await asyncio.wait([drain, again], return_when=asyncio.FIRST_COMPLETED)
+        again.cancel()
+        if not drain.done():
+            log.warning("abort_asked")
+            await replica.abort()
+        await drain
+        await self._summarize()
+
+    async def _summarize(self) -> None:
+        if self._mark is None:
+            return
+        mark = self._mark
+        try:
+            rows, now = await asyncio.to_thread(
+                self._report, lambda reports: (reports.summary(mark), reports.now())
+            )
+        except psycopg.OperationalError as error:
+            if not is_away(error):
+                raise
+            log.warning("database_away", error=str(error).partition("\n")[0])
+            return
+        sys.stdout.write(summary(rows, mark.since, now))
+        sys.stdout.flush()
+
+    def _report(self, ask: Callable[[Reports], T]) -> T:
+        with self._access().connect("cronledger summary") as connection:
+            return ask(Reports(connection, self._settings.schema_name))
+
+    async def close(self) -> None:
+        """Nothing listens any more, and the embedded server is no longer ours."""
+        if self._health is not None:
+            await self._health.close()
+        if self._embedded is not None and self._embedding is not None:
+            # A start that was not waited for may still be under way in its thread.
+            await asyncio.wait([self._embedding])
+            self._embedding.exception()
+            await asyncio.to_thread(self._embedded.close)
+
+
+def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
+    """A table of what the ledger says since the start: per job executions by status, and skips."""
+    length = timedelta(seconds=round((now - since).total_seconds()))
+    head = f"\nSince {since:%Y-%m-%dT%H:%M:%SZ}, {length}, the ledger has\n"
+    if not rows:
+        return head + "nothing: no execution and no skip\n"
+    present = Counter(status for row in rows for status in row["statuses"])
+    statuses = [status.value for status in Status if status in present or status == "SUCCESS"]
+    cells = [
+        [
+            row["job"],
+            *(row["statuses"].get(status, 0) for status in statuses),
+            row["attempts"],
+            ", ".join(f"{count} {reason}" for reason, count in sorted(row["skipped"].items())),
+        ]
+        for row in rows
+    ]
+    headers = ["job", *statuses, "attempts", "skipped"]
+    return head + tabulate(cells, headers, tablefmt="plain") + "\n"
+
+
+class Signals:
+    """SIGTERM and SIGINT as events. Whatever hangs, the process ends after the patience of each.
+
+    Not the loop's own handlers: those would wait for a handler that blocks the loop. Ours run
+    between any two instructions of the main thread, so they take no lock and start no thread.
+    """
+
+    def __init__(self, watchdog: "Watchdog", drain_seconds: float) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        self._watchdog = watchdog
+        self._drain_seconds = drain_seconds
+        self._count = 0
+        self._loop = asyncio.get_running_loop()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._received)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count == 1:
+            self._watchdog.end_within(self._drain_seconds, Exit.FAILED)
+            self._loop.call_soon_threadsafe(self.first.set)
+        elif self._count == 2:
+            self._watchdog.end_within(ABORT_SECONDS, Exit.FAILED)
+            self._loop.call_soon_threadsafe(self.second.set)
+        else:
+            os._exit(Exit.FAILED)
+
+
+class Watchdog:
+    """A thread that ends the process at its deadline, even if every other thread hangs."""
+
+    def __init__(self) -> None:
+        self._end: tuple[float, Exit] | None = None
+        self._told, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def end_within(self, seconds: float, code: Exit) -> None:
+        """The process has ended with `code` after so long; a later call stands over this one."""
+        self._end = (monotonic() + seconds, code)
+        with suppress(BlockingIOError):  # the pipe is full: it will look anyway
+            os.write(self._tell, b".")
+
+    def _watch(self) -> None:
+        while True:
+            end = self._end
+            wait = None if end is None else max(0.0, end[0] - monotonic())
+            if select.select([self._told], [], [], wait)[0]:
+                os.read(self._told, 4096)
+            elif end is not None and end is self._end:
+                # No flush: it could wait for a lock of what hangs.
+                os._exit(end[1])

@@ -1,0 +1,70 @@
+"""Threads for sync handlers. They are daemons: one that never returns does not hold up the end of
+the process, as those of `ThreadPoolExecutor` do."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+Returned = tuple[Any, BaseException | None]
+"""What a function returned, or what it raised."""
+
+_Task = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Returned]", Callable[[], Any]]
+
+
+class Threads:
+    """As many threads as functions run at once, kept for the next ones. Who calls bounds them.
+
+    The answer is a value, whatever was raised: a future refuses StopIteration, and a
+    CancelledError of the function must not read as one of the task.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._waited_for: set[asyncio.Future[Returned]] = set()
+        self._started = 0
+
+    def call(self, function: Callable[[], Any]) -> "asyncio.Future[Returned]":
+        """Call `function` in a thread, now; its end is told to the running loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Returned] = loop.create_future()
+        self._waited_for.add(future)
+        future.add_done_callback(self._waited_for.discard)
+        self._tasks.put((loop, future, function))
+        if not self._idle.acquire(blocking=False):
+            self._started += 1
+            name = f"{self._name} {self._started}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        return future
+
+    def close(self) -> None:
+        """Nobody waits for a thread any more: it ends when its function returns, if it does.
+
+        What still runs is answered with a TimeoutError. Not beside `call`.
+        """
+        for future in tuple(self._waited_for):
+            _tell(future, (None, TimeoutError("the thread has not returned")))
+        for _ in range(self._started):
+            self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            loop, future, function = task
+            returned: Returned
+            try:
+                returned = function(), None
+            except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its end too
+                returned = None, error
+            self._idle.release()
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                loop.call_soon_threadsafe(_tell, future, returned)
+            del task, loop, future, function, returned  # idle threads keep nothing alive
+
+
+def _tell(future: "asyncio.Future[Returned]", returned: Returned) -> None:
+    if not future.done():
+        future.set_result(returned)

@@ -1,0 +1,121 @@
+"""Loops: each drives one `step()`, sleeps as long as it answers, and outlives what it raises."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+import structlog
+
+from cronledger.ledger.database import is_away
+
+log = structlog.get_logger(__name__)
+
+Step = Callable[[], Awaitable[float | None]]
+
+BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
+STUCK_SECONDS = 120.0
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """One driven step: when it last began, and what wakes it."""
+
+    name: str
+    step: Step
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    at: float = field(default_factory=monotonic)
+    busy: bool = False
+    last: bool = False  # ends after the step it is in
+    failures: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class Loops:
+    """The loops of one replica by name. `away` is called when the database stopped answering; who
+    hears from it again calls `answered`."""
+
+    def __init__(self, away: Callable[[], None]) -> None:
+        self._away = away
+        self._loops: dict[str, Loop] = {}
+        self.away_since: float | None = None
+
+    def drive(self, name: str, step: Step, wake: asyncio.Event | None = None) -> None:
+        """`step` is called now, and again when it said, or when `wake` is set."""
+        loop = Loop(name, step, wake or asyncio.Event())
+        self._loops[name] = loop
+        loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
+
+    def wake(self, name: str) -> None:
+        """The loop steps again now, if it is driven; a step that runs is followed by another."""
+        if name in self._loops:
+            self._loops[name].wake.set()
+
+    async def finish(self, name: str, seconds: float) -> bool:
+        """The loop ended after the step it is in; False: not within `seconds`, it goes on."""
+        loop = self._loops[name]
+        assert loop.task is not None
+        loop.last = True
+        done, _ = await asyncio.wait([loop.task], timeout=seconds)
+        return bool(done)
+
+    async def halt(self, *names: str) -> None:
+        """These (all of them, when none is named) step no more: they are cancelled where they
+        wait."""
+        halted = [self._loops.pop(name, None) for name in names or tuple(self._loops)]
+        tasks = [loop.task for loop in halted if loop is not None and loop.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def answered(self) -> None:
+        """The database answered."""
+        if self.away_since is not None:
+            log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
+            self.away_since = None
+
+    def stuck(self) -> str | None:
+        """The name of a loop that has been in one step for two minutes."""
+        now = monotonic()
+        return next(
+            (x.name for x in self._loops.values() if x.busy and now - x.at > STUCK_SECONDS), None
+        )
+
+    def last_step(self, name: str) -> float | None:
+        """When the loop last began a step, monotonic; None: it is not driven."""
+        return self._loops[name].at if name in self._loops else None
+
+    async def _run(self, loop: Loop) -> None:
+        while True:
+            # Before the step: a wake from here on is answered by another one.
+            loop.wake.clear()
+            loop.at, loop.busy = monotonic(), True
+            try:
+                delay = await loop.step()
+                loop.failures = 0
+            except Exception as error:  # noqa: BLE001 - no error of a step may end its loop
+                delay = self._failed(loop, error)
+            loop.busy = False
+            if loop.last:
+                return
+            if delay == 0:
+                await asyncio.sleep(0)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(loop.wake.wait(), delay)
+
+    def _failed(self, loop: Loop, error: Exception) -> float:
+        """Log it once per trouble; answers the wait before the next try."""
+        delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
+        loop.failures += 1
+        if is_away(error):
+            if self.away_since is None:
+                self.away_since = monotonic()
+                log.warning("database_away", error=str(error).partition("\n")[0], loop=loop.name)
+                self._away()
+        elif loop.failures in (1, 10) or loop.failures % 100 == 0:
+            log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
+        return delay * (0.75 + random.random() / 2)

@@ -1,0 +1,54 @@
+"""/healthz and /readyz over HTTP, JSON bodies. What they answer is read when it is asked for."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from cronledger.replica import Health
+
+
+class HealthServer:
+    """Answers for one replica until it is closed. `read` must not block.
+
+    /healthz: 200, or 503 when a loop is stuck: to be restarted. A database that is away is no
+    reason for that. /readyz: 200 only while the runner takes work and its database answers.
+    """
+
+    def __init__(self, host: str, port: int, read: Callable[[], Health]) -> None:
+        self._host = host
+        self._port = port
+        self._read = read
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen, and answer on which port. Raises OSError when the address cannot be had."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._host, self._port).start()
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def close(self) -> None:
+        """Stop listening."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        health = self._read()
+        return _answer(health, "ok" if health.stuck is None else "stuck", health.stuck is None)
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        health = self._read()
+        ready = health.state == "running" and health.database == "ok"
+        return _answer(health, "ready" if ready else "not ready", ready)
+
+
+def _answer(health: Health, status: str, good: bool) -> web.Response:
+    body: dict[str, Any] = {"status": status, **asdict(health)}
+    return web.json_response(body, status=200 if good else 503)

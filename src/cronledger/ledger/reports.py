@@ -1,0 +1,124 @@
+"""What people ask the ledger: one method per `list_*.sql` and `show_*.sql`, rows as mappings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from cronledger.ledger.statements import text
+
+Row = dict[str, Any]
+MANY_SCOPES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a summary begins: an instant of the database, and the skips counted by then."""
+
+    since: datetime
+    skipped: Mapping[tuple[str, str], int]
+
+
+class Reports:
+    """Readers of one schema over a blocking connection. They lock nothing; raise psycopg.Error."""
+
+    def __init__(self, connection: psycopg.Connection, schema: str) -> None:
+        self._connection = connection
+        self._schema = schema
+
+    def _read(self, name: str, **params: object) -> list[Row]:
+        with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as c:
+            # Only for this transaction: behind a pooler the next one is another's.
+            c.execute("SELECT set_config('jit', 'off', true)")
+            c.execute(text(name, self._schema).encode(), params or None)
+            return c.fetchall()
+
+    def _one(self, name: str, **params: object) -> Row | None:
+        rows = self._read(name, **params)
+        return rows[0] if rows else None
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        now: datetime = self._read("read_clock")[0]["now"]
+        return now
+
+    def jobs(self, *, queue: str | None = None, retired: bool = False) -> list[Row]:
+        """Jobs by name; `retired`: those that are retired too."""
+        return self._read("list_jobs", queue=queue, with_retired=retired, many_scopes=MANY_SCOPES)
+
+    def job(self, name: str) -> Row | None:
+        """The whole row of a job; None when there is none of that name."""
+        return self._one("show_job", job=name)
+
+    def scopes(self, job: str, limit: int = MANY_SCOPES) -> list[Row]:
+        """The scopes of a job with their last executions, the soonest first."""
+        return self._read("list_scopes", job=job, max_rows=limit)
+
+    def revisions(self, job: str, limit: int = 10) -> list[Row]:
+        """How the job was edited, the newest first."""
+        return self._read("list_revisions", job=job, max_rows=limit)
+
+    def executions(
+        self,
+        *,
+        job: str | None = None,
+        scope: str | None = None,
+        statuses: Sequence[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+    ) -> list[Row]:
+        """Executions with plan_time in [since, until), the newest rows first."""
+        return self._read(
+            "list_executions",
+            job=job,
+            scope=scope,
+            statuses=list(statuses) or None,
+            since=since,
+            until=until,
+            max_rows=limit,
+        )
+
+    def execution(self, execution_id: int) -> Row | None:
+        """One whole row except its output; None when there is none of that id."""
+        return self._one("show_execution", id=execution_id)
+
+    def output(self, execution_id: int) -> Row | None:
+        """`output` of one execution; None when there is none of that id."""
+        return self._one("show_output", id=execution_id)
+
+    def runners(self) -> list[Row]:
+        """Runners, the living ones first; what was not seen in time is `dead`."""
+        return self._read("list_runners")
+
+    def mark(self) -> Mark:
+        """Where a later `summary` begins."""
+        return Mark(self.now(), self._skipped())
+
+    def _skipped(self) -> dict[tuple[str, str], int]:
+        return {
+            (row["job_name"], row["reason"]): int(row["count"])
+            for row in self._read("list_skip_totals")
+        }
+
+    def summary(self, mark: Mark) -> list[Row]:
+        """Per job what the ledger says since `mark`: executions by status, attempts, skips.
+
+        `statuses` and `skipped` map a word to its count; jobs without either are left out.
+        """
+        found: dict[str, Row] = {}
+
+        def of(job: str) -> Row:
+            return found.setdefault(job, {"job": job, "statuses": {}, "attempts": 0, "skipped": {}})
+
+        for row in self._read("list_recent_totals", since=mark.since):
+            of(row["job_name"])["statuses"][row["status"]] = row["count"]
+            of(row["job_name"])["attempts"] += row["attempts"]
+        for (job, reason), count in self._skipped().items():
+            # Old skips are pruned meanwhile: their counts go down.
+            if (more := count - mark.skipped.get((job, reason), 0)) > 0:
+                of(job)["skipped"][reason] = more
+        return [found[job] for job in sorted(found)]

@@ -1,0 +1,28 @@
+-- Executions that wait for an attempt of a job that is retired or gone are CANCELLED: what was RUNNING
+-- at its retirement and failed or was given back since. Their ids.
+-- Lock: executions FOR UPDATE in key order, SKIP LOCKED. A loose scan of the names of jobs that have
+-- such rows. Zero rows: there are none.
+WITH RECURSIVE d AS (
+    (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
+     ORDER BY e.job_name LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.job_name FROM {schema}.executions e
+            WHERE e.next_attempt_at IS NOT NULL AND e.job_name > d.job_name
+            ORDER BY e.job_name LIMIT 1)
+    FROM d WHERE d.job_name IS NOT NULL
+), held AS MATERIALIZED (
+    SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FROM d LEFT JOIN {schema}.jobs j ON j.name = d.job_name
+    JOIN {schema}.executions e ON e.job_name = d.job_name AND e.next_attempt_at IS NOT NULL
+    WHERE j.name IS NULL OR j.retired_at IS NOT NULL
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time LIMIT 500
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE {schema}.executions e
+SET status = 'CANCELLED', next_attempt_at = NULL, cancel_requested_at = {schema}.db_now(),
+    cancel_requested_by = 'retired', finished_at = coalesce(e.finished_at, {schema}.db_now()),
+    updated_at = {schema}.db_now()
+FROM held h
+WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+    = (h.job_name, h.scope_kind, h.scope_id, h.plan_time) AND e.next_attempt_at IS NOT NULL
+RETURNING e.id

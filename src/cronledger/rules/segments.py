@@ -1,0 +1,357 @@
+"""The past of a (job, scope) as segments: which plan_times exist, when each is due, in which state.
+
+Half-open rules, the same everywhere: a revision owns the plan_times in (its effective_from, the
+next one's], and its state holds for the due_at in the same interval. A pause with `paused_until`
+ends there by itself, with the same definition; a scope is retired in (retired_at, returned_at].
+
+A plan_time *belongs* to the revision that owns it; whether it is paused or retired is decided by
+the state at its due_at. Where the database's clock went back between two edits the later edit
+wins: it holds from its own effective_from on. A revision whose effective_from is still to come is
+not in force; `Timeline.change` says when it will be.
+
+A schedule that cannot be read fires nothing. While its revision is in force that is an error
+(`Timeline.spec_error`) and nothing is settled beyond its effective_from; once a later revision
+ended it, its segment is empty, or the correction could never be planned.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from itertools import islice
+from typing import NamedTuple
+
+from cronledger.rules import durations
+from cronledger.rules.cron import Cron, parse
+from cronledger.rules.model import (
+    Job,
+    JobState,
+    Parked,
+    Revision,
+    ScheduleRow,
+    ScopeKey,
+    SkipReason,
+)
+
+TICK = timedelta(microseconds=1)  # instants have no finer grain
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SMALL_WINDOW, LARGE_WINDOW = 64, 1024  # plan_times looked at in one window of `Timeline.newest`
+FOREVER = timedelta(days=4_000_000)  # longer than all of datetime
+
+
+class SpecError(Exception):
+    """The schedule of one revision cannot be read or walked; `text` says why."""
+
+    def __init__(self, revision: int, text: str) -> None:
+        super().__init__(revision, text)
+        self.revision = revision
+        self.text = text
+
+
+class Planned(NamedTuple):
+    """One plan_time, the revision that owns it, and why it must not run (None: state active).
+
+    `reason` is decided only for what is due.
+    """
+
+    plan_time: datetime
+    due_at: datetime
+    revision: Revision
+    reason: SkipReason | None
+
+
+class Segment(NamedTuple):
+    """`revision` owns the plan_times in (after, through]."""
+
+    revision: Revision
+    after: datetime
+    through: datetime
+
+
+def due_at(job: Job, scope: ScopeKey, plan_time: datetime) -> datetime:
+    """Return when `plan_time` may start: plan_time + schedule_delay + its share of the jitter.
+
+    The share lies in [0, jitter), whole microseconds, and is a hash of (job, scope, plan_time): the
+    same on every replica and in every release.
+    """
+    due = plan_time + job.schedule_delay if job.schedule_delay else plan_time
+    if not job.jitter:
+        return due
+    instant = (plan_time - EPOCH) // TICK
+    text = f"{scope.job_name}\0{scope.scope_kind}\0{scope.scope_id}\0{instant}"
+    share = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return due + (share * (job.jitter // TICK) >> 64) * TICK
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What exists in (cursor, now] for one schedule row; `now` is never before the cursor.
+
+    `segments`: in order, without gaps, except those whose schedule cannot be read.
+    `current`: the revision in force at `now`. `hold`: PAUSED or RETIRED while that is the state at
+    `now`. `change`: the next instant at which another revision or state comes into force by itself.
+    `through`: how far plan_times are known: `now`, or the start of a segment with `spec_error`.
+    `retired_through`: end of the last retirement up to `now`.
+    """
+
+    row: ScheduleRow
+    now: datetime
+    through: datetime
+    segments: Sequence[Segment]
+    current: Revision
+    hold: Parked | None
+    change: datetime | None
+    edit: datetime | None
+    spec_error: str | None
+    retired_through: datetime
+    span_ends: Sequence[datetime]
+    span_reasons: Sequence[SkipReason | None]
+    revisions: Sequence[Revision]
+    froms: Sequence[datetime]
+
+    def revision_at(self, instant: datetime) -> int:
+        """Return the revision in force at `instant`, which is not after `now`."""
+        return self.revisions[max(0, bisect_right(self.froms, instant) - 1)].revision
+
+    def forward(self) -> Iterator[Planned]:
+        """Yield every plan_time in (cursor, through], ascending, due or not.
+
+        Raises SpecError, as do the other walks.
+        """
+        for segment in self.segments:
+            yield from self._walk(segment, segment.after, segment.through)
+
+    def first_undue(self) -> datetime | None:
+        """Return the first plan_time up to `through` that is not due yet."""
+        for segment in self.segments:
+            after = _back(self.now, _longest_lag(segment.revision), segment.after)
+            for planned in self._walk(segment, after, segment.through):
+                if planned.due_at > self.now:
+                    return planned.plan_time
+        return None
+
+    def newest(self) -> Iterator[Planned]:
+        """Yield the due plan_times of active state before the first undue one, descending.
+
+        Costs about two enumerated plan_times for each one that is taken, however long ago the
+        cursor stood still: windows go back from `now` and adapt their length to what they find.
+        """
+        undue = self.first_undue()
+        for segment in reversed(self.segments):
+            if undue is not None and undue <= segment.after:
+                continue
+            through = segment.through if undue is None else min(segment.through, undue - TICK)
+            for part_after, part_through in self._active_parts(segment, through):
+                for planned in self._descend(segment, part_after, part_through):
+                    if planned.reason is None:
+                        yield planned
+
+    def upcoming(self) -> Planned | None:
+        """Return the first plan_time after `now` under the revision in force, if it has one."""
+        job = self.current.job
+        try:
+            cron = _cron(job, self.row.key)
+            if cron is None:
+                return None
+            after = self.now
+            if job.starts_at is not None and job.starts_at > after:
+                after = job.starts_at - TICK
+            firing = cron.next_after(after)
+            if firing is None or (job.ends_at is not None and firing.plan_time > job.ends_at):
+                return None
+            if self.edit is not None and firing.plan_time > self.edit:
+                return None
+            due = due_at(job, self.row.key, firing.plan_time)
+            return Planned(firing.plan_time, due, self.current, None)
+        except (ValueError, OverflowError) as error:
+            raise _spec_error(self.current, error) from error
+
+    def lag(self) -> timedelta:
+        """Return the longest time any segment can leave between plan_time and due_at."""
+        return max((_longest_lag(s.revision) for s in self.segments), default=timedelta(0))
+
+    def _reason(self, due: datetime) -> SkipReason | None:
+        return self.span_reasons[bisect_left(self.span_ends, due)]
+
+    def _walk(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
+        revision = segment.revision
+        job, key, now = revision.job, self.row.key, self.now
+        try:
+            cron = _cron(job, key)
+            if cron is None:
+                return
+            if job.starts_at is not None and job.starts_at > after:
+                after = job.starts_at - TICK
+            if job.ends_at is not None:
+                through = min(through, job.ends_at)
+            if after >= through:
+                return
+            for plan_time in cron.plan_times(after, through):
+                due = due_at(job, key, plan_time)
+                reason = self._reason(due) if due <= now else None
+                yield Planned(plan_time, due, revision, reason)
+        except (ValueError, OverflowError) as error:
+            raise _spec_error(revision, error) from error
+
+    def _active_parts(
+        self, segment: Segment, through: datetime
+    ) -> Iterator[tuple[datetime, datetime]]:
+        """Yield, newest first, disjoint intervals of plan_times that may be due while active."""
+        delay, lag = segment.revision.job.schedule_delay, _longest_lag(segment.revision)
+        floor = through
+        starts = (self.row.planned_through, *self.span_ends[:-1])
+        spans = zip(starts, self.span_ends, self.span_reasons, strict=True)
+        for start, end, reason in reversed(list(spans)):
+            if reason is not None:
+                continue
+            part_through = min(floor, _back(end, delay, segment.after))
+            part_after = _back(start, lag, segment.after)
+            if part_after < part_through:
+                yield part_after, part_through
+                floor = part_after
+
+    def _descend(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
+        most, length = SMALL_WINDOW, timedelta(minutes=1)
+        while after < through:
+            start = _back(through, length, after)
+            found = list(islice(self._walk(segment, start, through), most + 1))
+            if len(found) > most:
+                length = max((through - start) // 2, TICK)
+                continue
+            yield from reversed(found)
+            through = start
+            if 2 * len(found) <= most:
+                length *= 2
+            if found:
+                most = min(2 * most, LARGE_WINDOW)
+
+
+def timeline(
+    row: ScheduleRow,
+    revisions: Sequence[Revision],
+    now: datetime,
+    unreadable: Mapping[int, str],
+) -> Timeline:
+    """Return the timeline of `row` at max(now, cursor).
+
+    `revisions`: ascending, the first one in effect at the cursor. `unreadable`: revisions whose
+    schedule is known to fail, and why.
+    """
+    cursor = row.planned_through
+    now = max(now, cursor)
+    froms = _effective(revisions)
+    count = max(1, bisect_right(froms, now))
+    revisions, coming, froms = revisions[:count], froms[count:], froms[:count]
+    current = revisions[-1]
+    starts = [cursor, *(max(cursor, start) for start in froms[1:])]
+    segments = [
+        Segment(revision, start, end)
+        for revision, start, end in zip(revisions, starts, [*froms[1:], now], strict=True)
+        if start < end and revision.revision not in unreadable
+    ]
+    spec_error = unreadable.get(current.revision)
+    hold = _hold(row, current, now)
+    span_ends, span_reasons = _spans(row, revisions, froms, now)
+    changes = coming[:1]
+    if hold is Parked.RETIRED and current.state is not JobState.RETIRED and row.returned_at:
+        changes.append(row.returned_at)
+    return Timeline(
+        row=row,
+        now=now,
+        through=now if spec_error is None else starts[-1],
+        segments=segments,
+        current=current,
+        hold=hold,
+        change=min(changes, default=None),
+        edit=coming[0] if coming else None,
+        spec_error=spec_error,
+        retired_through=max(
+            (e for e, r in zip(span_ends, span_reasons, strict=True) if r is SkipReason.RETIRED),
+            default=cursor,
+        ),
+        span_ends=span_ends,
+        span_reasons=span_reasons,
+        revisions=revisions,
+        froms=froms,
+    )
+
+
+def _effective(revisions: Sequence[Revision]) -> list[datetime]:
+    froms = [revision.effective_from for revision in revisions]
+    for index in range(len(froms) - 1, 0, -1):
+        # The clock went back between two edits: what the later one says holds from its own start.
+        froms[index - 1] = min(froms[index - 1], froms[index])
+    return froms
+
+
+def _hold(row: ScheduleRow, current: Revision, now: datetime) -> Parked | None:
+    scope_retired = (
+        row.retired_at is not None
+        and row.retired_at <= now
+        and (row.returned_at is None or now < row.returned_at)
+    )
+    if scope_retired or current.state is JobState.RETIRED:
+        return Parked.RETIRED
+    paused = current.state is JobState.PAUSED
+    if paused and (current.paused_until is None or now < current.paused_until):
+        return Parked.PAUSED
+    return None
+
+
+def _spans(
+    row: ScheduleRow, revisions: Sequence[Revision], froms: Sequence[datetime], now: datetime
+) -> tuple[list[datetime], list[SkipReason | None]]:
+    """Return the ends of the intervals of one state that cover (cursor, now], and their states."""
+    untils = (revision.paused_until for revision in revisions)
+    marks = (*froms[1:], *untils, row.retired_at, row.returned_at, now)
+    ends = sorted({mark for mark in marks if mark and row.planned_through < mark <= now})
+    # A state holds for what is due up to and including the next edit, hence bisect_left.
+    states = [revisions[bisect_left(froms, end, lo=1) - 1] for end in ends]
+    return ends, [_reason(row, state, end) for state, end in zip(states, ends, strict=True)]
+
+
+def _reason(row: ScheduleRow, revision: Revision, due: datetime) -> SkipReason | None:
+    returned = row.returned_at is not None and row.returned_at < due
+    if row.retired_at is not None and row.retired_at < due and not returned:
+        return SkipReason.RETIRED
+    if revision.state is JobState.RETIRED:
+        return SkipReason.RETIRED
+    paused = revision.state is JobState.PAUSED
+    if paused and (revision.paused_until is None or due <= revision.paused_until):
+        return SkipReason.PAUSED
+    return None
+
+
+def _longest_lag(revision: Revision) -> timedelta:
+    return min(revision.job.schedule_delay, FOREVER) + min(revision.job.jitter, FOREVER)
+
+
+def _back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
+    """Return the later one of `instant - length` and `floor`, without leaving datetime's range."""
+    return instant - length if instant - floor > length else floor
+
+
+def _spec_error(revision: Revision, error: Exception) -> SpecError:
+    text = str(error)
+    if isinstance(error, OverflowError):
+        lag = durations.format(_longest_lag(revision))
+        text = f"schedule_delay + jitter = {lag}: due_at lies beyond the year 9999; shorten them"
+    return SpecError(revision.revision, text)
+
+
+def _cron(job: Job, scope: ScopeKey) -> Cron | None:
+    if job.schedule is None:
+        return None
+    # Only H looks at the scope. All scopes of a job share one parsed schedule otherwise, or a
+    # million of them would be parsed again and again.
+    hashed = "h" in job.schedule.lower()
+    return parse(
+        job.schedule,
+        timezone=job.timezone,
+        day_or=job.day_or,
+        dst_gap=job.dst_gap,
+        dst_fold=job.dst_fold,
+        job=scope.job_name,
+        scope=f"{scope.scope_kind}/{scope.scope_id}" if hashed else "",
+    )

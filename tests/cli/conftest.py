@@ -1,0 +1,90 @@
+"""The command line as a person uses it: arguments in, what is printed and an exit code out."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from cronledger.cli import main
+
+Cli = Callable[..., Result]
+
+JOBS = """
+[jobs.hourly]
+schedule = "0 * * * *"
+timezone = "Europe/Berlin"
+description = "Every hour."
+command = ["true"]
+
+[jobs.tenants]
+schedule = "H 3 * * *"
+scope_kind = "tenant"
+scopes = ["acme", "globex"]
+http = { url = "https://user:hunter2@example.com/x", headers = { Authorization = "hunter2" } }
+
+[jobs.manual]
+command = { }
+"""
+JOBS = JOBS.replace("command = { }", 'command = "echo $SECRET"\nenv = { SECRET = "hunter2" }')
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No CRONLEDGER_* variable is set, and the working directory is empty."""
+    for name in list(os.environ):
+        if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
+            monkeypatch.delenv(name)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+@pytest.fixture
+def bare() -> Cli:
+    """Call the command line without a database."""
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments)
+
+    return call
+
+
+@pytest.fixture
+def cli(bare: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Call the command line on a fresh migrated database."""
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
+    return bare
+
+
+@pytest.fixture
+def filled(cli: Cli, surroundings: Path, database_url: str) -> Cli:
+    """The same with the jobs above and executions 1 (SUCCESS), 2 (FAILED), 3 (RUNNING)."""
+    (surroundings / "jobs.toml").write_text(JOBS)
+    applied = cli("jobs", "apply", "jobs.toml")
+    assert applied.exit_code == 0, applied.output
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+            " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
+            " heartbeat_at, stale_after, started_at, finished_at, duration_ms, output, error_code)"
+            " SELECT 'hourly', 'global', 'global', base - n * interval '1 h', status, 'schedule',"
+            " 1, 'default', base - n * interval '1 h', 1, 1, 'r1', gen_random_uuid(), base,"
+            " base + interval '1 day', base, CASE WHEN status <> 'RUNNING' THEN base END,"
+            " CASE WHEN status <> 'RUNNING' THEN 12 END,"
+            " CASE WHEN n = 2 THEN E'line 1\\nline 2' END,"
+            " CASE WHEN status = 'FAILED' THEN 'exit_code' END"
+            " FROM (VALUES (2, 'SUCCESS'), (1, 'FAILED'), (0, 'RUNNING')) v(n, status),"
+            " date_trunc('second', cronledger.db_now()) base ORDER BY n DESC"
+        )
+        c.execute(
+            "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"
+            " heartbeat_at, stale_after) SELECT id, 'h', 1, '0.1.0', 'running', '{default}', 10,"
+            " now - ago, now - ago + interval '20 s'"
+            " FROM (VALUES ('alive', interval '0'), ('gone', '1 min')) v(id, ago),"
+            " cronledger.db_now() now"
+        )
+    return cli

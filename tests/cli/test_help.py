@@ -1,0 +1,55 @@
+"""Help, and what it costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cronledger.cli import COMMANDS
+from tests.cli.conftest import Cli
+
+HEAVY = (  # noqa: SIM905
+    "aiohttp asyncio croniter cronledger.settings psycopg pydantic structlog tabulate zoneinfo"
+).split()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], []])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from cronledger.cli import main\n"
+        f"try: main({arguments!r}, prog_name='cronledger')\n"
+        "except SystemExit: pass\n"
+        f"print('HEAVY', *[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert ran.stdout.splitlines()[-1] == "HEAVY"
+    assert "cronledger" in ran.stdout + ran.stderr
+
+
+def test_help_lists_every_command(bare: Cli) -> None:
+    said = bare("--help")
+    assert said.exit_code == 0
+    for name, (_, short) in COMMANDS.items():
+        assert f"  {name} " in said.stdout
+        assert short in said.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(bare: Cli, name: str) -> None:
+    said = bare(name, "--help")
+    assert said.exit_code == 0
+    assert said.stdout.startswith(f"Usage: main {name} ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["jobs", "nonsense"], ["next"], ["next", "@daily", "--count", "0"]],
+    ids=" ".join,
+)
+def test_usage_errors_exit_2(bare: Cli, arguments: list[str]) -> None:
+    said = bare(*arguments)
+    assert said.exit_code == 2
+    assert "Usage:" in said.stderr

@@ -1,0 +1,141 @@
+"""Listings: a table for people, JSON for programs."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+def read(cli: Cli, *arguments: str) -> Any:
+    said = cli(*arguments, "--json")
+    assert said.exit_code == 0, said.output
+    return json.loads(said.stdout)
+
+
+def instant(text: str) -> datetime:
+    assert text.endswith("Z")
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["jobs", "list"], ["executions", "list"], ["runners"]], ids=" ".join
+)
+def test_an_empty_ledger(cli: Cli, arguments: list[str]) -> None:
+    assert read(cli, *arguments) == []
+    said = cli(*arguments)
+    assert said.exit_code == 0
+    assert said.stdout == ""
+    assert "there are no" in said.stderr
+
+
+def test_jobs(filled: Cli) -> None:
+    jobs = {job["name"]: job for job in read(filled, "jobs", "list")}
+    assert list(jobs) == ["hourly", "manual", "tenants"]
+    assert jobs["tenants"]["scopes"] == 2
+    hourly = jobs["hourly"]
+    assert (hourly["state"], hourly["running"], hourly["last_status"]) == ("active", 1, "RUNNING")
+    assert instant(hourly["last_plan_time"])
+    assert read(filled, "jobs", "list", "--queue", "other") == []
+    table = filled("jobs", "list").stdout.splitlines()
+    assert table[0].split()[:3] == ["JOB", "SCHEDULE", "ZONE"]
+    assert table[1].startswith("hourly   0 * * * *")
+
+
+def test_states_of_jobs(filled: Cli) -> None:
+    filled("jobs", "pause", "hourly")
+    filled("jobs", "remove", "manual")
+    states = {job["name"]: job["state"] for job in read(filled, "jobs", "list", "--all")}
+    assert states == {"hourly": "paused", "manual": "retired", "tenants": "active"}
+    assert [job["name"] for job in read(filled, "jobs", "list")] == ["hourly", "tenants"]
+
+
+def test_one_job(filled: Cli) -> None:
+    job = read(filled, "jobs", "show", "hourly")
+    assert (job["schedule"], job["grace"], job["retry_backoff"]) == (
+        "0 * * * *", "1m", ["1m", "5m", "15m"],
+    )  # fmt: skip
+    assert [scope["last_id"] for scope in job["schedules"]] == [3]
+    assert [revision["revision"] for revision in job["revisions"]] == [1]
+    assert instant(job["revisions"][0]["effective_from"])
+    shown = filled("jobs", "show", "tenants").stdout
+    assert "tenant/acme" in shown
+    assert "tenant/globex" in shown
+
+
+def test_secrets_of_targets_are_not_shown(filled: Cli) -> None:
+    for job in ("tenants", "manual"):
+        for arguments in (["jobs", "show", job], ["jobs", "show", job, "--json"]):
+            said = filled(*arguments).output
+            assert "hunter2" not in said
+            assert "***" in said
+
+
+def test_executions(filled: Cli) -> None:
+    rows = read(filled, "executions", "list")
+    assert [(row["id"], row["status"]) for row in rows] == [
+        (3, "RUNNING"), (2, "FAILED"), (1, "SUCCESS"),
+    ]  # fmt: skip
+    assert instant(rows[0]["plan_time"]) > instant(rows[1]["plan_time"])
+    assert "error_code" in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        (["--status", "failed"], [2]),
+        (["--status", "FAILED", "--status", "SUCCESS"], [2, 1]),
+        (["--job", "hourly", "--limit", "1"], [3]),
+        (["--job", "other"], []),
+        (["--scope", "global"], [3, 2, 1]),
+        (["--scope", "acme"], []),
+        (["--since", "90m"], [3, 2]),
+        (["--until", "90m"], [1]),
+        (["--since", "2000-01-01", "--until", "2000-01-02T00:00:00Z"], []),
+    ],
+    ids=str,
+)
+def test_executions_that_are_asked_for(filled: Cli, arguments: list[str], ids: list[int]) -> None:
+    rows = read(filled, "executions", "list", *arguments)
+    assert [row["id"] for row in rows] == ids
+
+
+@pytest.mark.parametrize("option", ["--since", "--until"])
+@pytest.mark.parametrize("value", ["yesterday", "2026-13-01", "999999999d"])
+def test_instants_that_cannot_be_read(filled: Cli, option: str, value: str) -> None:
+    said = filled("executions", "list", option, value)
+    assert said.exit_code == 2
+    assert option in said.stderr
+    assert value in said.stderr
+
+
+def test_one_execution(filled: Cli) -> None:
+    row = read(filled, "executions", "show", "2")
+    assert (row["status"], row["error_code"], row["attempts"]) == ("FAILED", "exit_code", [])
+    assert "lease_token" not in row  # whoever has it may write
+    assert "exit_code" in filled("executions", "show", "2").stdout
+
+
+def test_output(filled: Cli) -> None:
+    assert filled("executions", "output", "1").stdout == "line 1\nline 2\n"
+    assert read(filled, "executions", "output", "1")["output"] == "line 1\nline 2"
+    said = filled("executions", "output", "2")
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert "no output" in said.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "output"])
+def test_an_unknown_execution(filled: Cli, command: str) -> None:
+    said = filled("executions", command, "99")
+    assert said.exit_code == 2
+    assert "execution 99: there is none" in said.stderr
+
+
+def test_runners(filled: Cli) -> None:
+    rows = read(filled, "runners")
+    assert [(row["id"], row["state"]) for row in rows] == [("alive", "running"), ("gone", "dead")]
+    assert rows[0]["queues"] == ["default"]
+    table = filled("runners").stdout.splitlines()
+    assert "60s ago" in table[2] or "61s ago" in table[2] or "62s ago" in table[2]

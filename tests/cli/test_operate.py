@@ -1,0 +1,245 @@
+"""Commands that change the ledger: apply, pause, resume, remove, trigger."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import JOBS, Cli
+
+
+@pytest.fixture
+def ask(database_url: str) -> Callable[..., list[tuple[Any, ...]]]:
+    def query(statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(database_url, autocommit=True) as c:
+            return c.execute(statement.encode(), values).fetchall()
+
+    return query
+
+
+def names(ask: Callable[..., list[tuple[Any, ...]]]) -> set[str]:
+    return {row[0] for row in ask("SELECT name FROM cronledger.jobs WHERE retired_at IS NULL")}
+
+
+def test_apply_upserts_and_retires(cli: Cli, surroundings: Path, ask: Any) -> None:
+    file = surroundings / "jobs.toml"
+    file.write_text(JOBS)
+    said = cli("jobs", "apply", "jobs.toml")
+    assert said.exit_code == 0
+    assert said.stdout == "added hourly\nadded tenants\nadded manual\nunchanged: 0\n" or sorted(
+        said.stdout.splitlines()
+    ) == ["added hourly", "added manual", "added tenants", "unchanged: 0"]
+    file.write_text('[jobs.hourly]\nschedule = "5 * * * *"\ncommand = ["true"]\n')
+    said = cli("jobs", "apply", "jobs.toml", "--json")
+    answer = json.loads(said.stdout)
+    assert (answer["changed"], answer["added"], answer["unchanged"]) == (["hourly"], [], 0)
+    assert answer["retired"] == ["manual", "tenants"]
+    assert names(ask) == {"hourly"}
+    (row,) = ask("SELECT source, edited_by FROM cronledger.jobs WHERE name = 'hourly'")
+    assert row[0] == str(file)
+    assert "@" in row[1]
+
+
+def test_the_sample_applies(cli: Cli, ask: Any) -> None:
+    said = cli("jobs", "apply", str(Path(__file__).parents[2] / "examples" / "sample.toml"))
+    assert said.exit_code == 0, said.stderr
+    assert said.stderr == ""
+    assert len(names(ask)) == len(said.stdout.splitlines()) - 1
+
+
+def test_apply_refuses_the_whole(cli: Cli, surroundings: Path, ask: Any) -> None:
+    (surroundings / "jobs.toml").write_text(
+        JOBS
+        + '[jobs.bad]\nschedule = "61 * * * *"\ncommand = ["x"]\n'
+        + '[jobs.worse]\nschedule = "@daily"\noverlap = "maybe"\ncommand = ["x"]\n'
+    )
+    said = cli("jobs", "apply", "jobs.toml")
+    assert said.exit_code == 2
+    assert "jobs.bad.schedule" in said.stderr
+    assert "jobs.worse.overlap" in said.stderr
+    assert names(ask) == set()
+
+
+def test_apply_refuses_functions_that_are_not_there(cli: Cli, surroundings: Path, ask: Any) -> None:
+    (surroundings / "work_of_this_test.py").write_text("def right(): ...\ndef wrong(x): ...\n")
+    (surroundings / "jobs.toml").write_text(
+        "".join(
+            f'[jobs.{name}]\nschedule = "@daily"\npython = "work_of_this_test:{name}"\n'
+            for name in ("right", "wrong", "absent")
+        )
+    )
+    said = cli("jobs", "apply", "jobs.toml")
+    assert said.exit_code == 2
+    lines = said.stderr.splitlines()
+    assert len(lines) == 2
+    assert "jobs.wrong.python" in lines[0]
+    assert "needs `x`" in lines[0]
+    assert "jobs.absent.python" in lines[1]
+    assert names(ask) == set()
+
+
+def test_apply_takes_an_app(cli: Cli, surroundings: Path, ask: Any) -> None:
+    (surroundings / "app_of_this_test.py").write_text(
+        "from cronledger import App\napp = App(deploy=3)\n@app.job('@daily')\ndef tidy(): ...\n"
+    )
+    assert cli("jobs", "apply", "app_of_this_test:app").exit_code == 0
+    assert ask("SELECT name, source, deploy FROM cronledger.jobs") == [
+        ("tidy", "app_of_this_test:app", 3)
+    ]
+    older = cli("jobs", "apply", "app_of_this_test:app", "--deploy", "2")
+    assert older.exit_code == 1
+    assert "nothing was applied" in older.stderr
+    assert cli("jobs", "apply", "app_of_this_test:app", "--deploy", "2", "--force").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("absent.toml", "absent.toml: cannot be read"),
+        ("absent:app", "there is no module absent"),
+        ("nonsense", "neither a file"),
+    ],
+)
+def test_apply_of_what_is_not_there(bare: Cli, source: str, expected: str) -> None:
+    said = bare("jobs", "apply", source)
+    assert said.exit_code == 2
+    assert expected in said.stderr
+
+
+def test_apply_leaves_jobs_of_another_source(filled: Cli, surroundings: Path, ask: Any) -> None:
+    (surroundings / "other.toml").write_text('[jobs.hourly]\ncommand = ["false"]\n')
+    said = filled("jobs", "apply", "other.toml")
+    assert said.exit_code == 2
+    assert "jobs.hourly" in said.stderr
+    # The same source at another place.
+    said = filled("jobs", "apply", "other.toml", "--source", str(surroundings / "jobs.toml"))
+    assert said.exit_code == 0
+    assert names(ask) == {"hourly"}
+
+
+def test_pause_and_resume(filled: Cli, ask: Any) -> None:
+    said = filled("jobs", "pause", "hourly", "--reason", "stocktaking", "--until", "90m")
+    assert said.exit_code == 0
+    ((reason, by, minutes),) = ask(
+        "SELECT paused_reason, paused_by, round(extract(epoch FROM paused_until - paused_at) / 60)"
+        " FROM cronledger.jobs WHERE name = 'hourly'"
+    )
+    assert (reason, minutes) == ("stocktaking", 90)
+    assert "@" in by
+    assert "paused already" in filled("jobs", "pause", "hourly").stdout
+    assert filled("jobs", "resume", "hourly").stdout == "hourly: resumed\n"
+    assert filled("jobs", "resume", "hourly").stdout == "hourly: was not paused\n"
+
+
+@pytest.mark.parametrize("until", ["2001-01-01T00:00:00Z", "soon"])
+def test_a_pause_ends_in_the_future(filled: Cli, until: str, ask: Any) -> None:
+    said = filled("jobs", "pause", "hourly", "--until", until)
+    assert said.exit_code == 2
+    assert until[:10] in said.stderr
+    assert ask("SELECT paused_at FROM cronledger.jobs WHERE name = 'hourly'") == [(None,)]
+
+
+def test_remove(filled: Cli, ask: Any) -> None:
+    said = filled("jobs", "remove", "hourly")
+    assert (said.exit_code, said.stdout) == (0, "hourly: removed\n")
+    assert "jobs.toml' declares it" in said.stderr
+    assert names(ask) == {"tenants", "manual"}
+    assert filled("jobs", "remove", "hourly").stdout == "hourly: was removed already\n"
+    refused = filled("jobs", "pause", "hourly")
+    assert refused.exit_code == 1
+    assert "Hint: " in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["jobs", command, "nope"] for command in ("show", "pause", "resume", "remove")]
+    + [["trigger", "nope"]],
+    ids=" ".join,
+)
+def test_an_unknown_job_exits_2(filled: Cli, arguments: list[str]) -> None:
+    said = filled(*arguments)
+    assert said.exit_code == 2
+    assert "nope" in said.stderr
+    assert "there is no such job" in said.stderr
+
+
+def test_trigger(filled: Cli, ask: Any) -> None:
+    said = filled("trigger", "manual", "--payload", '{"day": 1}')
+    assert said.exit_code == 0
+    execution = int(said.stdout)
+    ((job, trigger, status, payload, by),) = ask(
+        "SELECT job_name, trigger, status, payload, requested_by FROM cronledger.executions"
+        " WHERE id = %s",
+        execution,
+    )
+    assert (job, trigger, status, payload) == ("manual", "manual", "PENDING", {"day": 1})
+    assert "@" in by
+    row = json.loads(filled("trigger", "tenants", "--scope", "acme", "--json").stdout)
+    assert (row["scope_kind"], row["scope_id"]) == ("tenant", "acme")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (["hourly"], 1, "overlap is skip"),
+        (["tenants"], 2, "acme, globex"),
+        (["tenants", "--scope", "umbrella"], 2, "no scope tenant/umbrella"),
+        (["manual", "--payload", "{day: 1}"], 2, "--payload"),
+        (["manual", "--payload", "NaN"], 2, "--payload"),
+    ],
+    ids=str,
+)
+def test_trigger_refuses(filled: Cli, arguments: list[str], code: int, expected: str) -> None:
+    said = filled("trigger", *arguments)
+    assert said.exit_code == code
+    assert expected in said.stderr
+    assert said.stdout == ""
+
+
+def test_a_paused_job_is_triggered_with_force(filled: Cli) -> None:
+    filled("jobs", "pause", "manual")
+    refused = filled("trigger", "manual")
+    assert refused.exit_code == 1
+    assert "paused" in refused.stderr
+    assert filled("trigger", "manual", "--force").exit_code == 0
+
+
+@pytest.mark.parametrize(("status", "code"), [("SUCCESS", 0), ("FAILED", 1), ("CANCELLED", 1)])
+def test_trigger_waits_for_the_end(filled: Cli, database_url: str, status: str, code: int) -> None:
+    ended = threading.Event()
+
+    def end() -> None:
+        with psycopg.connect(database_url, autocommit=True) as c:
+            while not ended.is_set():
+                c.execute(
+                    "UPDATE cronledger.executions SET status = %(status)s, next_attempt_at = NULL,"
+                    " started_at = due_at, finished_at = due_at, duration_ms = 1, attempt = 1,"
+                    " lease_token = gen_random_uuid(),"
+                    " error_code = CASE WHEN %(status)s = 'FAILED' THEN 'exit_code' END"
+                    " WHERE job_name = 'manual' AND status = 'PENDING'",
+                    {"status": status},
+                )
+                ended.wait(0.05)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    try:
+        said = filled("trigger", "manual", "--wait")
+    finally:
+        ended.set()
+        thread.join()
+    assert said.exit_code == code
+    assert f"#{said.stdout.strip()} {status}" in said.stderr
+
+
+def test_embedded(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "embedded")
+    monkeypatch.setenv("CRONLEDGER_EMBEDDED_DIR", str(tmp_path / "embedded"))
+    assert bare("jobs", "list").exit_code == 4
+    assert bare("migrate").exit_code == 0
+    assert bare("runners", "--json").stdout == "[]\n"
+    assert not list((tmp_path / "embedded").glob("*/postmaster.pid"))

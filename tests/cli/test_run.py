@@ -1,0 +1,230 @@
+"""`cronledger run` as a process: signals, exit codes, the summary, a database that is away."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+JOBS = """
+[cronledger]
+drain_timeout = "20s"
+[jobs.tick]
+schedule = "* * * * * *"
+command = ["true"]
+[jobs.long]
+schedule = "* * * * * *"
+command = "echo began; exec sleep 60"
+"""
+HANGING = """
+import threading, time
+from cronledger import App
+app = App()
+@app.job()
+def hang():
+    while True:
+        time.sleep(0.05)
+"""
+
+
+class Run:
+    """A daemon as a process of its own; its standard error is read from a file."""
+
+    def __init__(self, directory: Path, environment: dict[str, str], *arguments: str) -> None:
+        self._err = directory / "stderr"
+        self._out = directory / "stdout"
+        with self._err.open("w") as err, self._out.open("w") as out:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    "from cronledger.cli import main; main()",
+                    "run",
+                    *arguments,
+                ],
+                cwd=directory,
+                env=environment,
+                stdout=out,
+                stderr=err,
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
+
+    def until(self, met: Callable[[], object], seconds: float = 40) -> None:
+        """Return once `met`; fail when the process ends before, or after so long."""
+        deadline = time.monotonic() + seconds
+        while not met():
+            assert self.process.poll() is None, self.err
+            assert time.monotonic() < deadline, self.err
+            time.sleep(0.02)
+
+    def until_event(self, name: str) -> dict[str, Any]:
+        self.until(lambda: any(event["event"] == name for event in self.events()))
+        return next(event for event in self.events() if event["event"] == name)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, seconds: float = 40) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it has not ended: {self.err}")
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def start(surroundings: Path, database_url: str) -> Iterator[Start]:
+    """Start a daemon in the working directory on a fresh database."""
+    started: list[Run] = []
+
+    def begin(*arguments: str, **variables: str) -> Run:
+        environment = {**os.environ, "CRONLEDGER_DATABASE_URL": database_url, **variables}
+        started.append(Run(surroundings, environment, *arguments))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+
+
+@pytest.fixture
+def ask(database_url: str) -> Iterator[Callable[..., list[tuple[Any, ...]]]]:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        yield lambda statement: c.execute(statement.encode()).fetchall()
+
+
+def test_it_runs_drains_and_sums_up(start: Start, surroundings: Path, ask: Any) -> None:
+    (surroundings / "cronledger.toml").write_text(JOBS.partition("[jobs.long]")[0])
+    run = start("--summary")  # ./cronledger.toml
+    run.until(lambda: ask("SELECT FROM cronledger.executions WHERE status = 'SUCCESS' LIMIT 1"))
+    run.signal(signal.SIGINT)
+    assert run.end() == 0, run.err
+    counts = dict(ask("SELECT status, count(*) FROM cronledger.executions GROUP BY 1"))
+    assert set(counts) == {"SUCCESS"}
+    heading, row = run.out.strip().splitlines()[1:]
+    assert heading.split() == ["job", "SUCCESS", "attempts", "skipped"]
+    assert row.split()[:2] == ["tick", str(counts["SUCCESS"])]
+    done = next(event for event in run.events() if event["event"] == "execution_succeeded")
+    assert {"job", "scope", "execution_id", "plan_time", "attempt"} <= set(done)
+    assert ask("SELECT DISTINCT state FROM cronledger.runners") == [("stopped",)]
+
+
+def test_a_drain_waits_and_a_second_signal_does_not(
+    start: Start, surroundings: Path, ask: Any
+) -> None:
+    (surroundings / "long.toml").write_text(JOBS)
+    run = start("long.toml", "--slots", "2")
+    run.until(
+        lambda: ask(
+            "SELECT FROM cronledger.executions WHERE job_name = 'long' AND status = 'RUNNING'"
+        )
+    )
+    run.signal(signal.SIGTERM)
+    run.until_event("runner_draining")
+    assert run.process.poll() is None
+    run.signal(signal.SIGTERM)
+    assert run.end(30) == 1, run.err
+    assert [event["event"] for event in run.events()].count("abort_asked") == 1
+    ((status, code),) = ask(
+        "SELECT status, error_code FROM cronledger.executions WHERE job_name = 'long'"
+    )
+    assert (status, code) == ("FAILED", "shutdown")
+
+
+def test_a_thread_that_hangs_does_not_keep_the_process(
+    start: Start, surroundings: Path, ask: Any
+) -> None:
+    (surroundings / "hanging_of_this_test.py").write_text(HANGING)
+    run = start("hanging_of_this_test:app", CRONLEDGER_DRAIN_TIMEOUT="100ms")
+    run.until_event("runner_started")
+    ask("SELECT cronledger.trigger('hang')")
+    run.until(lambda: ask("SELECT FROM cronledger.executions WHERE status = 'RUNNING'"))
+    run.signal(signal.SIGTERM)
+    assert run.end(60) == 0, run.err
+    assert ask("SELECT status, error_code FROM cronledger.executions") == [("FAILED", "shutdown")]
+
+
+def test_it_waits_for_its_database(start: Start, database_url: str) -> None:
+    away = f"{database_url}&port=1"
+    run = start("--wait", "300ms", CRONLEDGER_DATABASE_URL=away)
+    assert run.end() == 3
+    waited = [event for event in run.events() if event["event"] == "database_awaited"]
+    assert len(waited) == 1
+    assert "Error: the database does not answer" in run.err
+
+
+def test_a_signal_ends_the_wait(start: Start, database_url: str) -> None:
+    run = start("--wait", "60s", CRONLEDGER_DATABASE_URL=f"{database_url}&port=1")
+    run.until_event("database_awaited")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0, run.err
+
+
+def test_what_is_wrong_is_said_before_the_database_is_asked(
+    start: Start, surroundings: Path
+) -> None:
+    (surroundings / "bad.toml").write_text(
+        '[jobs.a]\nschedule = "61 * * * *"\ncommand = ["x"]\n[jobs.b]\npython = "absent:f"\n'
+        'schedule = "@daily"\noverlap = "maybe"\n'
+    )
+    run = start("bad.toml", CRONLEDGER_DATABASE_URL="postgresql://127.0.0.1:1/x")
+    assert run.end() == 2
+    assert "jobs.a.schedule" in run.err
+    assert "jobs.b.overlap" in run.err
+    assert not run.events()
+
+
+def test_a_schema_that_lacks_exits_4(
+    start: Start, surroundings: Path, empty_database_url: str
+) -> None:
+    run = start("--no-migrate", CRONLEDGER_DATABASE_URL=empty_database_url)
+    assert run.end() == 4
+    assert "cronledger migrate" in run.err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        run = start(CRONLEDGER_HEALTH_PORT=str(taken.getsockname()[1]))
+        assert run.end() == 2
+    assert "CRONLEDGER_HEALTH_PORT" in run.err
+
+
+def test_health_and_an_older_deploy(start: Start, surroundings: Path, ask: Any) -> None:
+    (surroundings / "a.toml").write_text('[jobs.a]\ncommand = ["true"]\n')
+    ask(
+        "INSERT INTO cronledger.sources (name, deploy)"
+        f" VALUES ('{surroundings / 'a.toml'}', 5) RETURNING 1"
+    )
+    run = start("a.toml", "--deploy", "4", CRONLEDGER_HEALTH_PORT="0", CRONLEDGER_SLOT="1")
+    port = run.until_event("health_listening")["port"]
+    run.until_event("runner_started")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+        body = json.loads(answer.read())
+    assert (answer.status, body["state"], body["database"]) == (200, "running", "ok")
+    assert run.until_event("source_refused")
+    assert "CRONLEDGER_SLOTS" in run.until_event("setting_unknown")["problem"]
+    assert ask("SELECT FROM cronledger.jobs") == []
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0, run.err
