@@ -237,7 +237,8 @@ class Replica:
             await self._wait_idle(patience)
             await self._stop_running()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._finisher.drained(), FLUSH_SECONDS)
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._finisher.drained()
             await self._loops.halt()
             await self._sign_off(cut_off)
         finally:
@@ -279,7 +280,8 @@ class Replica:
         for running in left:
             self._executor.stop(running, "shutdown")
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._executor.idle(), self._executor.GRACE + 1)
+            async with asyncio.timeout(self._executor.GRACE + 1):
+                await self._executor.idle()
         for running in self._executor.executions():
             self._executor.abandon(running)
 

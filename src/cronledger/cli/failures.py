@@ -53,7 +53,7 @@ def _line(problem: object) -> str:
 def _database(error: psycopg.Error) -> Failure:
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
-    if _unreachable(error):
+    if is_away(error):
         said = masked(" ".join(str(error).split()))
         hint = "check CRONLEDGER_DATABASE_URL, and that PostgreSQL runs there"
         return Failure(
@@ -66,13 +66,6 @@ def _database(error: psycopg.Error) -> Failure:
     if advice:
         lines.append(f"Hint: {advice}")
     return Failure(Exit.USAGE if isinstance(error, _USAGE) else Exit.FAILED, "\n".join(lines))
-
-
-def _unreachable(error: psycopg.Error) -> bool:
-    """Whether there is no connection. Refusals of class 55 and a full disk are errors of psycopg's
-    class OperationalError too, but a server that answers sends their code."""
-    code = error.sqlstate or ""
-    return is_away(error) and (not code or code.startswith(("08", "57P")) or code == "53300")
 
 
 def _primary(error: psycopg.Error) -> str:

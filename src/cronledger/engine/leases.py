@@ -254,7 +254,8 @@ class Heartbeats:
                 delay = self.RETRY
             self._wake.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
         if self._busy is not None:
             self._sever()
             await asyncio.wait([self._busy], timeout=1)

@@ -104,8 +104,10 @@ class Loops:
             if delay == 0:
                 await asyncio.sleep(0)
                 continue
+            # Not wait_for: it swallows a cancellation in the tick in which the wait ends.
             with suppress(TimeoutError):
-                await asyncio.wait_for(loop.wake.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await loop.wake.wait()
 
     def _failed(self, loop: Loop, error: Exception) -> float:
         """Log it once per trouble; answers the wait before the next try."""

@@ -32,7 +32,11 @@ POISON = (errors.DataError, errors.IntegrityError)
 
 def is_away(error: BaseException) -> bool:
     """Whether `error` says that the database is unreachable rather than that a statement is bad."""
-    return isinstance(error, AWAY) and not isinstance(error, (*PASSING, errors.QueryCanceled))
+    # psycopg calls much more an OperationalError: a full disk, an object in use, a limit reached.
+    state = getattr(error, "sqlstate", None)
+    return isinstance(error, AWAY) and (
+        state is None or state.startswith(("08", "57P")) or state == "53300"
+    )
 
 
 @dataclass(frozen=True, slots=True)

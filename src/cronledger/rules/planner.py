@@ -285,7 +285,7 @@ def _through(
         through = min(through, stop.plan_time - TICK)
         if halt is None and stop.due_at <= line.now and settled.last is not None:
             through = settled.last  # the bound on a step
-    return max(line.row.planned_through, through, settled.last or through)
+    return max(line.row.planned_through, through)
 
 
 def _ahead(line: Timeline, undue: Planned | None) -> tuple[Planned | None, Parked | None]:
