@@ -19,8 +19,12 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP) ## make .venv and install everything into it
 
+# On a terminal the replica gets a process group of its own (set -m), so that Ctrl-C reaches it and
+# not make, which would report an interrupt although the replica drained and exited 0.
 run: $(STAMP) ## a replica with sample jobs on an embedded PostgreSQL; Ctrl-C drains
-	@CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded} $(BIN)/cronledger run examples/sample.toml --summary
+	@if [ -t 0 ]; then set -m; fi; \
+	CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded} \
+	$(BIN)/cronledger run examples/sample.toml --summary; exit $$?
 
 # The newest server that the system has, if it has one: the database tests run on it as well.
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
