@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.model import Parked, Plan
+from cronledger.rules.model import JobState, Parked, Plan
 from cronledger.rules.planner import Room, plan
 from tests.unit.planning import at, job, planned, revision, row, runs, say, skips
 
@@ -90,6 +90,13 @@ CATCH_UP: list[tuple[str, dict[str, Any], str, list[str], list[str]]] = [
         "10:25",
         ["10:10", "10:20"],
         ["missed 10:00"],
+    ),
+    (
+        "the window counts from due_at",
+        ALL | {"catch_up_window": "12m", "schedule_delay": "4m"},
+        "10:34:30",
+        ["10:20", "10:30"],
+        ["missed 10:00-10:10 x2"],
     ),
     (
         "two within a long grace: the older one was missed",
@@ -214,6 +221,12 @@ def test_a_limit_is_used_up_by_the_runs_of_the_step_itself() -> None:
     assert where(answer) == ("10:19:59.999999", None, Parked.LIMIT)
 
 
+def test_a_limit_holds_although_an_edit_is_known_that_the_clock_has_yet_to_reach() -> None:
+    revisions = [revision(1, "-9 00:00", job()), revision(2, "10:05", job())]
+    answer = planned("09:55", "10:00", revisions, room=Room(5, 0, None))
+    assert where(answer) == ("09:59:59.999999", None, Parked.LIMIT)
+
+
 def test_without_slots_the_row_stays_due() -> None:
     answer = planned("09:55", "10:25", job(overlap="allow", catch_up="all"), room=Room(1, 9, 9))
     assert runs(answer) == ["10:00"]
@@ -240,6 +253,11 @@ def test_starts_at_and_ends_at_bound_plan_times_inclusively() -> None:
 def test_a_job_is_ended_as_soon_as_nothing_is_left() -> None:
     answer = planned("10:00", "10:01", job(ends_at=at("10:09")))
     assert where(answer) == ("10:01", None, Parked.ENDED)
+
+
+def test_the_last_plan_time_may_be_ends_at_itself() -> None:
+    answer = planned("10:00", "10:01", job(ends_at=at("10:10")))
+    assert where(answer) == ("10:01", "10:10", None)
 
 
 def test_a_job_without_a_schedule_is_unscheduled() -> None:
@@ -287,6 +305,20 @@ def test_skips_are_ranges_only_between_neighbours() -> None:
     answer = planned("09:55", "11:05", revisions)
     assert skips(answer) == ["missed 10:00-10:30 x4", "missed 10:40-10:50 x2 r2"]
     assert runs(answer) == ["11:00"]
+
+
+def test_skips_on_both_sides_of_a_run_stay_apart() -> None:
+    first = job(overlap="allow", catch_up="all", schedule_delay="30m")
+    paused = JobState.PAUSED
+    revisions = [
+        revision(1, "-9 00:00", first),
+        revision(2, "10:25", first, paused),
+        revision(3, "10:35", first),
+        revision(4, "10:45", first, paused),
+        revision(5, "10:55", first),
+    ]
+    answer = planned("09:55", "10:59", revisions)
+    assert (skips(answer), runs(answer)) == (["paused 10:00", "paused 10:20"], ["10:10"])
 
 
 def test_without_a_revision_there_is_nothing_to_plan_by() -> None:

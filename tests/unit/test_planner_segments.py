@@ -1,23 +1,18 @@
-"""Edits, pauses, retirements, schedules that cannot be read, and the search in long outages."""
+"""Edits, pauses, retirements, jitter, and schedules that cannot be read."""
 
-import time
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from cronledger.rules.cron import Cron, parse
-from cronledger.rules.model import Job, JobState, Parked, Plan, Revision, ScheduleRow
-from cronledger.rules.planner import STEP, due_at, plan
+from cronledger.rules.model import JobState, Parked, Revision, ScheduleRow
+from cronledger.rules.planner import due_at, plan
 from tests.unit.planning import (
     DAY,
     KEY,
     ROOMY,
-    advanced,
     at,
     job,
-    outcomes,
     planned,
     revision,
     runs,
@@ -120,6 +115,36 @@ def test_of_two_edits_the_later_one_wins_where_the_clock_went_back_between_them(
     assert answer.planned_revision == 3
 
 
+def test_what_is_not_due_yet_ends_the_search_for_the_newest_too() -> None:
+    """A long delay of one revision stands between what is due before it and after it."""
+    policies: dict[str, Any] = EACH | {"catch_up_limit": 2}
+    revisions = [
+        revision(1, "-9 00:00", job(**policies)),
+        revision(2, "10:35", job(schedule_delay="2h", **policies)),
+        revision(3, "10:45", job(**policies)),
+    ]
+    first = planned("09:55", "11:25", revisions, step=2)
+    assert (runs(first), skips(first)) == ([], ["missed 10:00-10:10 x2"])
+    second = planned("10:10", "11:25", revisions, step=2)
+    assert runs(second) == ["10:20", "10:30"]
+    assert (second.next_plan_time, second.next_due_at) == (at("10:40"), at("12:40"))
+
+
+def test_the_planned_revision_is_at_least_the_old_one() -> None:
+    definition = revision(1, "-9 00:00", job())
+    place = ScheduleRow(KEY, "default", at("09:55"), planned_revision=4)
+    answer = plan(place, [definition], at("10:00"), blocker=None, room=ROOMY)
+    assert answer.planned_revision == 4
+
+
+def test_H_is_drawn_for_each_scope() -> None:
+    hashed = revision(1, "-9 00:00", job("H H * * *"))
+    scopes = [KEY._replace(scope_kind="tenant", scope_id=str(n)) for n in range(6)]
+    rows = [ScheduleRow(scope, "default", DAY, 1) for scope in scopes]
+    answers = [plan(place, [hashed], DAY, blocker=None, room=ROOMY) for place in rows]
+    assert len({answer.next_plan_time for answer in answers}) == 6
+
+
 # --- pauses --------------------------------------------------------------------------------------
 
 
@@ -196,6 +221,15 @@ def test_a_pause_with_an_end_is_over_at_its_end() -> None:
         assert answer.next_due_at == at("10:50")
 
 
+def test_a_pause_is_over_at_the_very_instant_of_its_end() -> None:
+    first = revision(1, "-9 00:00", job(**EACH))
+    until = revision(2, "10:05", first.job, PAUSED, until="10:30")
+    last = planned("10:12", "10:29:59.999999", [first, until])
+    assert (skips(last), last.parked) == (["paused 10:20 r2"], Parked.PAUSED)
+    over = planned("10:12", "10:30", [first, until])
+    assert (skips(over), over.next_due_at) == (["paused 10:20-10:30 x2 r2"], at("10:40"))
+
+
 def test_a_second_pause_can_follow_at_once() -> None:
     revisions = history(("10:05", PAUSED), ("10:15", ACTIVE), ("10:15:01", PAUSED))
     answer = planned("10:00", "10:30", revisions)
@@ -233,6 +267,16 @@ def test_a_retired_scope_and_its_return() -> None:
     back = planned("10:35", "10:50", job(**EACH), **fields)
     assert (skips(back), runs(back)) == (["retired 10:40"], ["10:50"])
     assert back.next_due_at == at("11:00")
+
+
+def test_a_scope_is_retired_from_the_instant_on_and_back_from_the_instant_on() -> None:
+    answer = planned("10:00", "10:15", job(), retired_at=at("10:15"))
+    assert answer.parked is Parked.RETIRED
+    fields: dict[str, Any] = {"retired_at": at("10:15"), "returned_at": at("10:40")}
+    gone = planned("10:15", "10:39:59.999999", job(), **fields)
+    assert (gone.parked, gone.next_due_at) == (None, at("10:40"))
+    back = planned("10:39:59.999999", "10:40", job(), **fields)
+    assert (skips(back), back.next_due_at) == (["retired 10:40"], at("10:50"))
 
 
 def test_retirement_outweighs_a_pause() -> None:
@@ -317,97 +361,3 @@ def test_jitter_never_changes_between_releases() -> None:
     other = KEY._replace(scope_kind="tenant", scope_id="b")
     assert say(due_at(spread, other, at("10:00"))) == "10:00:36.416565"
     assert due_at(job("@every 1m"), KEY, at("10:00")) == at("10:00")
-
-
-# --- long outages --------------------------------------------------------------------------------
-
-MONTH = timedelta(days=30)
-LONG: list[tuple[str, timedelta, dict[str, Any]]] = [
-    ("* * * * * *", MONTH, {}),
-    ("* * * * * *", MONTH, {"jitter": "900ms", "catch_up": "skip"}),
-    ("* * * * * *", MONTH, {"catch_up": "all", "catch_up_limit": 1000}),
-    ("* * 3 * * *", MONTH, {"catch_up": "all", "catch_up_limit": 1000, "catch_up_window": "20d"}),
-    ("* * * 1 1 *", 4 * MONTH, {"catch_up": "all", "catch_up_window": "200d"}),
-    ("* 0 * * * *", MONTH, {"catch_up": "all", "catch_up_limit": 900, "timezone": "Asia/Tokyo"}),
-]
-
-
-@pytest.fixture
-def enumerated(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
-    """Every plan_time that the planner has looked at."""
-    seen: list[datetime] = []
-    walk = Cron.plan_times
-
-    def counted(self: Cron, after: datetime, through: datetime) -> Iterator[datetime]:
-        for plan_time in walk(self, after, through):
-            seen.append(plan_time)
-            yield plan_time
-
-    monkeypatch.setattr(Cron, "plan_times", counted)
-    return seen
-
-
-@pytest.mark.parametrize(("schedule", "outage", "policies"), LONG)
-def test_a_long_outage_is_never_enumerated(
-    schedule: str, outage: timedelta, policies: dict[str, Any], enumerated: list[datetime]
-) -> None:
-    step = 1000
-    definition = job(schedule, overlap="allow", **policies)
-    now = at("12:34:56.95")
-    answer = plan(
-        ScheduleRow(KEY, "default", now - outage, 1),
-        [revision(1, "-200 00:00", definition)],
-        now,
-        blocker=None,
-        room=ROOMY,
-        step=step,
-    )
-    assert answer.settled == step
-    assert len(enumerated) <= 3.5 * step + 500
-
-
-@pytest.mark.parametrize(("schedule", "policies"), [(case[0], case[2]) for case in LONG])
-def test_the_search_back_from_now_finds_what_the_whole_list_holds(
-    schedule: str, policies: dict[str, Any]
-) -> None:
-    """The last stretch of an outage in one step, which knows all of it, and in small ones."""
-    definition = job(schedule, overlap="allow", **policies)
-    now = at("12:34:56.95")
-    revisions = [revision(1, "-200 00:00", definition)]
-    newest = _newest(definition, now)
-    start = ScheduleRow(KEY, "default", newest[-2500], 1)
-    known = newest[-2499:]
-
-    whole = plan(start, revisions, now, blocker=None, room=ROOMY, step=STEP)
-    parts: list[Plan] = []
-    place = start
-    while not parts or parts[-1].next_due_at <= now:  # type: ignore[operator]
-        parts.append(plan(place, revisions, now, blocker=None, room=ROOMY, step=700))
-        place = advanced(place, parts[-1])
-    together = [item for part in parts for item in outcomes(part, known)]
-
-    assert len(parts) == 4
-    assert together == outcomes(whole, known)
-    assert any(run.plan_time in known for run in whole.runs)
-
-
-def _newest(definition: Job, now: datetime) -> list[datetime]:
-    cron = parse(str(definition.schedule), timezone=definition.timezone)
-    found: list[datetime] = []
-    while len(found) < 2501:  # backwards, a day at a time
-        found[:0] = cron.plan_times(now - timedelta(days=1), now)
-        now -= timedelta(days=1)
-    return found
-
-
-def test_how_long_a_step_of_a_months_outage_takes() -> None:
-    """Printed, not asserted: machines differ. `pytest -s` shows it."""
-    now = at("12:34:56.5")
-    place = ScheduleRow(KEY, "default", now - MONTH, 1)
-    revisions = [revision(1, "-200 00:00", job("* * * * * *"))]
-    for _ in range(3):
-        begun = time.perf_counter()
-        answer = plan(place, revisions, now, blocker=None, room=ROOMY)
-        print(f"\n{answer.settled} plan_times in {time.perf_counter() - begun:.3f} s", end="")
-        assert answer.settled == STEP
-        place = advanced(place, answer)

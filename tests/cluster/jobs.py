@@ -1,0 +1,191 @@
+"""Jobs of the cluster tests: every handler leaves marks outside the database."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from cronledger.app import App, Context
+from cronledger.rules.model import Handler, Job
+from tests.cluster.marks import mark
+
+ALIVE = str(Path(__file__).with_name("alive.py"))
+PYTHON = (sys.executable, "-S", "-E")
+LEASE = "3s"
+
+
+def say(what: str, ctx: Context) -> None:
+    plan_time = ctx.plan_time.isoformat()
+    mark(what, ctx.job, ctx.scope_id, ctx.attempt, ctx.execution_id, plan_time)
+
+
+def command(name: str, *arguments: str, **policies: object) -> Job:
+    values = {"stale_timeout": LEASE, **policies}
+    target = {"argv": [*PYTHON, ALIVE, *arguments]}
+    return Job.model_validate(
+        {"name": name, "handler": Handler.COMMAND, "target": target, **values}
+    )
+
+
+async def live(ctx: Context, seconds: float) -> None:
+    """Life signs, in the first attempt; others end at once."""
+    say("start", ctx)
+    end_at = time.monotonic() + (seconds if ctx.attempt == 1 else 0)
+    while time.monotonic() < end_at:
+        say("alive", ctx)
+        await asyncio.sleep(0.02)
+    say("end", ctx)
+
+
+def live_in_thread(ctx: Context, seconds: float) -> None:
+    """Life signs until it is asked to stop."""
+    say("start", ctx)
+    end_at = time.monotonic() + (seconds if ctx.attempt == 1 else 0)
+    while time.monotonic() < end_at and not ctx.cancelled:
+        say("alive", ctx)
+        time.sleep(0.02)
+    say("end", ctx)
+
+
+steady = App()
+
+
+@steady.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b", "c"])
+async def beat(ctx: Context) -> None:
+    say("start", ctx)
+    await asyncio.sleep(0.05)
+    say("end", ctx)
+
+
+@steady.job("* * * * * *", grace="1h")
+def tick(ctx: Context) -> None:
+    say("start", ctx)
+
+
+crash = App()
+
+
+@crash.job(stale_timeout=LEASE, allow_stale_reentry=True)
+async def async_again(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+@crash.job(stale_timeout=LEASE, max_attempts=3, retry_backoff=["0s"])
+async def async_once(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+@crash.job(stale_timeout=LEASE, allow_stale_reentry=True)
+def thread_again(ctx: Context) -> None:
+    live_in_thread(ctx, 60)
+
+
+@crash.job(stale_timeout=LEASE, max_attempts=3, retry_backoff=["0s"])
+def thread_once(ctx: Context) -> None:
+    live_in_thread(ctx, 60)
+
+
+@crash.job()
+async def probe(ctx: Context) -> None:
+    say("start", ctx)
+
+
+fence = App()
+SCOPES = [f"s{number:02}" for number in range(50)]
+
+
+@fence.job(stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES)
+async def fenced_async(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+blocking = App()
+THREE = ["a", "b", "c"]
+
+
+@blocking.job(stale_timeout=LEASE, allow_stale_reentry=True)
+async def blocks_the_loop(ctx: Context) -> None:
+    say("start", ctx)
+    time.sleep(9)
+    say("end", ctx)
+
+
+@blocking.job(
+    stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=["a", "b", "c"]
+)
+async def beside_async(ctx: Context) -> None:
+    await live(ctx, 4)
+
+
+@blocking.job(
+    stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=["a", "b", "c"]
+)
+def beside_thread(ctx: Context) -> None:
+    live_in_thread(ctx, 4)
+
+
+drained = App()
+
+
+@drained.job(stale_timeout="60s")
+async def short(ctx: Context) -> None:
+    await live(ctx, 1)
+
+
+@drained.job(stale_timeout="60s", allow_stale_reentry=True)
+async def long_again(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+@drained.job(stale_timeout="60s", max_attempts=3, retry_backoff=["0s"])
+async def long_once(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+@drained.job(stale_timeout="60s", max_attempts=3, retry_backoff=["0s"])
+def deaf_thread(ctx: Context) -> None:
+    say("start", ctx)
+    while True:
+        time.sleep(0.02)
+        say("alive", ctx)
+
+
+@drained.job(stale_timeout=LEASE, allow_stale_reentry=True)
+def deaf_thread_again(ctx: Context) -> None:
+    say("start", ctx)
+    while ctx.attempt == 1:
+        time.sleep(0.02)
+        say("alive", ctx)
+
+
+away = App()
+
+
+@away.job(stale_timeout="12s", allow_stale_reentry=True)
+async def outlives(ctx: Context) -> str:
+    await live(ctx, 3)
+    return "kept"
+
+
+@away.job("@every 1s", grace="1h", overlap="allow")
+async def goes_on(ctx: Context) -> None:
+    say("start", ctx)
+
+
+COMMANDS = {
+    "crash": (
+        command("command_again", "60", "deaf", allow_stale_reentry=True),
+        command("command_once", "60", max_attempts=3, retry_backoff=["0s"]),
+    ),
+    "fence": (
+        command(
+            "fenced_command", "60", allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES
+        ),
+    ),
+    "blocking": (command("beside_command", "4", allow_stale_reentry=True),),
+    "drained": (
+        command("long_command", "60", "deaf", stale_timeout="60s", allow_stale_reentry=True),
+        command("long_command_once", "60", stale_timeout="60s", max_attempts=3),
+    ),
+}
+"""Commands by the name of the App they are applied with."""

@@ -1,0 +1,469 @@
+"""How executions end, through one whole replica in this process."""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+import structlog
+from psycopg.rows import dict_row
+from structlog.testing import capture_logs
+
+from cronledger.app import App, Context, Discard, Result, Retry
+from cronledger.engine.executor import Executor
+from cronledger.replica import Replica
+from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.model import Handler, Job
+from cronledger.settings import Settings
+from cronledger.sources.apply import apply
+
+FINAL = ("SUCCESS", "FAILED", "CANCELLED")
+SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+async def until(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
+    give_up_at = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.01)
+    return found
+
+
+class World:
+    """An App on a database, and what a test asks of both."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.app = App()
+        self.commands: list[Job] = []
+        self.release = threading.Event()
+        self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+
+    def command(self, name: str, argv: list[str] | None = None, **more: Any) -> None:
+        target = {"shell": more.pop("shell")} if argv is None else {"argv": argv}
+        target |= {key: more.pop(key) for key in ("env", "cwd") if key in more}
+        values = {"name": name, "handler": Handler.COMMAND, "target": target, **more}
+        self.commands.append(Job.model_validate(values))
+
+    @asynccontextmanager
+    async def replica(self, **settings: Any) -> AsyncIterator[Replica]:
+        apply(self.url, [*self.app.jobs.values(), *self.commands], source="test")
+        async with Replica(Settings(**settings), self.url, apps=[self.app]) as replica:
+            try:
+                yield replica
+            finally:
+                self.release.set()  # a test that failed leaves no thread to the drain
+
+    def rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
+        return self._connection.execute(statement, values or None).fetchall()
+
+    def trigger(self, job: str) -> int:
+        (row,) = self.rows("SELECT cronledger.trigger(%s) AS id", job)
+        found: int = row["id"]
+        return found
+
+    def get(self, execution: int) -> dict[str, Any]:
+        (row,) = self.rows("SELECT * FROM cronledger.executions WHERE id = %s", execution)
+        return row
+
+    def ended(self, execution: int) -> dict[str, Any] | None:
+        """The execution once it is over and will not be tried again."""
+        row = self.get(execution)
+        return row if row["status"] in FINAL and row["next_attempt_at"] is None else None
+
+    async def run(self, job: str) -> dict[str, Any]:
+        """The execution of `job`, triggered and over."""
+        execution = self.trigger(job)
+        row: dict[str, Any] = await until(f"{job} has ended", lambda: self.ended(execution))
+        return row
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+async def world(database_url: str) -> AsyncIterator[World]:
+    made = World(database_url)
+    yield made
+    made.close()
+
+
+def declare(world: World, function: Callable[..., Any], name: str, **policies: Any) -> None:
+    """`function` as the handler of a job; functions of one place get names of their own."""
+    function.__qualname__ = name
+    world.app.job(name=name, **policies)(function)
+
+
+# -- returns and exceptions ----------------------------------------------------------------------
+
+
+def _raise(error: BaseException) -> Callable[[], None]:
+    def handler() -> None:
+        raise error
+
+    return handler
+
+
+def _raise_async(error: BaseException) -> Callable[[], Awaitable[None]]:
+    async def handler() -> None:
+        raise error
+
+    return handler
+
+
+async def test_what_handlers_return_and_raise(world: World) -> None:
+    async def awaited(ctx: Context) -> int:
+        await asyncio.sleep(0)
+        return ctx.attempt
+
+    def wrapper(ctx: Context) -> Any:
+        return awaited(ctx)
+
+    returned: dict[str, tuple[Any, Any, Any]] = {
+        "value": ({"a": 1}, {"a": 1}, None),
+        "rows": (Result([1], rows_affected=7), [1], None),
+        "nothing": (None, None, None),
+        "too_large": ("x" * 20_000, None, "result_too_large"),
+        "not_json": (object(), None, "result_invalid"),
+        "nul": ("a\0b", "ab", None),
+    }
+    for name, (value, _, _) in returned.items():
+        declare(world, lambda value=value: value, name)
+    raised: dict[str, tuple[BaseException, str]] = {
+        "error": (ValueError("no"), "handler_error"),
+        "discard": (Discard("bad_input", "row 7"), "bad_input"),
+        "exit": (SystemExit(3), "handler_error"),
+        "interrupt": (KeyboardInterrupt(), "handler_error"),
+        "stop": (StopIteration(), "handler_error"),
+        "cancelled": (asyncio.CancelledError(), "handler_error"),
+    }
+    for name, (error, _) in raised.items():
+        declare(world, _raise(error), f"sync_{name}", max_attempts=1)
+        declare(world, _raise_async(error), f"async_{name}", max_attempts=1)
+    declare(world, awaited, "awaited")
+    declare(world, wrapper, "wrapped")
+    async with world.replica(slots=30):
+        names = [*returned, *(f"{k}_{n}" for k in ("sync", "async") for n in raised)]
+        rows = await asyncio.gather(*map(world.run, [*names, "awaited", "wrapped"]))
+    by_name = {row["job_name"]: row for row in rows}
+    for name, (_, result, note) in returned.items():
+        row = by_name[name]
+        assert (row["status"], row["result"], row["error_code"]) == ("SUCCESS", result, note), name
+    assert by_name["rows"]["rows_affected"] == 7
+    for name, (_, code) in raised.items():
+        for kind in ("sync", "async"):
+            row = by_name[f"{kind}_{name}"]
+            assert (row["status"], row["error_code"]) == ("FAILED", code), row["job_name"]
+    assert by_name["awaited"]["result"] == by_name["wrapped"]["result"] == 1
+    assert {row["attempt"] for row in rows} == {1}
+
+
+async def test_retries_wait_and_end(world: World) -> None:
+    async def asks(ctx: Context) -> int:
+        if ctx.attempt < 3:
+            raise Retry(after=0.3)
+        return ctx.attempt
+
+    def fails() -> None:
+        raise RuntimeError("always")
+
+    def discards(ctx: Context) -> None:
+        if ctx.attempt == 2:
+            raise Discard("enough")
+        raise RuntimeError("once")
+
+    declare(world, asks, "asks", max_attempts=5, retry_backoff=["1h"])
+    declare(world, fails, "fails", max_attempts=3, retry_backoff=["200ms", "400ms"])
+    declare(world, discards, "discards", max_attempts=5, retry_backoff=["0s"])
+    async with world.replica():
+        asked, failed, discarded = await asyncio.gather(
+            *map(world.run, ["asks", "fails", "discards"])
+        )
+    assert (asked["status"], asked["attempt"], asked["result"]) == ("SUCCESS", 3, 3)
+    assert (failed["status"], failed["attempt"]) == ("FAILED", 3)
+    assert (discarded["error_code"], discarded["attempt"]) == ("enough", 2)
+    for row, waits in ((asked, (0.3, 0.3)), (failed, (0.2, 0.4)), (discarded, (0.0,))):
+        ends = [_at(attempt["ended_at"]) for attempt in row["attempts"]]
+        starts = [_at(attempt["started_at"]) for attempt in row["attempts"][1:]]
+        starts.append(row["started_at"].timestamp())
+        for end, start, wait in zip(ends, starts, waits, strict=True):
+            assert wait <= start - end < wait + 10, row["job_name"]
+
+
+def _at(text: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+async def test_logs_of_handlers_bear_their_execution(world: World) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def note() -> None:
+        seen.append(dict(structlog.contextvars.get_contextvars()))
+
+    async def note_async() -> None:
+        note()
+
+    declare(world, note, "in_thread")
+    declare(world, note_async, "on_loop")
+    async with world.replica():
+        rows = [await world.run("in_thread"), await world.run("on_loop")]
+    assert [x["execution_id"] for x in seen] == [row["id"] for row in rows]
+    assert [x["job"] for x in seen] == ["in_thread", "on_loop"]
+
+
+# -- timeouts ------------------------------------------------------------------------------------
+
+
+async def test_run_timeout_stops_what_can_be_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Executor, "GRACE", 0.1)
+    monkeypatch.setattr(Executor, "INSIST", 0.05)
+    release = world.release
+
+    async def sleeps() -> None:
+        await asyncio.sleep(60)
+
+    async def swallows() -> str:
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        return "ended on its own terms"
+
+    def deaf() -> None:
+        release.wait()
+
+    declare(world, sleeps, "sleeps", run_timeout="200ms")
+    declare(world, swallows, "swallows", run_timeout="200ms")
+    declare(world, deaf, "deaf", run_timeout="200ms")
+    declare(world, lambda: None, "beside")
+    world.command("command", shell="echo begun; exec sleep 60", run_timeout="200ms")
+    with capture_logs() as logs:
+        async with world.replica(slots=5) as replica:
+            held = world.trigger("deaf")
+            others = ["sleeps", "swallows", "command"]
+            for row in await asyncio.gather(*map(world.run, others)):
+                assert (row["status"], row["error_code"]) == ("FAILED", "timeout")
+                assert 200 <= row["duration_ms"] < 5000
+                assert row["output"] == ("begun\n" if row["job_name"] == "command" else None)
+            # The thread keeps its slot and its lease until it returns.
+            await until("it is reported", lambda: _named(logs, "handler_overran", "deaf"))
+            assert world.get(held)["status"] == "RUNNING"
+            assert replica.health().running == 1
+            await world.run("beside")
+            release.set()
+            row = await until("it returned", lambda: world.ended(held))
+            assert (row["status"], row["error_code"]) == ("FAILED", "timeout")
+            assert replica.health().running == 0
+    assert len(_named(logs, "handler_overran", "deaf")) == 1
+    assert len(_named(logs, "handler_overran", "swallows")) == 1
+    assert not _named(logs, "handler_overran", "sleeps")
+
+
+def _named(logs: Any, event: str, job: str) -> list[Any]:
+    return [x for x in logs if x["event"] == event and x.get("job") == job]
+
+
+def test_two_functions_of_one_place_are_refused(database_url: str) -> None:
+    app = App()
+    for name in ("one", "two"):
+        app.job(name=name)(lambda: None)
+    with pytest.raises(ConfigurationError, match="is the place of another function too"):
+        Replica(Settings(), database_url, apps=[app])
+
+
+async def test_threads_that_overran_starve_nobody_but_their_slots(world: World) -> None:
+    release = world.release
+
+    def deaf() -> None:
+        release.wait()
+
+    declare(world, deaf, "deaf", run_timeout="100ms", overlap="allow")
+    declare(world, lambda: "ran", "sync")
+    async with world.replica(slots=4):
+        for _ in range(3):
+            world.trigger("deaf")
+        await until("three are stuck", lambda: _running(world) == 3)
+        assert (await world.run("sync"))["result"] == "ran"
+        release.set()
+
+
+def _running(world: World) -> int:
+    return len(world.rows("SELECT FROM cronledger.executions WHERE status = 'RUNNING'"))
+
+
+# -- cancel --------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_reaches_the_handler_within_a_moment(world: World) -> None:
+    async def sleeps() -> None:
+        await asyncio.sleep(60)
+
+    def asks(ctx: Context) -> None:
+        while not ctx.cancelled:
+            time.sleep(0.005)
+
+    declare(world, sleeps, "sleeps", max_attempts=5, stale_timeout="10m")
+    declare(world, asks, "asks", max_attempts=5, stale_timeout="10m")
+    world.command("command", shell="echo begun; exec sleep 60", stale_timeout="10m")
+    async with world.replica():
+        ids = [world.trigger(job) for job in ("sleeps", "asks", "command")]
+        await until("they run", lambda: _running(world) == 3)
+        await asyncio.sleep(0)
+        for execution in ids:
+            world.rows("SELECT cronledger.cancel(%s, 'me')", execution)
+        for execution in ids:
+            row = await until("it has ended", partial(world.ended, execution))
+            assert (row["status"], row["attempt"]) == ("CANCELLED", 1)
+            assert row["cancel_requested_by"] == "me"
+
+
+async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> None:
+    spans: list[tuple[str, float]] = []
+
+    async def works(ctx: Context) -> None:
+        spans.append(("start", time.monotonic()))
+        try:
+            await asyncio.sleep(60 if len(spans) == 1 else 0)
+        finally:
+            await asyncio.sleep(0.1)
+            spans.append(("end", time.monotonic()))
+
+    declare(world, works, "works", overlap="replace", stale_timeout="3s")
+    async with world.replica():
+        old = world.trigger("works")
+        await until("it runs", lambda: spans)
+        new = await world.run("works")
+    assert world.get(old)["status"] == "CANCELLED"
+    assert new["status"] == "SUCCESS"
+    assert [what for what, _ in spans] == ["start", "end", "start", "end"]
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+async def test_commands_know_their_execution_and_no_secret(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://u:hunter2@h/d")
+    monkeypatch.setenv("cronledger_listen_url", "postgresql://u:hunter2@h/d")
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    monkeypatch.setenv("HARMLESS", "yes")
+    world.command("env", [sys.executable, "-c", SHOW_ENV], env={"MINE": "1"})
+    async with world.replica(runner_id="me", database_url="postgresql://u:hunter2@h/d"):
+        row = await world.run("env")
+    environ = json.loads(row["output"])
+    assert "hunter2" not in row["output"]
+    assert (environ["HARMLESS"], environ["MINE"]) == ("yes", "1")
+    assert {key: value for key, value in environ.items() if key.startswith("CRONLEDGER_")} == {
+        "CRONLEDGER_EXECUTION_ID": str(row["id"]),
+        "CRONLEDGER_JOB": "env",
+        "CRONLEDGER_SCOPE_KIND": "global",
+        "CRONLEDGER_SCOPE_ID": "global",
+        "CRONLEDGER_PLAN_TIME": row["plan_time"].isoformat(),
+        "CRONLEDGER_TRIGGER": "manual",
+        "CRONLEDGER_ATTEMPT": "1",
+        "CRONLEDGER_LEASE_TOKEN": str(row["lease_token"]),
+        "CRONLEDGER_RUNNER_ID": "me",
+    }
+
+
+async def test_how_commands_end(world: World) -> None:
+    world.command("fine", shell="echo out; echo err >&2")
+    world.command("fails", shell="echo why; exit 7", max_attempts=2, retry_backoff=["0s"])
+    world.command("killed", shell="kill -9 $$")
+    world.command("missing", ["/no/such/program"])
+    world.command("long", shell="for i in 1 2 3 4 5 6 7 8 9; do echo line $i; done")
+    world.command("nul", [sys.executable, "-c", "print('a\\0b')"])
+    async with world.replica(output_tail_bytes=21):
+        jobs = ["fine", "fails", "killed", "missing", "long", "nul"]
+        rows = {row["job_name"]: row for row in await asyncio.gather(*map(world.run, jobs))}
+    ends = {name: (row["status"], row["error_code"]) for name, row in rows.items()}
+    assert ends == {
+        "fine": ("SUCCESS", None),
+        "fails": ("FAILED", "exit_code"),
+        "killed": ("FAILED", "signal"),
+        "missing": ("FAILED", "not_started"),
+        "long": ("SUCCESS", None),
+        "nul": ("SUCCESS", None),
+    }
+    assert rows["fine"]["output"] == "out\nerr\n"
+    assert (rows["fails"]["output"], rows["fails"]["attempt"]) == ("why\n", 2)
+    assert rows["fails"]["error_msg"] == "exit status 7"
+    assert rows["long"]["output"] == "line 7\nline 8\nline 9\n"
+    assert rows["nul"]["output"] == "ab\n"
+
+
+# -- the life of a replica -----------------------------------------------------------------------
+
+
+async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> None:
+    async def works() -> None:
+        await asyncio.sleep(0.2)
+
+    declare(world, works, "works")
+    before = set(threading.enumerate())
+    async with world.replica() as replica:
+        execution = world.trigger("works")
+        await until("it runs", lambda: _running(world) == 1)
+        await asyncio.gather(replica.drain(), replica.drain(), replica.drain())
+        assert replica.health().state == "stopped"
+        await replica.drain()
+        await replica.abort()
+    assert world.get(execution)["status"] == "SUCCESS"
+    tasks = {task.get_name() for task in asyncio.all_tasks()}
+    assert not {name for name in tasks if name.startswith(("cronledger", "execution"))}
+    await until("its threads have ended", lambda: set(threading.enumerate()) <= before)
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str) -> None:
+    before, children = set(threading.enumerate()), _children()
+    replica = Replica(Settings(), empty_database_url)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await replica.start()
+    assert set(threading.enumerate()) <= before
+    assert _children() == children
+    await replica.drain()
+    await replica.abort()
+
+
+async def test_a_thread_that_never_returns_does_not_hold_up_a_drain(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Executor, "GRACE", 0.1)
+    release = world.release
+
+    def once() -> None:
+        release.wait()
+
+    def again() -> None:
+        release.wait()
+
+    declare(world, once, "deaf")
+    declare(world, again, "deaf_again", allow_stale_reentry=True)
+    async with world.replica() as replica:
+        ids = world.trigger("deaf"), world.trigger("deaf_again")
+        await until("they run", lambda: _running(world) == 2)
+        await replica.abort()
+    row = world.get(ids[0])
+    assert (row["status"], row["error_code"], row["next_attempt_at"]) == (
+        "FAILED", "shutdown", None,
+    )  # fmt: skip
+    assert "its end is not known" in row["error_msg"]
+    row = world.get(ids[1])  # its lease runs out
+    assert (row["status"], row["attempt"]) == ("RUNNING", 1)
+
+
+def _children() -> set[str]:
+    return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())

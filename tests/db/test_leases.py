@@ -1,0 +1,329 @@
+"""The set of held leases, and their heartbeats against a real ledger."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from structlog.testing import capture_logs
+
+from cronledger.engine.leases import (
+    LARGEST_BATCH,
+    NEVER,
+    Heartbeats,
+    Lease,
+    Leases,
+    Stop,
+    batches,
+    margin,
+)
+from cronledger.ledger.database import Access
+from cronledger.ledger.rows import Claimed, LeaseKey
+from cronledger.ledger.statements import Statements
+from cronledger.rules.model import ExecutionKey, Handler, Job
+from tests.cluster.proxy import Proxy
+
+EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def lease(
+    plan_time: datetime = EPOCH,
+    length: float = 3.0,
+    sent: float = 100.0,
+    token: UUID | None = None,
+    scope: str = "global",
+) -> tuple[Lease, list[Stop]]:
+    """A lease that counts from `sent`, and the reasons its handler is told."""
+    job = Job(name="job", handler=Handler.PYTHON, stale_timeout=timedelta(seconds=length))
+    kind = "global" if scope == "global" else "shard"
+    claimed = Claimed(
+        ExecutionKey("job", kind, scope, plan_time), 1, token or uuid4(), 1, 1, "schedule", None,
+        1, EPOCH, "won",
+    )  # fmt: skip
+    told: list[Stop] = []
+    made = Lease(claimed, job, "default", 0.0, 0.0, told.append)
+    made.renew(sent)
+    return made, told
+
+
+def held(*leases: Lease) -> Leases:
+    made = Leases()
+    made.add(leases)
+    return made
+
+
+# -- accounting ----------------------------------------------------------------------------------
+
+
+def test_deadlines_count_from_before_the_send() -> None:
+    one, _ = lease(sent=100.0, length=3.0)
+    assert one.deadline == pytest.approx(100.0 + 3.0 - margin(3.0))
+    assert one.next_beat == pytest.approx(101.0)
+    assert margin(3.0) == pytest.approx(0.3)
+    assert margin(60.0) == margin(3600.0) == 2.0
+    leases = held(one)
+    assert leases.renew([one.token], 101.5) == {one.token: pytest.approx(104.2)}
+    assert leases.due(102.4) == []
+    assert leases.due(102.5) == [one]
+    assert leases.next_moment(beats=True) == pytest.approx(102.5)
+    assert leases.next_moment(beats=False) == pytest.approx(104.2)
+
+
+def test_an_expired_lease_is_told_once_and_its_deadline_stays() -> None:
+    one, _ = lease(sent=100.0)
+    leases = held(one)
+    assert leases.expired(102.69) == []
+    assert leases.expired(102.71) == [one]
+    assert leases.expired(200.0) == []
+    assert leases.renew([one.token], 103.0) == {}
+    assert one.deadline == pytest.approx(102.7)
+    assert not one.usable
+    # Its row is kept until the handler has ended, at the usual pace.
+    assert leases.due(103.9) == []
+    assert leases.due(104.0) == [one]
+    assert leases.next_moment(beats=False) == NEVER
+
+
+def test_what_is_not_held_is_neither_renewed_nor_lost() -> None:
+    one, _ = lease()
+    leases = held(one)
+    leases.remove(one.token)
+    assert not one.held
+    assert leases.renew([one.token], 200.0) == {}
+    assert leases.lose(one.token) is None
+    assert leases.lost == 0
+    assert len(leases) == 0
+    assert leases.next_moment(beats=True) == NEVER
+
+
+def test_hurry_outlives_an_answer_that_was_under_way() -> None:
+    one, _ = lease(sent=time.monotonic(), length=60)
+    leases = held(one)
+    sent = time.monotonic()
+    leases.hurry()
+    assert leases.due(time.monotonic()) == [one]
+    leases.renew([one.token], sent)  # asked before the hurry: it may have seen nothing
+    assert leases.due(time.monotonic()) == [one]
+    leases.renew([one.token], time.monotonic())
+    assert leases.due(time.monotonic()) == []
+
+
+def test_a_very_old_lease_has_a_statement_of_its_own() -> None:
+    new = [lease(EPOCH + timedelta(seconds=n))[0] for n in range(5)]
+    old, _ = lease(EPOCH - timedelta(weeks=5))
+    assert list(batches([*new[:3], old, *new[3:]])) == [[old], new]
+    assert list(batches([])) == []
+    many = [lease(EPOCH)[0] for _ in range(LARGEST_BATCH + 1)]
+    assert [len(batch) for batch in batches(many)] == [LARGEST_BATCH, 1]
+
+
+# -- against the ledger --------------------------------------------------------------------------
+
+
+class Beating:
+    """RUNNING executions, the leases on them, and a heartbeat thread."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.leases = Leases()
+        self.extended: dict[str, float] = {}
+        self.told: dict[str, list[Stop]] = {}
+        self._connection = psycopg.connect(url, autocommit=True)
+        self.rows("INSERT INTO cronledger.jobs (name, handler) VALUES ('job', 'external')")
+
+    def rows(self, statement: LiteralString, *values: object) -> list[Any]:
+        cursor = self._connection.execute(statement, values or None)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def hold(self, *scopes: str, length: float = 3.0) -> list[Lease]:
+        """One RUNNING execution of each scope under a lease that begins now."""
+        made = []
+        for scope in scopes:
+            token, sent = uuid4(), time.monotonic()
+            ((plan_time,),) = self.rows(
+                "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time,"
+                " status, trigger, revision, queue, due_at, attempt, max_attempts, runner_id,"
+                " lease_token, heartbeat_at, stale_after, started_at)"
+                " VALUES ('job', 'shard', %s, now(), 'RUNNING', 'schedule', 1, 'default', now(),"
+                " 1, 1, 'me', %s, now(), now() + %s, now()) RETURNING plan_time",
+                scope, token, timedelta(seconds=length),
+            )  # fmt: skip
+            one, self.told[scope] = lease(plan_time, length, sent, token, scope)
+            made.append(one)
+        self.leases.add(made)
+        return made
+
+    def beats(self, url: str | None = None) -> Heartbeats:
+        return Heartbeats(Access(url or self.url), Statements(), self.leases, self.extended.update)
+
+    @contextmanager
+    def beating(self, url: str | None = None) -> Iterator[Heartbeats]:
+        heartbeats = self.beats(url)
+        heartbeats.start()
+        try:
+            yield heartbeats
+        finally:
+            heartbeats.close()
+            assert "heartbeats" not in {thread.name for thread in threading.enumerate()}
+
+    def renewed(self) -> set[str]:
+        """Scopes whose rows were renewed since they were made."""
+        found = self.rows(
+            "SELECT scope_id FROM cronledger.executions WHERE heartbeat_at > started_at"
+            " AND stale_after - heartbeat_at = interval '3 s'"
+        )
+        return {scope for (scope,) in found}
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def beating(database_url: str) -> Iterator[Beating]:
+    made = Beating(database_url)
+    yield made
+    made.close()
+
+
+def until(what: str, look: Callable[[], object], seconds: float = 10) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def test_all_leases_of_a_runner_are_renewed_in_one_statement(
+    beating: Beating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    original = Statements.heartbeat_leases
+
+    async def counted(self: Statements, c: Any, leases: Sequence[LeaseKey]) -> Any:
+        sent.append(len(leases))
+        return await original(self, c, leases)
+
+    monkeypatch.setattr(Statements, "heartbeat_leases", counted)
+    scopes = [f"s{number}" for number in range(20)]
+    made = beating.hold(*scopes)
+    before = {one.token: one.deadline for one in made}
+    with beating.beating() as heartbeats:
+        heartbeats.look_now()
+        until("all are renewed", lambda: beating.renewed() == set(scopes))
+        until("deadlines moved", lambda: all(x.deadline > before[x.token] for x in made))
+    assert sent[0] == 20
+    assert beating.extended.keys() == {str(one.token) for one in made}
+    assert not any(beating.told.values())
+
+
+def test_a_busy_row_is_not_a_lost_one(beating: Beating) -> None:
+    busy, free = beating.hold("busy", "free", length=9)
+    deadline, other_deadline = busy.deadline, free.deadline
+    with psycopg.connect(beating.url) as other, beating.beating() as heartbeats:
+        other.execute("SELECT FROM cronledger.executions WHERE scope_id = 'busy' FOR UPDATE")
+        heartbeats.look_now()
+        until("the free one is renewed", lambda: free.deadline > other_deadline)
+        assert busy.held
+        assert busy.deadline == deadline
+        other.rollback()
+        until("the busy one is tried again", lambda: busy.deadline > deadline)
+    assert not any(beating.told.values())
+    assert beating.leases.lost == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["lease_token = gen_random_uuid()", "status = 'SUCCESS', finished_at = now(), duration_ms = 0"],
+)
+def test_another_holder_and_another_end_are_a_lost_lease(beating: Beating, change: str) -> None:
+    lost, kept = beating.hold("lost", "kept")
+    statement = f"UPDATE cronledger.executions SET {change} WHERE scope_id = 'lost'"
+    beating.rows(statement)
+    with capture_logs() as logs, beating.beating() as heartbeats:
+        heartbeats.look_now()
+        until("it is told", lambda: beating.told["lost"])
+    assert beating.told == {"lost": ["lease_lost"], "kept": []}
+    assert (lost.held, kept.held) == (False, True)
+    assert (lost.usable, kept.usable) == (False, True)
+    assert beating.leases.lost == 1
+    assert [x["scope"] for x in logs if x["event"] == "lease_lost"] == ["lost"]
+
+
+def test_a_dropped_row_is_a_lost_lease(beating: Beating) -> None:
+    beating.hold("gone")
+    beating.rows("DELETE FROM cronledger.executions")
+    with beating.beating() as heartbeats:
+        heartbeats.look_now()
+        until("it is told", lambda: beating.told["gone"] == ["lease_lost"])
+
+
+def test_a_cancel_is_told_with_the_heartbeat_though_the_row_is_busy(beating: Beating) -> None:
+    beating.hold("free", "busy", length=60)
+    beating.rows("UPDATE cronledger.executions SET cancel_requested_at = now()")
+    with psycopg.connect(beating.url) as other, beating.beating() as heartbeats:
+        other.execute("SELECT FROM cronledger.executions WHERE scope_id = 'busy' FOR UPDATE")
+        heartbeats.look_now()
+        until("both are told", lambda: all(beating.told.values()))
+    assert {why for told in beating.told.values() for why in told} == {"cancelled"}
+    assert len(beating.leases) == 2  # they are held until their ends are written
+
+
+def test_deadlines_pass_on_time_while_the_connection_hangs(beating: Beating) -> None:
+    with Proxy(beating.url) as proxy, capture_logs() as logs:
+        with beating.beating(proxy.dsn) as heartbeats:
+            (one,) = beating.hold("hung")
+            heartbeats.wake()
+            until("it is renewed", beating.renewed)
+            proxy.black_hole()
+            until("it is told", lambda: beating.told["hung"])
+            told_at = time.monotonic()
+            assert one.deadline <= told_at < one.deadline + margin(3.0)
+            ((left,),) = beating.rows(
+                "SELECT extract(epoch FROM stale_after - clock_timestamp())::float8"
+                " FROM cronledger.executions"
+            )
+            assert left > 0  # nobody else may have it yet
+            until("a hanging round is given up", lambda: _events(logs, "heartbeats_failing"))
+            proxy.heal()
+            until("heartbeats go on", lambda: _events(logs, "heartbeats_resumed"))
+        assert beating.told["hung"] == ["lease_lost"]
+        assert one.stopped
+        assert not one.usable
+
+
+def _events(logs: Any, name: str) -> list[Any]:
+    return [x for x in logs if x["event"] == name]
+
+
+def test_closing_does_not_wait_for_a_hanging_connection(beating: Beating) -> None:
+    with Proxy(beating.url) as proxy:
+        with beating.beating(proxy.dsn) as heartbeats:
+            beating.hold("hung", length=60)
+            heartbeats.look_now()
+            until("it is connected", lambda: beating.extended)
+            proxy.black_hole()
+            heartbeats.look_now()
+            asked_at = time.monotonic()
+        assert time.monotonic() - asked_at < 3
+
+
+async def test_a_defect_does_not_end_the_thread(
+    beating: Beating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, defects = Statements.heartbeat_leases, [RuntimeError("a defect"), ValueError("two")]
+
+    async def broken(self: Statements, c: Any, leases: Sequence[LeaseKey]) -> Any:
+        if defects:
+            raise defects.pop()
+        return await original(self, c, leases)
+
+    monkeypatch.setattr(Statements, "heartbeat_leases", broken)
+    beating.hold("a")
+    with beating.beating() as heartbeats:
+        heartbeats.look_now()
+        await asyncio.to_thread(until, "it goes on", lambda: beating.renewed() == {"a"})

@@ -1,0 +1,129 @@
+"""The search through long outages: bounded, and finding what the whole list would."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronledger.rules.cron import Cron, parse
+from cronledger.rules.model import Job, JobState, Plan, ScheduleRow
+from cronledger.rules.planner import STEP, plan
+from tests.unit.planning import KEY, ROOMY, advanced, at, job, outcomes, revision
+
+MONTH = timedelta(days=30)
+LONG: list[tuple[str, timedelta, dict[str, Any]]] = [
+    ("* * * * * *", MONTH, {}),
+    ("* * * * * *", MONTH, {"jitter": "900ms", "catch_up": "skip"}),
+    ("* * * * * *", MONTH, {"catch_up": "all", "catch_up_limit": 1000}),
+    ("* * 3 * * *", MONTH, {"catch_up": "all", "catch_up_limit": 1000, "catch_up_window": "20d"}),
+    ("* * * 1 1 *", 4 * MONTH, {"catch_up": "all", "catch_up_window": "200d"}),
+    ("* 0 * * * *", MONTH, {"catch_up": "all", "catch_up_limit": 900, "timezone": "Asia/Tokyo"}),
+]
+
+
+@pytest.fixture
+def enumerated(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """Every plan_time that the planner has looked at."""
+    seen: list[datetime] = []
+    walk = Cron.plan_times
+
+    def counted(self: Cron, after: datetime, through: datetime) -> Iterator[datetime]:
+        for plan_time in walk(self, after, through):
+            seen.append(plan_time)
+            yield plan_time
+
+    monkeypatch.setattr(Cron, "plan_times", counted)
+    return seen
+
+
+@pytest.mark.parametrize(("schedule", "outage", "policies"), LONG)
+def test_a_long_outage_is_never_enumerated(
+    schedule: str, outage: timedelta, policies: dict[str, Any], enumerated: list[datetime]
+) -> None:
+    step = 1000
+    definition = job(schedule, overlap="allow", **policies)
+    now = at("12:34:56.95")
+    answer = plan(
+        ScheduleRow(KEY, "default", now - outage, 1),
+        [revision(1, "-200 00:00", definition)],
+        now,
+        blocker=None,
+        room=ROOMY,
+        step=step,
+    )
+    assert answer.settled == step
+    assert len(enumerated) <= 3.5 * step + 500
+
+
+@pytest.mark.parametrize(("schedule", "policies"), [(case[0], case[2]) for case in LONG])
+def test_the_search_back_from_now_finds_what_the_whole_list_holds(
+    schedule: str, policies: dict[str, Any]
+) -> None:
+    """The last stretch of an outage in one step, which knows all of it, and in small ones."""
+    definition = job(schedule, overlap="allow", **policies)
+    now = at("12:34:56.95")
+    revisions = [revision(1, "-200 00:00", definition)]
+    newest = _newest(definition, now)
+    start = ScheduleRow(KEY, "default", newest[-2500], 1)
+    known = newest[-2499:]
+
+    whole = plan(start, revisions, now, blocker=None, room=ROOMY, step=STEP)
+    parts: list[Plan] = []
+    place = start
+    while not parts or parts[-1].next_due_at <= now:  # type: ignore[operator]
+        parts.append(plan(place, revisions, now, blocker=None, room=ROOMY, step=700))
+        place = advanced(place, parts[-1])
+    together = [item for part in parts for item in outcomes(part, known)]
+
+    assert len(parts) == 4
+    assert together == outcomes(whole, known)
+    assert any(run.plan_time in known for run in whole.runs)
+
+
+def test_the_search_finds_its_way_between_pauses() -> None:
+    """Each pause cuts one plan_time's jitter: whether it is in it is decided by its due_at."""
+    definition = job(
+        "@every 1s",
+        catch_up="all",
+        catch_up_limit=150,
+        overlap="allow",
+        schedule_delay="2s",
+        jitter="5s",
+    )
+    states = [*[JobState.ACTIVE, JobState.PAUSED] * 52, JobState.ACTIVE]
+    revisions = [
+        revision(n, f"12:0{4 * n // 60}:{4 * n % 60}", definition, state)
+        for n, state in enumerate(states)
+    ]
+    exists = [at("12:00") + timedelta(seconds=n) for n in range(1, 431)]
+    start, now = ScheduleRow(KEY, "default", at("12:00"), 1), at("12:07:10")
+
+    whole = plan(start, revisions, now, blocker=None, room=ROOMY)
+    assert len(whole.runs) > 150  # with the one on time
+    for step in (7, 60, 200):
+        part = plan(start, revisions, now, blocker=None, room=ROOMY, step=step)
+        assert outcomes(part, exists) == outcomes(whole, exists)[:step]
+
+
+def _newest(definition: Job, now: datetime) -> list[datetime]:
+    cron = parse(str(definition.schedule), timezone=definition.timezone)
+    found: list[datetime] = []
+    while len(found) < 2501:  # backwards, a day at a time
+        found[:0] = cron.plan_times(now - timedelta(days=1), now)
+        now -= timedelta(days=1)
+    return found
+
+
+def test_how_long_a_step_of_a_months_outage_takes() -> None:
+    """Printed, not asserted: machines differ. `pytest -s` shows it."""
+    now = at("12:34:56.5")
+    place = ScheduleRow(KEY, "default", now - MONTH, 1)
+    revisions = [revision(1, "-200 00:00", job("* * * * * *"))]
+    for _ in range(3):
+        begun = time.perf_counter()
+        answer = plan(place, revisions, now, blocker=None, room=ROOMY)
+        print(f"\n{answer.settled} plan_times in {time.perf_counter() - begun:.3f} s", end="")
+        assert answer.settled == STEP
+        place = advanced(place, answer)
