@@ -1,0 +1,308 @@
+"""Winning executions: one row per plan_time, cursor and rows together, steals, tokens."""
+
+import asyncio
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cronledger.rules import outcome
+from tests.db.engine import FUNCTION, Ledger, Runner, runners
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+FAILURE = outcome.failure(ValueError("no"))
+
+
+async def test_i1_one_of_two_runners_wins_a_plan_time(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        won = await one.settle() + await two.settle()
+    assert [(s.claimed.how, s.claimed.attempt) for s in won] == [("won", 1)]
+    plan_time, status, runner = ledger.one("SELECT plan_time, status, runner_id FROM executions")
+    assert (plan_time.second, status, runner) == (0, "RUNNING", "r1")
+
+
+async def test_i1_a_cursor_that_is_wrong_makes_no_second_row(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", overlap="allow")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (won,) = await one.settle()
+        await one.finish(won)
+        ledger.rows(
+            "UPDATE schedules SET planned_through = planned_through - interval '50 s',"
+            " next_due_at = db_now()"
+        )
+        assert await one.settle() == []
+    assert ledger.statuses() == ["SUCCESS"]
+
+
+async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
+    ledger: Ledger, database_url: str
+) -> None:
+    """The backend dies before each statement of the claim in turn; what is left is all or none."""
+    names = [
+        "lock_due_again", "lock_due_schedules", "lock_limited_queues", "read_jobs", "read_running",
+        "try_claim_again", "try_claim_new", "record_skips", "advance_schedules", "next_due",
+    ]  # fmt: skip
+    ledger.job("failed", schedule=None, max_attempts=5, retry_backoff=["0 s"])
+    ledger.job("late", schedule="* * * * *", catch_up="latest")
+    ledger.trigger("failed")
+    async with runners(database_url, {}) as (one,):
+        (first,) = await one.settle()
+        await one.finish(first, FAILURE)
+        ledger.clock.travel(by=10 * MINUTE)
+        before = _everything(ledger)
+        for name in names:
+            _die_before(one, name)
+            with pytest.raises(Exception, match=r"terminat|closed|lost"):
+                await one.step()
+            assert _everything(ledger) == before, name
+            assert one.held == []
+        started = {s.claimed.key.job_name: s.claimed.how for s in await one.settle()}
+    assert started == {"failed": "retried", "late": "won"}
+    assert ledger.skips("late") == [("superseded", 9)]
+    assert ledger.accounted("late") == 10
+
+
+def _everything(ledger: Ledger) -> list[object]:
+    return [
+        *ledger.rows("SELECT job_name, plan_time, status, attempt FROM executions ORDER BY 1, 2"),
+        *ledger.rows("SELECT job_name, planned_through, parked FROM schedules ORDER BY 1"),
+        *ledger.rows("SELECT job_name, from_plan_time, count FROM skips ORDER BY 1"),
+    ]
+
+
+def _die_before(runner: Runner, name: str) -> None:
+    """The next time `name` is sent, its backend has been terminated."""
+    statements = runner.statements
+    real = statements._rows, statements._made
+
+    def deadly(method: Any) -> Any:
+        async def send(c: Any, statement: str, *rest: Any, **params: Any) -> Any:
+            if statement == name:
+                statements._rows, statements._made = real  # type: ignore[method-assign]
+                await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            return await method(c, statement, *rest, **params)
+
+        return send
+
+    statements._rows = deadly(real[0])  # type: ignore[method-assign]
+    statements._made = deadly(real[1])  # type: ignore[method-assign]
+
+
+async def test_i2_a_long_outage_settles_into_one_skip_and_one_run(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="*/6 * * * * *")
+    ledger.clock.travel(by=timedelta(days=25))
+    firings = 25 * 14_400
+    async with runners(database_url, {}) as (one,):
+        longest, started = 0.0, []
+        for steps in range(1, 50):  # noqa: B007
+            began = monotonic()
+            started += await one.step()
+            longest = max(longest, monotonic() - began)
+            if one.delay != 0:
+                break
+        print(f"{steps} steps, the longest {longest:.3f} s")
+    assert steps < 45
+    assert len(started) == 1
+    # The clock goes on: plan_times of the last seconds are skips behind the run.
+    (reason, count), *rest = ledger.skips()
+    assert reason == "superseded"
+    assert firings - 3 <= count <= firings + 10
+    assert [reason for reason, _ in rest] in ([], ["overlap"])
+
+
+async def test_i2_skips_go_on_in_place_while_reason_and_revision_hold(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (running,) = await one.settle()
+        for _ in range(3):
+            ledger.clock.travel(by=MINUTE)
+            assert await one.settle() == []
+        assert ledger.skips() == [("overlap", 3)]
+        assert ledger.one("SELECT blocked_by FROM skips") == running.claimed.id
+        ledger.edit(grace="59 s")  # another revision: another range
+        ledger.clock.travel(by=MINUTE)
+        assert await one.settle() == []
+        assert ledger.skips() == [("overlap", 3), ("overlap", 1)]
+        await one.finish(running)
+        ledger.clock.travel(by=MINUTE)
+        (second,) = await one.settle()
+        ledger.clock.travel(by=MINUTE)
+        assert await one.settle() == []
+        # An execution lies between: the range does not go on across it.
+        assert ledger.skips() == [("overlap", 3), ("overlap", 1), ("overlap", 1)]
+        assert second.claimed.attempt == 1
+    assert ledger.accounted() == 7
+
+
+async def test_i5_tokens_and_attempts_grow_and_history_keeps_who_held_them(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=True, max_attempts=3, retry_backoff=["0 s"])
+    ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        (first,) = await one.settle()
+        await one.finish(first, FAILURE)
+        (second,) = await two.settle()
+        two.crash()
+        ledger.expire()
+        (third,) = await one.steal()
+        await one.finish(third)
+    assert [s.claimed.how for s in (first, second, third)] == ["won", "retried", "stolen"]
+    assert [s.claimed.attempt for s in (first, second, third)] == [1, 2, 3]
+    tokens = [s.claimed.token for s in (first, second, third)]
+    assert len(set(tokens)) == 3
+    history, token, status = ledger.one("SELECT attempts, lease_token, status FROM executions")
+    assert [(a["attempt"], a["runner_id"], a["error_code"]) for a in history] == [
+        (1, "r1", "handler_error"),
+        (2, "r2", "runner_crashed"),
+    ]
+    assert [UUID(a["lease_token"]) for a in history] == tokens[:2]
+    assert (token, status) == (tokens[2], "SUCCESS")
+
+
+async def test_i3_who_lost_the_lease_writes_nothing(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=True)
+    ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        (old,) = await one.settle()
+        ledger.expire()
+        (new,) = await two.steal()
+        await one.finish(old, outcome.success("late"))
+        assert one.leases.lost == 1
+        assert ledger.one("SELECT status, result FROM executions") == ("RUNNING", None)
+        await two.finish(new, outcome.success("good"))
+    assert ledger.one("SELECT status, result FROM executions") == ("SUCCESS", "good")
+
+
+@pytest.mark.parametrize(("second", "lost"), [(outcome.success(1), 0), (FAILURE, 1)])
+async def test_i4_a_success_is_not_overwritten_by_its_own_second_finish(
+    ledger: Ledger, database_url: str, second: outcome.Outcome, lost: int
+) -> None:
+    """The answer to the finish was lost; written again it changes nothing."""
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        lease = one.leases.all()
+        await one.finish(start, outcome.success(1))
+        one.leases.add(lease)
+        one.held.append(start)
+        await one.finish(start, second)
+        assert one.leases.lost == lost
+    assert ledger.one("SELECT status, result FROM executions") == ("SUCCESS", 1)
+
+
+@pytest.mark.parametrize("more", [{"schedule_delay": "10 m"}, {"jitter": "20 m"}])
+async def test_i8_nothing_starts_before_due_at(
+    ledger: Ledger, database_url: str, more: dict[str, str]
+) -> None:
+    ledger.job(schedule="@hourly", **more)
+    ledger.clock.travel(by=30 * MINUTE)  # 12:30:30
+    async with runners(database_url, {}) as (one,):
+        assert await one.settle() == []
+        due = ledger.one("SELECT next_due_at FROM schedules")
+        plan_time = ledger.one("SELECT next_plan_time FROM schedules")
+        assert (plan_time.minute, plan_time.second) == (0, 0)
+        assert timedelta(0) <= due - plan_time <= 20 * MINUTE
+        ledger.clock.travel(to=due - timedelta(seconds=5))
+        assert await one.settle() == []
+        ledger.clock.travel(to=due)
+        (start,) = await one.settle()
+    assert start.claimed.key.plan_time == plan_time
+    assert start.claimed.started_at >= due
+    assert ledger.one("SELECT due_at FROM executions") == due
+
+
+async def test_i8_the_clock_of_the_database_goes_back_and_nothing_fires_twice_or_early(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        await one.finish(start)
+        ledger.clock.travel(by=-10 * MINUTE)
+        ledger.rows("UPDATE schedules SET next_due_at = db_now()")
+        assert await one.settle() == []
+        ledger.clock.travel(by=12 * MINUTE)
+        (after,) = await one.settle()
+    assert after.claimed.key.plan_time > start.claimed.key.plan_time
+    assert ledger.accounted() == 3
+
+
+async def test_i6_only_reentrant_rows_are_stolen_and_not_before_trust(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("once", schedule=None)
+    ledger.job("again", schedule=None, allow_stale_reentry=True)
+    for name in ("once", "again"):
+        ledger.trigger(name)
+    async with runners(database_url, {}, {}) as (one, two):
+        assert len(await one.settle()) == 2
+        one.crash()
+        for name in ("once", "again"):
+            ledger.expire(name)
+        await two.pulse()
+        two.dispatcher.steal_at = ledger.clock.now() - HOUR
+        assert await two.settle() == []  # connected a moment ago: it may be the one that was away
+        stolen = await two.steal()
+        assert [s.claimed.key.job_name for s in stolen] == ["again"]
+    assert ledger.statuses("once") == ["RUNNING"]
+
+
+async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=True)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        attempts = [s.claimed.attempt for s in await one.settle()]
+        for _ in range(4):
+            one.crash()
+            ledger.expire()
+            attempts += [s.claimed.attempt for s in await one.steal()]
+        await one.sweep()
+    assert attempts == [1, 2, 3]
+    assert ledger.one("SELECT status, error_code, next_attempt_at FROM executions") == (
+        "FAILED", "stale_timeout", None,
+    )  # fmt: skip
+
+
+async def test_a_job_that_only_another_runner_can_run_is_left_to_it(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    able, unable = {"functions": frozenset({FUNCTION})}, {"functions": frozenset({"x:y"})}
+    async with runners(database_url, able, unable) as (one, other):
+        assert await other.settle(most=3) == []
+        assert other.delay is not None and other.delay > 1  # no busy loop
+        assert ledger.parked() is None
+        (start,) = await one.settle()
+    assert start.claimed.how == "won"
+
+
+async def test_slots_bound_a_claim_and_the_rest_stays_due(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=[f"s{n:02}" for n in range(30)])
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {"slots": 7}, {}) as (one, two):
+        assert len(await one.settle()) == 7
+        first, second = await asyncio.gather(one.settle(), two.settle())
+        assert (len(first), len(second)) == (0, 23)
+    assert ledger.statuses() == ["RUNNING"] * 30

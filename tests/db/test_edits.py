@@ -1,0 +1,176 @@
+"""Edits, pauses, retirements, deletions: the past belongs to the definition it had (I10)."""
+
+from datetime import timedelta
+
+from cronledger.rules import outcome
+from tests.db.engine import Ledger, runners
+
+MINUTE = timedelta(minutes=1)
+FAILURE = outcome.failure(ValueError("no"))
+
+
+async def test_i10_an_edit_fires_nothing_of_the_past(ledger: Ledger, database_url: str) -> None:
+    """A schedule that would have fired a hundred times already fires from the edit on."""
+    ledger.job(schedule="0 0 1 1 *", catch_up="all", overlap="allow")
+    ledger.clock.travel(by=100 * MINUTE)
+    ledger.edit(schedule="* * * * *")
+    async with runners(database_url, {}) as (one,):
+        assert await one.settle() == []
+        ledger.clock.travel(by=2 * MINUTE)
+        started = await one.settle()
+    assert [s.claimed.revision for s in started] == [2, 2]
+    assert ledger.skips() == []
+
+
+async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_to(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(
+        schedule="*/10 * * * *", catch_up="all", overlap="allow", payload={"v": 1}, max_attempts=2
+    )
+    ledger.clock.travel(by=25 * MINUTE)  # 12:25:30
+    ledger.edit(schedule="*/7 * * * *", payload={"v": 2}, max_attempts=3)
+    ledger.clock.travel(by=10 * MINUTE)  # 12:35:30
+    async with runners(database_url, {}) as (one,):
+        started = await one.settle()
+    ran = [
+        (s.claimed.key.plan_time.minute, s.claimed.revision, s.claimed.payload["v"],
+         s.claimed.max_attempts) for s in started
+    ]  # fmt: skip
+    assert ran == [(10, 1, 1, 2), (20, 1, 1, 2), (28, 2, 2, 3), (35, 2, 2, 3)]
+
+
+async def test_i10_a_resume_fires_nothing_of_the_pause(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    ledger.rows("SELECT pause('job')")
+    ledger.clock.travel(by=30 * MINUTE)
+    ledger.rows("SELECT resume('job')")
+    async with runners(database_url, {}) as (one,):
+        assert await one.settle() == []
+        assert ledger.skips() == [("paused", 30)]
+
+
+async def test_i10_paused_until_ends_by_itself_at_its_instant(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Whenever it is noticed: what is due after `until` runs, what was before does not."""
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    until = ledger.clock.now() + 5 * MINUTE
+    ledger.rows("SELECT pause('job', until => %s)", until)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        assert ledger.parked() == "paused"
+        ledger.clock.travel(by=8 * MINUTE)
+        await one.sweep()
+        assert one.wakes == 1
+        started = await one.settle()
+    assert ledger.skips() == [("paused", 5)]
+    assert [s.claimed.key.plan_time > until for s in started] == [True] * 3
+    assert ledger.one("SELECT requested_by FROM job_revisions WHERE revision = 3") == "paused_until"
+
+
+async def test_i10_a_pause_until_infinity_is_one_until_resumed(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.job("other", schedule="* * * * *")
+    ledger.rows("SELECT pause('job', until => 'infinity')")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (other,) = await one.settle()
+        await one.pulse()
+        assert other.claimed.key.job_name == "other"
+    assert ledger.one("SELECT paused_until FROM jobs WHERE name = 'job'") is None
+    assert ledger.parked() == "paused"
+
+
+async def test_a_pause_lets_the_running_end_and_holds_retries_and_pending(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, overlap="allow", max_attempts=2, retry_backoff=["0 s"])
+    ledger.trigger()
+    ledger.trigger()
+    async with runners(database_url, {"slots": 1}) as (one,):
+        (running,) = await one.step()
+        ledger.rows("SELECT pause('job')")
+        await one.finish(running, FAILURE)
+        assert ledger.statuses() == ["FAILED", "PENDING"]
+        assert await one.settle() == []
+        forced = ledger.trigger(force=True)
+        (start,) = await one.step()
+        assert start.claimed.id == forced
+        await one.finish(start)
+        assert await one.settle() == []
+        ledger.rows("SELECT resume('job')")
+        one.slots = 10
+        assert len(await one.settle()) == 2
+
+
+async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, overlap="allow", max_attempts=3, retry_backoff=["1 m"])
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (running,) = await one.settle()
+        ledger.trigger()
+        ledger.rows("SELECT retire('job')")
+        assert ledger.statuses() == ["CANCELLED", "RUNNING"]
+        await one.finish(running, FAILURE)  # would be retried in a minute
+        await one.repair()
+        assert ledger.statuses() == ["CANCELLED", "CANCELLED"]
+        ledger.edit(retired_at=None)
+        ledger.clock.travel(by=5 * MINUTE)
+        assert await one.settle() == []
+
+
+async def test_i10_what_was_due_in_a_retirement_never_runs(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    ledger.rows("SELECT retire('job')")
+    ledger.clock.travel(by=10 * MINUTE)
+    ledger.edit(retired_at=None)
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        assert len(await one.settle()) == 1
+    assert ledger.skips() == [("retired", 10)]
+
+
+async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    async with runners(database_url, {}, {}) as (one, two):
+        ledger.trigger()
+        (running,) = await one.settle()
+        ledger.rows("DELETE FROM jobs")
+        ledger.clock.travel(by=3 * MINUTE)
+        assert await two.settle() == []
+        assert ledger.parked() == "retired"
+        await one.finish(running)
+        ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+        ledger.clock.travel(by=2 * MINUTE)
+        # `two` knows the revisions of the job as it was.
+        assert [s.claimed.revision for s in await two.settle()] == [3, 3]
+    assert ledger.skips() == [("retired", 3)]
+    assert ledger.accounted() == 5
+
+
+async def test_i10_scopes_appear_retire_and_return_at_now(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard",
+               scopes=["a"])  # fmt: skip
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        ledger.edit(scopes=["a", "b"])
+        assert [s.claimed.key.scope_id for s in await one.settle()] == ["a"]
+        ledger.edit(scopes=["b"])
+        ledger.clock.travel(by=2 * MINUTE)
+        assert [s.claimed.key.scope_id for s in await one.settle()] == ["b", "b"]
+        assert ledger.parked(scope="a") == "retired"
+        ledger.edit(scopes=["a", "b"])
+        ledger.clock.travel(by=MINUTE)
+        assert sorted(s.claimed.key.scope_id for s in await one.settle()) == ["a", "b"]
+    assert ledger.rows("SELECT scope_id, reason, count FROM skips") == [("a", "retired", 2)]

@@ -1,0 +1,184 @@
+"""max_running of jobs and queues is exact (I11); what it holds back is parked, not in the way."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronledger.rules import outcome
+from tests.db.engine import Ledger, runners
+
+MINUTE = timedelta(minutes=1)
+SHARDS = [f"s{n:02}" for n in range(24)]
+FAILURE = outcome.failure(ValueError("no"))
+
+
+@pytest.mark.parametrize("of", ["job", "queue"])
+async def test_i11_limits_are_exact_under_concurrent_claims(
+    ledger: Ledger, database_url: str, of: str
+) -> None:
+    """Three runners claim, finish and re-arm at once; no instant sees more than five RUNNING."""
+    limit: dict[str, Any] = {"max_running": 5} if of == "job" else {}
+    if of == "queue":
+        ledger.rows("INSERT INTO queues (name, max_running) VALUES ('default', 5)")
+    ledger.rows(_WATCH)
+    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=SHARDS, max_attempts=2,
+               retry_backoff=["0 s"], **limit)  # fmt: skip
+    ledger.clock.travel(by=MINUTE)
+    done: set[Any] = set()
+
+    async def work(runner: Any, failing: bool) -> None:
+        while len(done) < len(SHARDS):
+            await runner.step()
+            for start in list(runner.held):
+                fails = failing and start.claimed.attempt == 1
+                await runner.finish(start, FAILURE if fails else None)
+                if not fails:
+                    done.add(start.claimed.key)
+            if not runner.held:
+                await runner.sweep()
+
+    async with runners(database_url, {}, {}, {"slots": 3}) as three:
+        await asyncio.wait_for(asyncio.gather(*(work(r, n == 1) for n, r in enumerate(three))), 60)
+    assert ledger.statuses() == ["SUCCESS"] * len(SHARDS)
+    assert ledger.one("SELECT max(running) FROM watched") <= 5
+    assert ledger.one("SELECT max(running) FROM watched") >= 4
+
+
+# Counts what is committed RUNNING and what this transaction adds, at each claim: exactly what the
+# world sees when it commits, because the claims of a limited job take turns.
+_WATCH = """
+CREATE TABLE cronledger.watched (running bigint);
+CREATE FUNCTION cronledger.watch() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO cronledger.watched
+    SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER watch AFTER INSERT OR UPDATE ON executions
+    FOR EACH STATEMENT EXECUTE FUNCTION cronledger.watch();
+"""
+
+
+async def test_i11_a_queue_holds_over_its_jobs_and_parks_what_waits(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('default', 2)")
+    for name in ("a", "b", "c"):
+        ledger.job(name, schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        started = await one.settle() + await two.settle()
+        assert len(started) == 2
+        (left,) = {"a", "b", "c"} - {s.claimed.key.job_name for s in started}
+        assert ledger.parked(left) == "limit"
+        await one.finish(started[0])
+        assert ledger.parked(left) is None
+        (next_one,) = await two.settle()
+        assert next_one.claimed.key.job_name == left
+
+
+async def test_i11_an_edit_of_the_queue_counts_where_it_runs(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A plan_time of before the edit runs in the queue of now, whose room was asked for."""
+    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('small', 1)")
+    ledger.job("first", schedule=None, queue="small")
+    ledger.job(schedule="* * * * *", queue="small")
+    async with runners(database_url, {"queues": ["small", "large"]}) as (one,):
+        ledger.trigger("first")
+        (running,) = await one.settle()
+        ledger.clock.travel(by=MINUTE)
+        ledger.edit(queue="large")
+        (start,) = await one.settle()
+        assert start.queue == "large"
+        counts = dict(ledger.rows("SELECT queue, count(*) FROM executions GROUP BY 1"))
+        assert counts == {"small": 1, "large": 1}
+        await one.finish(running)
+
+
+async def test_i11_a_stale_row_blocks_neither_itself_nor_its_limit(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", max_running=1, allow_stale_reentry=True)
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        (first,) = await one.settle()
+        one.crash()
+        ledger.expire()
+        (stolen,) = await two.steal()
+        assert (stolen.claimed.how, stolen.claimed.key) == ("stolen", first.claimed.key)
+
+
+async def test_parked_limit_is_rearmed_by_the_sweeper_after_a_crash(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=1)
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        (running,) = await one.settle()
+        (other,) = {"a", "b"} - {running.claimed.key.scope_id}
+        assert ledger.parked(scope=other) == "limit"
+        one.put(running)
+        await one.finisher._write(one.finisher._waiting)
+        assert await two.settle() == []
+        await two.repair()
+        assert len(await two.settle()) == 1
+
+
+async def test_what_waits_is_rearmed_though_another_scope_has_the_room(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Its own block is gone; the limit is the next claim's to see, and its finish re-arms."""
+    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=2,
+               overlap="wait")  # fmt: skip
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        first = {s.claimed.key.scope_id: s for s in await one.settle()}
+        ledger.clock.travel(by=MINUTE)
+        await one.settle()
+        assert ledger.parked(scope="a") == ledger.parked(scope="b") == "waiting"
+        ledger.rows("UPDATE jobs SET max_running = 1")
+        await one.settle()
+        await one.finish(first["a"])  # no room for anybody: b is RUNNING
+        await one.settle()
+        assert ledger.parked(scope="a") == "limit"
+        await one.finish(first["b"])
+        started = []
+        for _ in range(2):
+            (start,) = await one.settle()
+            await one.finish(start)
+            started.append(start.claimed.key.scope_id)
+        assert sorted(started) == ["a", "b"]
+
+
+async def test_pending_rows_of_a_full_queue_cost_no_busy_loop_and_hide_nothing(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('q', 1)")
+    ledger.job("a", schedule=None, queue="q", overlap="allow")
+    ledger.job("z", schedule=None)
+    for _ in range(12):
+        ledger.trigger("a")
+    async with runners(database_url, {"queues": ["q", "default"], "slots": 5}) as (one,):
+        (running,) = await one.settle()
+        ledger.trigger("z")
+        (start,) = await one.settle()
+        assert start.claimed.key.job_name == "z"
+        assert one.delay is not None and one.delay > 0
+        await one.finish(running)
+        assert len(await one.settle()) == 1
+
+
+async def test_a_paused_queue_starts_nothing_and_goes_on(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *", queue="q", catch_up="latest")
+    ledger.trigger()
+    ledger.rows("SELECT pause_queue('q')")
+    ledger.clock.travel(by=3 * MINUTE)
+    async with runners(database_url, {"queues": ["q"]}) as (one,):
+        assert await one.settle() == []
+        assert one.delay is not None and one.delay > 0
+        ledger.rows("SELECT resume_queue('q')")
+        (manual,) = await one.settle()
+        assert manual.claimed.trigger == "manual"

@@ -1,0 +1,234 @@
+"""Races and unknown ends of COMMITs: nothing doubled, nothing lost, nothing run twice."""
+
+import asyncio
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncPipeline
+
+from cronledger.rules import outcome
+from tests.db.engine import Ledger, Runner, eventually, runners, waiting
+
+MINUTE = timedelta(minutes=1)
+FAILURE = outcome.failure(ValueError("no"))
+
+
+def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: bool) -> None:
+    """The connection breaks before the answer to the next claim's COMMIT is read.
+
+    `lands`: the server has executed it; otherwise its backend is terminated before that.
+    """
+    real = runner.statements.advance_schedules
+
+    async def breaking(c: Any, plans: Any) -> Any:
+        monkeypatch.undo()
+        cursor = await real(c, plans)
+        if lands:
+            monkeypatch.setattr(AsyncPipeline, "_exit_gen", lost)
+        else:
+            await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return cursor
+
+    leave = AsyncPipeline._exit_gen
+
+    def lost(self: AsyncPipeline, *error: Any) -> Any:
+        yield from leave(self, *error)
+        if self.level > 1:
+            return  # the pipeline of the transaction lies inside of ours
+        monkeypatch.undo()
+        self.pgconn.finish()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(runner.statements, "advance_schedules", breaking)
+
+
+@pytest.mark.parametrize("lands", [True, False])
+@pytest.mark.parametrize("reentrant", [True, False])
+async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch, lands: bool, reentrant: bool
+) -> None:
+    ledger.job(schedule="* * * * *", allow_stale_reentry=reentrant)
+    ledger.job("due again", schedule=None, allow_stale_reentry=reentrant)
+    ledger.trigger("due again")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        lose_the_answer(one, monkeypatch, lands=lands)
+        with pytest.raises(psycopg.OperationalError):
+            await one.step()
+        assert one.held == []
+        assert ledger.statuses() == (["RUNNING"] if lands else [])
+        # Nobody takes what landed: it may be running, as far as others can know.
+        started = await two.settle()
+        assert len(started) == (0 if lands else 2)
+        started += await one.settle()
+    names = Counter(s.claimed.key.job_name for s in started)
+    assert names == {"job": 1, "due again": 1}
+    how = ledger.rows("SELECT attempt, max_attempts, jsonb_array_length(attempts) FROM executions")
+    assert how == [(2, 2, 1)] * 2 if lands else [(1, 1, 0)] * 2
+
+
+async def test_i6_a_claim_that_is_cut_off_after_its_commit_goes_back(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A drain cancels the dispatcher while it looks once more at what it parked."""
+    ledger.job("a", schedule="* * * * *")
+    ledger.job("b", schedule="* * * * *", overlap="wait")
+    async with runners(database_url, {}, {}) as (one, two):
+        ledger.trigger("b")
+        await one.settle()
+        ledger.clock.travel(by=MINUTE)
+        there = asyncio.Event()
+
+        async def hangs(c: Any, ended: Any) -> Any:
+            there.set()
+            await asyncio.sleep(60)
+
+        two.statements.rearm_unblocked = hangs  # type: ignore[method-assign]
+        claiming = asyncio.create_task(two.step())
+        await there.wait()
+        assert ledger.statuses("a") == ["RUNNING"]
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        await two.claimer.settle_unknown()
+        assert ledger.statuses("a") == ["PENDING"]
+        assert [s.claimed.key.job_name for s in await one.settle()] == ["a"]
+
+
+async def test_i6_what_a_namesake_started_is_not_given_back(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A runner with a fixed name was killed and started again: it cannot know what became of it."""
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {"name": "fixed"}) as (before,):
+        await before.settle()
+    async with runners(database_url, {"name": "fixed"}) as (after,):
+        await after.repair()
+        assert await after.settle() == []
+        assert ledger.statuses() == ["RUNNING"]
+        ledger.expire()
+        await after.sweep()
+    assert ledger.one("SELECT error_code FROM executions") == "stale_timeout"
+
+
+async def test_i2_an_unknown_commit_waits_for_the_old_backend(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A look at the tokens beside an open transaction would say that nothing landed."""
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        key, token = start.claimed.key, start.claimed.token
+        one.crash()
+        with psycopg.connect(database_url) as old:
+            old.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+            old.execute("UPDATE cronledger.executions SET updated_at = cronledger.db_now()")
+            one.claimer._unknown[token] = key
+            settling = asyncio.create_task(one.claimer.settle_unknown())
+            await eventually(lambda: waiting(ledger))
+            assert not settling.done()
+            old.commit()
+        await settling
+    assert ledger.statuses() == ["PENDING"]
+
+
+async def test_i10_an_edit_that_waits_for_a_claim_takes_effect_after_the_wait(
+    ledger: Ledger, database_url: str
+) -> None:
+    """What the clock passed while the edit waited still belongs to the old revision."""
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    editor = Ledger(database_url, ledger.clock)
+    with psycopg.connect(database_url) as claim, ThreadPoolExecutor(1) as pool:
+        claim.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        edit = pool.submit(editor.edit, schedule="*/10 * * * *")
+        await eventually(lambda: waiting(ledger))
+        ledger.clock.travel(by=3 * MINUTE)
+        claim.commit()
+        edit.result()
+    editor.close()
+    async with runners(database_url, {}) as (one,):
+        assert [s.claimed.revision for s in await one.settle()] == [1, 1, 1]
+
+
+async def test_i7_concurrent_retries_steals_and_fresh_plans_never_overlap(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Three runners at once over scopes with something of each kind; an exclusion watches."""
+    ledger.rows(_ONE_RUNNING)
+    shards = [f"s{n}" for n in range(8)]
+    ledger.job(
+        schedule="* * * * *", overlap="wait", catch_up="all", allow_stale_reentry=True,
+        max_attempts=3, retry_backoff=["0 s"], scope_kind="shard", scopes=shards,
+    )  # fmt: skip
+    ledger.clock.travel(by=3 * MINUTE)
+    ledger.rows("SELECT trigger('job', 'shard', s) FROM unnest(%s::text[]) s", shards)
+    done: Counter[Any] = Counter()
+
+    async def work(runner: Runner, number: int) -> None:
+        turn = 0
+        while sum(done.values()) < 4 * len(shards):
+            turn += 1
+            await (runner.steal() if turn % 2 else runner.step())
+            for n, start in enumerate(list(runner.held)):
+                if (n + number) % 3 == 0 and start.claimed.attempt == 1:
+                    await runner.finish(start, FAILURE)
+                elif (n + number) % 3 == 1 and start.claimed.attempt == 1:
+                    runner.held.remove(start)  # it dies
+                    runner.leases.remove(start.claimed.token)
+                    ledger.rows(
+                        "UPDATE executions SET stale_after = db_now() - interval '1 s'"
+                        " WHERE lease_token = %s AND status = 'RUNNING'", start.claimed.token,
+                    )  # fmt: skip
+                else:
+                    await runner.finish(start)
+                    done[start.claimed.key] += 1
+            if turn % 5 == 0:
+                await runner.repair()
+
+    async with runners(database_url, {}, {}, {}) as three:
+        await asyncio.wait_for(asyncio.gather(*(work(r, n) for n, r in enumerate(three))), 60)
+    assert set(done.values()) == {1}
+    assert ledger.statuses() == ["SUCCESS"] * 4 * len(shards)
+    assert ledger.one("SELECT count(*) FROM executions WHERE attempt > max_attempts") == 0
+
+
+# A second RUNNING row of a (job, scope) cannot be committed: the test fails by its error.
+_ONE_RUNNING = """
+CREATE TABLE cronledger.running_now (job text, scope text, PRIMARY KEY (job, scope));
+CREATE FUNCTION cronledger.one_running() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.status = 'RUNNING' AND NEW.status <> 'RUNNING' THEN
+        DELETE FROM cronledger.running_now WHERE (job, scope) = (OLD.job_name, OLD.scope_id);
+    ELSIF NEW.status = 'RUNNING' AND (TG_OP = 'INSERT' OR OLD.status <> 'RUNNING') THEN
+        INSERT INTO cronledger.running_now VALUES (NEW.job_name, NEW.scope_id);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER one_running AFTER INSERT OR UPDATE ON cronledger.executions
+    FOR EACH ROW EXECUTE FUNCTION cronledger.one_running();
+"""
+
+
+async def test_after_the_claim_nothing_can_take_its_executions_away(
+    ledger: Ledger, database_url: str
+) -> None:
+    """The second look at parked rows fails: the claim is committed and its executions start."""
+    ledger.job("a", schedule="* * * * *")
+    ledger.job("b", schedule="* * * * *", overlap="wait")
+    async with runners(database_url, {}, {}) as (one, two):
+        ledger.trigger("b")
+        await one.settle()
+        ledger.clock.travel(by=MINUTE)
+
+        async def fails(c: Any, ended: Any) -> Any:
+            return await c.execute("SELECT 1 / 0")
+
+        two.statements.rearm_unblocked = fails  # type: ignore[method-assign]
+        assert [s.claimed.key.job_name for s in await two.step()] == ["a"]
+        assert ledger.parked("b") == "waiting"

@@ -1,0 +1,169 @@
+"""What a failure becomes: another attempt, or never."""
+
+from datetime import timedelta
+
+import pytest
+
+from cronledger.rules import outcome
+from cronledger.rules.model import Status
+from cronledger.rules.outcome import Discard, Outcome, Retry
+from tests.db.engine import Ledger, runners
+
+MINUTE = timedelta(minutes=1)
+FAILURE = outcome.failure(ValueError("no"))
+
+
+async def test_i5_attempts_end_with_max_attempts(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 m", "10 m"])
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        for wait in (MINUTE, 10 * MINUTE):
+            (start,) = await one.settle()
+            await one.finish(start, FAILURE)
+            ledger.clock.travel(by=wait - timedelta(seconds=10))
+            assert await one.settle() == []  # I8 of retries: not before next_attempt_at
+            ledger.clock.travel(by=timedelta(seconds=11))
+        (last,) = await one.settle()
+        await one.finish(last, FAILURE)
+        ledger.clock.travel(by=timedelta(days=1))
+        assert await one.settle() == []
+    assert ledger.one("SELECT status, attempt, next_attempt_at FROM executions") == (
+        "FAILED", 3, None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ended", "retried"),
+    [
+        (outcome.failure(Retry(after="1s")), True),
+        (outcome.failure(Discard("bad_input", "no")), False),
+        (outcome.timed_out(MINUTE, end_known=True), True),
+        (outcome.timed_out(MINUTE, end_known=False), False),
+        (outcome.cancelled(), False),
+    ],
+)
+async def test_i6_a_known_end_is_retried_and_an_unknown_one_is_not(
+    ledger: Ledger, database_url: str, ended: Outcome, retried: bool
+) -> None:
+    ledger.job(schedule=None, max_attempts=2, retry_backoff=["1 s"])
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        await one.finish(start, ended)
+        ledger.clock.travel(by=timedelta(hours=1))
+        assert [s.claimed.how for s in await one.settle()] == ["retried"] * retried
+
+
+async def test_retries_of_many_jobs_are_found_behind_a_backlog_of_one(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("a", schedule=None, overlap="allow", max_running=1)
+    ledger.job("b", schedule=None)
+    for _ in range(20):
+        ledger.trigger("a")
+    ledger.trigger("b")
+    async with runners(database_url, {"slots": 3}) as (one,):
+        assert sorted(s.claimed.key.job_name for s in await one.settle()) == ["a", "b"]
+        assert one.delay is not None and one.delay > 1
+
+
+async def test_a_cancelled_retry_does_not_run(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None, max_attempts=2, retry_backoff=["1 s"])
+    execution = ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        await one.finish(start, FAILURE)
+        assert ledger.one("SELECT cancel(%s)", execution) == "cancelled"
+        ledger.clock.travel(by=MINUTE)
+        assert await one.settle() == []
+    assert ledger.statuses() == ["CANCELLED"]
+
+
+async def test_a_request_to_cancel_ends_retries(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None, max_attempts=5, retry_backoff=["0 s"])
+    execution = ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        assert ledger.one("SELECT cancel(%s)", execution) == "requested"
+        await one.finish(start, FAILURE)
+        assert await one.settle() == []
+    assert ledger.one("SELECT status, next_attempt_at FROM executions") == ("FAILED", None)
+
+
+async def test_i5_what_is_given_back_keeps_its_attempt_and_gets_one_more(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=True)
+    ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        (first,) = await one.settle()
+        await one.finish(first, outcome.shutdown(end_known=True), give_back=True)
+        assert ledger.one("SELECT status, attempt, max_attempts, attempts->0->>'error_code' "
+                          "FROM executions") == ("PENDING", 1, 2, "shutdown")  # fmt: skip
+        (second,) = await two.settle()
+        assert (second.claimed.how, second.claimed.attempt) == ("won", 2)
+        assert second.claimed.token != first.claimed.token
+        await two.finish(second)
+    assert ledger.one("SELECT jsonb_array_length(attempts) FROM executions") == 1
+
+
+async def test_what_is_given_back_after_a_request_to_cancel_is_cancelled(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=True)
+    execution = ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        ledger.one("SELECT cancel(%s)", execution)
+        await one.finish(start, outcome.shutdown(end_known=True), give_back=True)
+        assert await one.settle() == []
+    status, token = ledger.one("SELECT status, lease_token FROM executions")
+    assert (status, token) == ("CANCELLED", start.claimed.token)
+
+
+async def test_a_poisonous_outcome_costs_no_other_its_end(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Values that got past the cleaning: the database refuses one row, the batch is halved."""
+    ledger.job(schedule=None, overlap="allow")
+    for _ in range(9):
+        ledger.trigger()
+    bad = [
+        Outcome(Status.SUCCESS, result_json='"\\u0000"'),
+        Outcome(Status.SUCCESS, output="a\x00b"),
+        Outcome(Status.SUCCESS, rows_affected=2**70),
+        Outcome(Status.SUCCESS, result_json="1e999999"),
+        Outcome(Status.SUCCESS, output="\ud800"),
+        Outcome(Status.FAILED, error_code="x", error_msg="y" * 5000),
+    ]
+    async with runners(database_url, {}) as (one,):
+        starts = await one.settle()
+        for number, start in enumerate(starts):
+            one.put(start, bad[number] if number < len(bad) else outcome.success("fine"))
+        await one.finisher.step()
+        assert one.finisher.waiting == 0
+    rows = ledger.rows("SELECT status, error_code, result FROM executions ORDER BY id")
+    assert rows[:5] == [("SUCCESS", "result_invalid", None)] * 5
+    assert rows[5] == ("FAILED", "result_invalid", None)
+    assert rows[6:] == [("SUCCESS", None, "fine")] * 3
+
+
+async def test_results_that_cannot_be_stored_are_a_success_with_a_note(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, overlap="allow")
+    values = ["a\x00b", float("nan"), "x" * 20_000, object(), {"k\x00": "\ud800"}, 10**30]
+    for _ in values:
+        ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        for start, value in zip(await one.settle(), values, strict=True):
+            one.put(start, outcome.success(value))
+        await one.finisher.step()
+    assert ledger.rows("SELECT status, error_code, result FROM executions ORDER BY id") == [
+        ("SUCCESS", None, "ab"),
+        ("SUCCESS", "result_invalid", None),
+        ("SUCCESS", "result_too_large", None),
+        ("SUCCESS", "result_invalid", None),
+        ("SUCCESS", None, {"k": ""}),
+        ("SUCCESS", None, 10**30),
+    ]

@@ -1,0 +1,266 @@
+"""What became of a dead runner's work, and what a broken job does to the others: nothing (I9)."""
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.engine import choose
+from cronledger.rules import outcome, planner
+from tests.db.engine import Ledger, runners
+
+MINUTE = timedelta(minutes=1)
+FAILURE = outcome.failure(ValueError("no"))
+
+
+async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, max_attempts=5, retry_backoff=["0 s"])
+    execution = ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        (old,) = await one.settle()
+        ledger.expire()
+        await two.sweep()
+        assert ledger.one("SELECT status, error_code, next_attempt_at FROM executions") == (
+            "FAILED", "stale_timeout", None,
+        )  # fmt: skip
+        ledger.clock.travel(by=timedelta(days=1))
+        assert await two.settle() == [] and await two.steal() == []
+        await one.finish(old)  # its holder was only slow
+        assert one.leases.lost == 1
+        with pytest.raises(psycopg.Error, match="is unknown"):
+            ledger.rows("SELECT retry(%s)", execution)
+        ledger.rows("SELECT retry(%s, force => true)", execution)
+        (start,) = await two.settle()
+        assert (start.claimed.attempt, start.claimed.how) == (2, "retried")
+
+
+async def test_i6_nobody_sweeps_before_it_trusts_its_view(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, stale_timeout="60 s")
+    ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        await one.settle()
+        ledger.expire()
+        await two.sweeper.sweep()
+        assert ledger.statuses() == ["RUNNING"]
+        two.clock.distrust()
+        await two.sweeper.sweep()
+        assert ledger.statuses() == ["RUNNING"]
+        await two.pulse()
+        ledger.clock.travel(by=MINUTE + timedelta(seconds=1))
+        await two.sweeper.sweep()
+        assert ledger.statuses() == ["FAILED"]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("what", ["deleted", "retired", "cancelled"])
+async def test_what_nobody_may_steal_is_swept(
+    ledger: Ledger, database_url: str, what: str, reentrant: bool
+) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=reentrant)
+    execution = ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        one.crash()
+        ledger.expire()
+        ledger.rows({
+            "deleted": "DELETE FROM jobs", "retired": "SELECT retire('job')",
+            "cancelled": f"SELECT cancel({execution})",
+        }[what])  # fmt: skip
+        assert await one.steal() == []
+        ledger.clock.travel(by=2 * MINUTE)
+        await one.sweep()
+    assert ledger.statuses() == ["CANCELLED" if what == "cancelled" else "FAILED"]
+
+
+async def test_a_sweep_frees_what_waited_for_the_dead(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        await one.settle()
+        ledger.clock.travel(by=MINUTE)
+        await two.settle()
+        assert ledger.parked() == "waiting"
+        ledger.expire()
+        await two.sweep()
+        assert len(await two.settle()) == 1
+
+
+async def test_a_user_who_holds_the_lease_is_neither_swept_nor_robbed(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("once", schedule=None)
+    ledger.job("again", schedule=None, allow_stale_reentry=True)
+    async with runners(database_url, {}, {}) as (one, two):
+        for name in ("once", "again"):
+            ledger.trigger(name)
+        held = await one.settle()
+        with psycopg.connect(database_url) as user:
+            for start in held:
+                user.execute(
+                    "SELECT cronledger.assert_lease(%s, %s)",
+                    [start.claimed.id, start.claimed.token],
+                )
+            ledger.expire("once")
+            ledger.expire("again")
+            await two.sweep()
+            assert await two.steal() == []
+        assert ledger.rows("SELECT status FROM executions") == ["RUNNING"] * 2
+        await two.sweep()
+        assert len(await two.steal()) == 1
+    assert ledger.statuses("once") == ["FAILED"]
+
+
+# -- broken jobs --------------------------------------------------------------------------------
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "cron": {"schedule": "99 * * * *"},
+    "never": {"schedule": "0 0 30 2 *"},
+    "zone": {"timezone": "Mars/Olympus"},
+    "backoff": {"retry_backoff": [None]},
+    "negative": {"retry_backoff": ["-1 s"]},
+    "every": {"schedule": "@every 0s"},
+    "kind": {"scope_kind": "a\x01b", "scopes": ["x"]},
+}
+
+
+@pytest.mark.parametrize("kind", list(BROKEN))
+async def test_i9_a_broken_definition_is_named_and_stops_no_other(
+    ledger: Ledger, database_url: str, kind: str
+) -> None:
+    ledger.job("a good one", schedule="* * * * *")
+    ledger.job("bad", **{"schedule": "* * * * *", **BROKEN[kind]})
+    ledger.job("good too", schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        started = [s.claimed.key.job_name for s in await one.settle()]
+        assert sorted(started) == ["a good one", "good too"]
+        assert ledger.rows("SELECT parked FROM schedules WHERE job_name = 'bad'") == ["spec_error"]
+        assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = 'bad'")
+        ledger.edit("bad", schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
+                    scope_kind="global", scopes=None)  # fmt: skip
+        assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
+        await one.settle()
+        ledger.clock.travel(by=MINUTE)
+        assert "bad" in [s.claimed.key.job_name for s in await one.settle()]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"grace": "1000000 years"},
+        {"retry_backoff": ["1000000 years"]},
+        {"starts_at": "infinity"},
+        {"ends_at": "20000-01-01"},
+        {"stale_timeout": "1 s"},
+    ],
+)
+def test_i9_what_a_replica_could_not_read_is_refused(
+    ledger: Ledger, columns: dict[str, Any]
+) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        ledger.job(schedule="* * * * *", **columns)
+
+
+async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(
+    ledger: Ledger, database_url: str
+) -> None:
+    for name in ("a", "bad", "c", "d"):
+        ledger.job(name, schedule="* * * * *")
+    ledger.rows(
+        "UPDATE job_revisions SET definition = definition || jsonb_build_object('grace',"
+        " '100000000 years') WHERE job_name = 'bad'"
+    )
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        started = [s.claimed.key.job_name for s in await one.settle()]
+    assert sorted(started) == ["a", "c", "d"]
+    assert ledger.parked("bad") == "spec_error"
+
+
+@pytest.mark.parametrize("payload", ["1e5000", "[" * 3000 + "]" * 3000])
+async def test_i9_a_payload_that_python_cannot_read(
+    ledger: Ledger, database_url: str, payload: str
+) -> None:
+    ledger.job("of the job", schedule="* * * * *")
+    ledger.job("of a trigger", schedule=None)
+    ledger.job("good", schedule="* * * * *")
+    ledger.rows("UPDATE jobs SET payload = %s::jsonb WHERE name = 'of the job'", payload)
+    ledger.rows("SELECT trigger('of a trigger', payload => %s::jsonb)", payload)
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        started = {s.claimed.key.job_name: s.claimed.payload for s in await one.settle()}
+    assert sorted(started) == ["good", "of a trigger"]
+    assert "cannot be read" in started["of a trigger"].error
+    assert "cannot be read" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'of the job'")
+
+
+async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Fresh and due again: the batch is halved down to the job, which says so."""
+    for n in range(6):
+        ledger.job(f"good {n}", schedule="* * * * *")
+    ledger.job("bad", schedule="* * * * *")
+    ledger.job("bad too", schedule=None)
+    ledger.job("z", schedule=None)
+    ledger.trigger("bad too")
+    ledger.trigger("z")
+    ledger.rows(
+        "ALTER TABLE executions ADD CONSTRAINT of_this_site"
+        " CHECK (job_name NOT LIKE 'bad%' OR status <> 'RUNNING')"
+    )
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        started = sorted(s.claimed.key.job_name for s in await one.settle())
+        assert started == [*(f"good {n}" for n in range(6)), "z"]
+        assert one.delay is not None and one.delay > 0
+    for name in ("bad", "bad too"):
+        assert "of_this_site" in ledger.one("SELECT spec_error FROM jobs WHERE name = %s", name)
+    assert ledger.parked("bad") == "spec_error"
+
+
+async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger, database_url: str) -> None:
+    """After an outage longer than partitions were made ahead, claims come before maintenance."""
+    ledger.job(schedule="@daily", catch_up="all", overlap="allow", catch_up_window="30 days")
+    ledger.clock.travel(by=timedelta(days=60))
+    async with runners(database_url, {}) as (one,):
+        started = await one.settle()
+    assert len(started) == 30
+    assert ledger.one("SELECT spec_error FROM jobs") is None
+    assert ledger.skips() == [("missed", 30)]
+
+
+async def test_i9_a_bug_in_the_planner_costs_one_job(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails_for_one(row: Any, *rest: Any, **more: Any) -> Any:
+        if row.key.job_name == "bad":
+            raise ZeroDivisionError("of the planner")
+        return choose_plan(row, *rest, **more)
+
+    choose_plan = planner.plan
+    monkeypatch.setattr(choose, "plan", fails_for_one)
+    for name in ("a", "bad", "c"):
+        ledger.job(name, schedule="* * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        assert sorted(s.claimed.key.job_name for s in await one.settle()) == ["a", "c"]
+    assert "ZeroDivisionError" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
+
+
+async def test_commands_written_by_sql_need_permission(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *", handler="command", target={"argv": ["true"]})
+    ledger.job("of a file", schedule="* * * * *", handler="command", target={"argv": ["true"]},
+               source="file")  # fmt: skip
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {"allow_sql_commands": True}) as (one, two):
+        assert [s.claimed.key.job_name for s in await one.settle()] == ["of a file"]
+        assert ledger.parked() == "spec_error"
+        assert "ALLOW_SQL_COMMANDS" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'job'")
+        ledger.edit(target={"argv": ["echo"]})
+        assert [s.claimed.key.job_name for s in await two.settle()] == ["job"]
