@@ -14,16 +14,23 @@ def _assert_every_plan_time_ran_once(cluster: Cluster) -> None:
     assert set(ran.values()) == {1}
     ledger = {(r["job_name"], r["scope_id"], instant(r["plan_time"])) for r in rows}
     assert ledger == set(ran)
-    assert cluster.rows("SELECT * FROM cronledger.skips") == []
+    # On a starved machine a second may pass unseen: then it is a skip that says so, and no hole.
+    skips = cluster.rows("SELECT to_jsonb(k) FROM cronledger.skips k")
+    assert {row["reason"] for row in skips} <= {"superseded", "overlap"}
     for scope in {key[:2] for key in ledger}:
-        times = sorted(at for *of, at in ledger if tuple(of) == scope)
-        assert all(after - before == 1 for before, after in pairwise(times)), scope
+        times = [at for *of, at in ledger if tuple(of) == scope]
+        for row in skips:
+            if (row["job_name"], row["scope_id"]) == scope:
+                first, last = instant(row["from_plan_time"]), instant(row["through_plan_time"])
+                times += [first + second for second in range(round(last - first) + 1)]
+        assert all(after - before == 1 for before, after in pairwise(sorted(times))), scope
     assert {row["status"] for row in rows} == {"SUCCESS"}
     assert {row["attempt"] for row in rows} == {1}
 
 
 def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
-    replicas = [cluster.start("steady", runner_id=name) for name in ("one", "two")]
+    # Two slots for four firings a second: neither can do it alone in one claim.
+    replicas = [cluster.start("steady", runner_id=name, slots=2) for name in ("one", "two")]
     until("five plan_times each", lambda: len(cluster.executions("SUCCESS")) >= 20)
     for replica in replicas:
         replica.popen.terminate()

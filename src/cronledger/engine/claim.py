@@ -108,7 +108,9 @@ class Claimer:
         try:
             async with self._pool.connection() as c:
                 async with step_transaction(c):
+                    before = await self._statements.read_clock(c)
                     again, schedules = await self._lock(c, look)
+                    (since,) = await before.fetchone() or (None,)
                     if again or schedules:
                         held = await self._read(c, again, schedules)
                         begun = Chooser(held, self._abilities, slots).choose()
@@ -116,8 +118,12 @@ class Claimer:
                         # From here on their fate is not known, whatever cuts this off.
                         self._unknown.update(begun.claims())
                         writes = await self._write(c, begun)
+                    assert since is not None
                     next_due = await self._statements.next_due(
-                        c, queues=self._queues, not_here=[*look.not_here, *begun.not_here]
+                        c,
+                        queues=self._queues,
+                        not_here=[*look.not_here, *begun.not_here],
+                        since=since,
                     )
                 won = [row for cursor in writes for row in await cursor.fetchall()]
                 due = await next_due.fetchone()

@@ -296,10 +296,10 @@ class Statements:
         return await self._rows(c, "park_broken", **_scopes(scopes))
 
     async def next_due(
-        self, c: Connection, *, queues: Sequence[str], not_here: Sequence[str]
+        self, c: Connection, *, queues: Sequence[str], not_here: Sequence[str], since: datetime
     ) -> AsyncCursor[NextDue]:
         return await self._made(
-            c, "next_due", NextDue, queues=list(queues), not_here=list(not_here)
+            c, "next_due", NextDue, queues=list(queues), not_here=list(not_here), since=since
         )
 
     async def pulse(self, c: Connection, **runner: Any) -> AsyncCursor[Pulse]:

@@ -1,5 +1,7 @@
 -- When this runner has to look again: the next schedule of its queues, and the next retry or PENDING
--- execution that is not due yet (those that are due and blocked are woken by what blocks them).
+-- execution that was not due at `since`, before the claim looked for such (one that comes due between
+-- that look and this one must be seen by one of them; those due and blocked are woken by what blocks
+-- them).
 -- No lock. NULL: nothing is to come.
 WITH RECURSIVE d AS (
     (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
@@ -21,5 +23,5 @@ SELECT {schema}.db_clock() AS now,
                           WHERE p.name = q.name AND p.paused_at IS NOT NULL)) AS due,
        (SELECT min(n.next_attempt_at) FROM d CROSS JOIN LATERAL (
             SELECT e.next_attempt_at FROM {schema}.executions e
-            WHERE e.job_name = d.job_name AND e.next_attempt_at > {schema}.db_now()
+            WHERE e.job_name = d.job_name AND e.next_attempt_at > %(since)s
             ORDER BY e.next_attempt_at LIMIT 1) n) AS again
