@@ -94,7 +94,7 @@ fence = App()
 SCOPES = [f"s{number:02}" for number in range(50)]
 
 
-@fence.job(stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES)
+@fence.job(stale_timeout="6s", allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES)
 async def fenced_async(ctx: Context) -> None:
     await live(ctx, 60)
 
@@ -179,7 +179,12 @@ COMMANDS = {
     ),
     "fence": (
         command(
-            "fenced_command", "60", allow_stale_reentry=True, scope_kind="shard", scopes=SCOPES
+            "fenced_command",
+            "60",
+            stale_timeout="6s",
+            allow_stale_reentry=True,
+            scope_kind="shard",
+            scopes=SCOPES,
         ),
     ),
     "blocking": (command("beside_command", "4", allow_stale_reentry=True),),

@@ -82,12 +82,12 @@ class Command:
     def extend(self, deadline: float, now: float) -> None:
         """The lease now ends at `deadline`; no effect on a command that is ending already.
 
-        SIGTERM comes `grace` before SIGKILL, but never in the first two thirds of the time left:
+        SIGTERM comes `grace` before SIGKILL, but never in the first five sixths of the time left:
         with a short lease and a long grace it would otherwise come at once.
         """
         if self.reason is None and self.exit_code is None:
             self.kill_at = deadline - KILL_LEAD
-            self.term_at = self.kill_at - min(self.grace, max(0.0, self.kill_at - now) / 3)
+            self.term_at = self.kill_at - min(self.grace, max(0.0, self.kill_at - now) / 6)
             self.next_at = self.term_at
 
     def keep(self, data: bytes) -> None:
