@@ -241,6 +241,8 @@ def parse(
     Five fields, six (seconds first), an alias such as `@daily`, or `@every` with a duration of
     whole seconds. `H` is drawn from (job, scope) and never changes. Raises CronError.
     """
+    if "h" not in text.lower():
+        job = scope = ""  # nothing is drawn: all scopes share one object, and what it remembers
     return _parse(
         text,
         timezone=timezone,
