@@ -163,6 +163,8 @@ CREATE TABLE {schema}.schedules (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0,
         autovacuum_analyze_scale_factor = 0.05, fillfactor = 90);
 CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at) WHERE next_due_at IS NOT NULL;
+CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
+    WHERE coalesce(input_watermark > success_watermark, input_watermark IS NOT NULL);
 CREATE INDEX schedules_parked ON {schema}.schedules (parked, job_name, next_plan_time)
     WHERE parked IN ('waiting', 'limit', 'no_runner');
 COMMENT ON TABLE {schema}.schedules IS 'One row per (job, scope): where planning stands.';
@@ -198,6 +200,7 @@ CREATE TABLE {schema}.executions (
     due_at              timestamptz NOT NULL,
     payload             jsonb,
     group_id            uuid,
+    enqueue_key         text COLLATE "C" CHECK (length(enqueue_key) <= 200),
     attempt             integer NOT NULL CHECK (attempt >= 0),
     max_attempts        integer NOT NULL CHECK (max_attempts >= 1),
     next_attempt_at     timestamptz,
@@ -243,6 +246,16 @@ CREATE INDEX executions_running ON {schema}.executions (job_name, scope_kind, sc
     WHERE status = 'RUNNING';
 CREATE INDEX executions_again ON {schema}.executions (job_name, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL;
+CREATE INDEX executions_waiting ON {schema}.executions
+    (job_name, scope_kind, scope_id, enqueue_key, next_attempt_at) WHERE next_attempt_at IS NOT NULL;
+CREATE INDEX executions_superseded ON {schema}.executions (job_name, scope_kind, scope_id)
+    WHERE status = 'FAILED' AND next_attempt_at IS NOT NULL AND enqueue_key IS NOT NULL;
+CREATE INDEX executions_covered ON {schema}.executions (job_name, scope_kind, scope_id, watermark)
+    WHERE status = 'SUCCESS' AND watermark IS NOT NULL;
+CREATE INDEX executions_group ON {schema}.executions (group_id) WHERE group_id IS NOT NULL;
+CREATE INDEX executions_results ON {schema}.executions (queue, finished_at)
+    WHERE result IS NOT NULL AND result_taken_at IS NULL AND finished_at IS NOT NULL
+      AND next_attempt_at IS NULL;
 CREATE INDEX executions_failed ON {schema}.executions (finished_at) WHERE status = 'FAILED';
 COMMENT ON TABLE {schema}.executions IS 'The ledger: one row per plan_time that ran or is to run. The row is the lock, the lease and the audit record. Partitioned by plan_time; maintain_partitions() makes and drops partitions.';
 COMMENT ON COLUMN {schema}.executions.job_name IS 'The job.';
@@ -257,6 +270,7 @@ COMMENT ON COLUMN {schema}.executions.queue IS 'Queue of the job when the row wa
 COMMENT ON COLUMN {schema}.executions.due_at IS 'plan_time + schedule_delay + jitter: when it may start.';
 COMMENT ON COLUMN {schema}.executions.payload IS 'JSON handed to the handler.';
 COMMENT ON COLUMN {schema}.executions.group_id IS 'Executions that are followed as one.';
+COMMENT ON COLUMN {schema}.executions.enqueue_key IS 'Key it was enqueued with: one waits at most. Empty: pushed by a watermark alone. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.executions.attempt IS 'Counts the claims; 0: never claimed.';
 COMMENT ON COLUMN {schema}.executions.max_attempts IS 'Copied from the job when the row was made; one more for each attempt that a drain gave back.';
 COMMENT ON COLUMN {schema}.executions.next_attempt_at IS 'PENDING: due_at. FAILED: when it is retried, NULL means never. Otherwise NULL.';
@@ -274,7 +288,7 @@ COMMENT ON COLUMN {schema}.executions.output IS 'Tail of what a command wrote.';
 COMMENT ON COLUMN {schema}.executions.error_code IS 'Why it failed, in one word; with SUCCESS: why the result could not be stored.';
 COMMENT ON COLUMN {schema}.executions.error_msg IS 'The same in sentences, at most 4,000 characters.';
 COMMENT ON COLUMN {schema}.executions.attempts IS 'How earlier attempts ended and who held them: attempt, runner_id, lease_token, started_at, last_seen, ended_at, error_code, error_msg.';
-COMMENT ON COLUMN {schema}.executions.watermark IS 'Input that this execution covers.';
+COMMENT ON COLUMN {schema}.executions.watermark IS 'Input that this execution covers: from its claim on what was pushed until then, unless its worker says something else; NULL: none.';
 COMMENT ON COLUMN {schema}.executions.cancel_requested_at IS 'When somebody asked for the end of this execution.';
 COMMENT ON COLUMN {schema}.executions.cancel_requested_by IS 'Who asked for it.';
 COMMENT ON COLUMN {schema}.executions.requested_by IS 'Who asked for this execution; NULL for the schedule.';
@@ -321,10 +335,11 @@ CREATE TABLE {schema}.runners (
     stale_after  timestamptz NOT NULL,
     clock_skew   interval NOT NULL DEFAULT '0',
     fingerprint  jsonb NOT NULL DEFAULT '{}',
-    handlers     text[] NOT NULL DEFAULT '{}'
+    handlers     text[] NOT NULL DEFAULT '{}',
+    diagnostics  jsonb NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE {schema}.runners IS 'Daemon processes. A row that is not renewed is reaped a day later.';
-COMMENT ON COLUMN {schema}.runners.id IS 'Name of the runner: host-pid and a suffix unless configured.';
+COMMENT ON COLUMN {schema}.runners.id IS 'Name of the runner: host-pid unless configured, with a number after it where a live runner has that name.';
 COMMENT ON COLUMN {schema}.runners.host IS 'Host it runs on.';
 COMMENT ON COLUMN {schema}.runners.pid IS 'Its process id there.';
 COMMENT ON COLUMN {schema}.runners.version IS 'Version of cronledger.';
@@ -338,6 +353,7 @@ COMMENT ON COLUMN {schema}.runners.stale_after IS 'Not seen by then: dead.';
 COMMENT ON COLUMN {schema}.runners.clock_skew IS 'Its wall clock minus the database''s; for people, nothing is decided by it.';
 COMMENT ON COLUMN {schema}.runners.fingerprint IS 'Versions of Python, croniter and the time zone data.';
 COMMENT ON COLUMN {schema}.runners.handlers IS 'Python functions that it has.';
+COMMENT ON COLUMN {schema}.runners.diagnostics IS 'How it was at the last heartbeat: executions, ticks, lag, lost leases, database errors; what /diagnostics answers, with the twenty oldest executions.';
 
 CREATE TABLE {schema}.sources (
     name       text COLLATE "C" PRIMARY KEY,

@@ -71,9 +71,41 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.clear_way({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
 
+CREATE OR REPLACE FUNCTION {schema}.has_live_runner(definition {schema}.jobs) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT definition.handler = 'external' OR EXISTS (
+        SELECT FROM {schema}.runners r
+        WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()
+          AND definition.queue = ANY (r.queues)
+          AND (definition.handler <> 'python' OR definition.target ->> 'function' = ANY (r.handlers)))
+$$;
+COMMENT ON FUNCTION {schema}.has_live_runner({schema}.jobs) IS 'Whether a live runner takes from the queue of this job and has its function. Always true for handler = external: its workers are nobody''s runners.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_runner(definition {schema}.jobs, require_runner boolean)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    lacking text := format('job %s: no live runner has queue %s%s', definition.name, definition.queue,
+        CASE definition.handler WHEN 'python'
+            THEN format(' and function %s', definition.target ->> 'function') END);
+BEGIN
+    IF {schema}.has_live_runner(definition) THEN
+        RETURN;
+    END IF;
+    IF require_runner THEN
+        RAISE EXCEPTION '%', lacking
+            USING HINT = 'Start one; without require_runner the execution stays PENDING until there is one.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RAISE WARNING '%; it stays PENDING until there is one', lacking;
+END $$;
+COMMENT ON FUNCTION {schema}.check_runner({schema}.jobs, boolean) IS 'Warns, or with require_runner raises, when no live runner can run this job.';
+
+-- It had no require_runner: CREATE OR REPLACE would leave two of one name.
+DROP FUNCTION IF EXISTS {schema}.trigger(text, text, text, jsonb, boolean, text);
 CREATE OR REPLACE FUNCTION {schema}.trigger(
     job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',
-    payload jsonb DEFAULT NULL, force boolean DEFAULT false, requested_by text DEFAULT NULL)
+    payload jsonb DEFAULT NULL, force boolean DEFAULT false, requested_by text DEFAULT NULL,
+    require_runner boolean DEFAULT false)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     requester  text := coalesce(requested_by, session_user);
@@ -91,11 +123,10 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}.unknown_job(job);
     ELSIF scope.job_name IS NULL THEN
-        RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
-            USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
-                  ERRCODE = 'no_data_found';
+        PERFORM {schema}.unknown_scope(job, scope_kind, scope_id);
     END IF;
     PERFORM {schema}.check_trigger(definition, scope, force);
+    PERFORM {schema}.check_runner(definition, require_runner);
     PERFORM {schema}.clear_way(definition, scope, requester);
     -- Never a whole second: those are the schedule's.
     at := {schema}.db_clock();
@@ -121,4 +152,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text) IS 'Makes one execution of a job due now, besides its schedule, and answers its id. Delay and jitter do not apply. Refused: unknown or retired; paused unless force; overlap = skip while RUNNING. Waits for the lock of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text, boolean) IS 'Makes one execution of a job due now, besides its schedule, and answers its id. Delay and jitter do not apply. Refused: unknown or retired; paused unless force; overlap = skip while RUNNING. A WARNING where no live runner can run it: with require_runner refused. Waits for the lock of the schedule row (lock_timeout).';

@@ -9,6 +9,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.unknown_job(text) IS 'Raises that there is no such job.';
 
+CREATE OR REPLACE FUNCTION {schema}.unknown_scope(job text, scope_kind text, scope_id text)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
+        USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
+              ERRCODE = 'no_data_found';
+END $$;
+COMMENT ON FUNCTION {schema}.unknown_scope(text, text, text) IS 'Raises that this job has no such scope.';
+
 CREATE OR REPLACE FUNCTION {schema}.lock_job(job text) RETURNS {schema}.jobs LANGUAGE plpgsql AS $$
 DECLARE
     held {schema}.jobs;

@@ -44,10 +44,12 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles p WHERE p.rolname = 'cronledger_operator') THEN
         GRANT USAGE ON SCHEMA {schema} TO cronledger_operator;
         GRANT EXECUTE ON FUNCTION
-            {schema}.trigger(text, text, text, jsonb, boolean, text),
+            {schema}.trigger(text, text, text, jsonb, boolean, text, boolean),
+            {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text),
             {schema}.pause(text, text, timestamptz, text), {schema}.resume(text, text),
             {schema}.retire(text, text),
             {schema}.pause_queue(text, text, text), {schema}.resume_queue(text, text),
+            {schema}.pause_all(text, text), {schema}.resume_all(text),
             {schema}.cancel(bigint, text), {schema}.retry(bigint, boolean, text)
             TO cronledger_operator;
     END IF;
@@ -61,11 +63,13 @@ BEGIN
             TO cronledger_runner;
         GRANT DELETE ON {schema}.runners TO cronledger_runner;
         GRANT EXECUTE ON FUNCTION
-            {schema}.trigger(text, text, text, jsonb, boolean, text),
+            {schema}.trigger(text, text, text, jsonb, boolean, text, boolean),
+            {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text),
             {schema}.pause(text, text, timestamptz, text), {schema}.resume(text, text),
             {schema}.retire(text, text), {schema}.cancel(bigint, text),
             {schema}.retry(bigint, boolean, text), {schema}.assert_lease(bigint, uuid),
             {schema}.set_scopes(text, text, text[], timestamptz),
+            {schema}.queues_in_use(), {schema}.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz),
             {schema}.partitions(), {schema}.make_partitions_for(timestamptz[]),
             {schema}.maintain_partitions(interval, interval, interval)
             TO cronledger_runner;

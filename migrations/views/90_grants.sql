@@ -8,6 +8,6 @@ BEGIN
     LOOP
         EXECUTE format('GRANT SELECT ON {schema}.ledger, {schema}.job_status, {schema}.running,
             {schema}.overdue, {schema}.recent_failures, {schema}.upcoming, {schema}.lateness,
-            {schema}.runner_status, {schema}.crashes TO %I', role);
+            {schema}.runner_status, {schema}.crashes, {schema}.input_status TO %I', role);
     END LOOP;
 END $grants$;

@@ -9,6 +9,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cronledger.ledger.statements import text
+from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
 MANY_SCOPES = 100
@@ -94,6 +95,46 @@ class Reports:
         """Runners, the living ones first; what was not seen in time is `dead`."""
         return self._read("list_runners")
 
+    def queues(self) -> list[Row]:
+        """The queues in use by name: limit, pause, what waits and what runs."""
+        return self._read("list_queues")
+
+    def schedule(self, key: ScopeKey) -> Row | None:
+        """Where planning stands for one scope; None when there is none of that name."""
+        return self._one("show_schedule", **_named(key))
+
+    def history(self, job: str) -> list[Row]:
+        """All revisions of a job, the oldest first, with the columns of its definition."""
+        return self._read("read_revisions", jobs=[job], revisions=[0])
+
+    def backfill_actions(
+        self,
+        key: ScopeKey,
+        plan_times: Sequence[datetime],
+        reprocess: str,
+        ended_before: datetime | None,
+    ) -> list[Row]:
+        """What a backfill of these plan_times would do about each, in their order."""
+        return self._read(
+            "list_backfill_actions",
+            plan_times=list(plan_times),
+            reprocess=reprocess,
+            ended_before=ended_before,
+            **_named(key),
+        )
+
+    def unfinished(self, key: ScopeKey, first: datetime, before: datetime) -> int:
+        """How many executions with plan_time in [first, before) have not ended for good."""
+        row = self._read("show_unfinished", first=first, before=before, **_named(key))[0]
+        return int(row["unfinished"])
+
+    def ends_since(
+        self, key: ScopeKey, first: datetime, before: datetime, since: datetime
+    ) -> dict[str, int]:
+        """Executions with plan_time in [first, before) written since then, counted by status."""
+        rows = self._read("list_ends_since", first=first, before=before, since=since, **_named(key))
+        return {row["status"]: int(row["count"]) for row in rows}
+
     def mark(self) -> Mark:
         """Where a later `summary` begins."""
         return Mark(self.now(), self._skipped())
@@ -122,3 +163,7 @@ class Reports:
             if (more := count - mark.skipped.get((job, reason), 0)) > 0:
                 of(job)["skipped"][reason] = more
         return [found[job] for job in sorted(found)]
+
+
+def _named(key: ScopeKey) -> dict[str, str]:
+    return {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}

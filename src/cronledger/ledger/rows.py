@@ -12,15 +12,6 @@ MAX_STEALS = 3
 job of one attempt survives a crash, and one that kills its runner does not kill them for ever."""
 
 
-class DueAgain(NamedTuple):
-    """An execution that exists and is due: PENDING, awaiting retry, or stale."""
-
-    key: ExecutionKey
-    id: int
-    status: str
-    queue: str
-
-
 class JobFacts(NamedTuple):
     """What a claim reads of one job; `room`: None without max_running."""
 
@@ -49,15 +40,6 @@ class NewClaim(NamedTuple):
     stale_timeout: timedelta
 
 
-class AgainClaim(NamedTuple):
-    """One element of `try_claim_again`."""
-
-    key: ExecutionKey
-    token: UUID
-    stale_timeout: timedelta
-    reentrant: bool
-
-
 class UnreadablePayload(NamedTuple):
     """Stands for a payload that jsonb holds and Python cannot read, such as 1e5000."""
 
@@ -79,6 +61,16 @@ class Claimed(NamedTuple):
     how: str
 
 
+class Taken(NamedTuple):
+    """An execution that `claim_due` claimed. `more`: others may be due. `refused`: what the
+    database said of a row one of whose values it does not accept; that one is not claimed."""
+
+    claimed: Claimed
+    queue: str
+    more: bool
+    refused: str | None
+
+
 class LeaseKey(NamedTuple):
     """What a statement needs to find a lease."""
 
@@ -88,7 +80,8 @@ class LeaseKey(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """One element of `finish_executions`; `result` is JSON text."""
+    """One element of `finish_executions`; `result` is JSON text. `covers`: `watermark` takes the
+    place of the one that the claim took."""
 
     key: ExecutionKey
     token: UUID
@@ -100,6 +93,8 @@ class Ending(NamedTuple):
     error_msg: str | None
     duration_ms: int
     retry_after: timedelta | None
+    watermark: int | None = None
+    covers: bool = False
 
 
 class LeaseState(NamedTuple):
@@ -130,15 +125,13 @@ class NextDue(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """`now`, the earliest stale_after of all leases, the earliest end of a pause."""
+    """`now`, the earliest stale_after of all leases, the earliest end of a pause; `others`: live
+    runners of the same queues whose tzdata or croniter differ (queues, handlers, fingerprint)."""
 
     now: datetime
     stale: datetime | None
     resumes: datetime | None
-
-
-def due_again(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> DueAgain:
-    return DueAgain(ExecutionKey(job, kind, scope, plan), *rest)
+    others: list[dict[str, Any]] | None
 
 
 def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> ScheduleRow:
@@ -148,6 +141,10 @@ def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> Schedul
 def claimed(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Claimed:
     row = Claimed(ExecutionKey(job, kind, scope, plan), *rest)
     return row if row.payload is None else row._replace(payload=_payload(row.payload))
+
+
+def taken(queue: str, more: bool, refused: str | None, *row: Any) -> Taken:
+    return Taken(claimed(*row), queue, more, refused)
 
 
 def _payload(text: str) -> Any:

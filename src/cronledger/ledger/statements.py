@@ -18,9 +18,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.ledger.rows import (
     MAX_STEALS,
-    AgainClaim,
     Claimed,
-    DueAgain,
     Ending,
     JobFacts,
     LeaseKey,
@@ -29,10 +27,11 @@ from cronledger.ledger.rows import (
     NextDue,
     Pulse,
     Swept,
+    Taken,
     claimed,
-    due_again,
     schedule,
     swept,
+    taken,
 )
 from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey, Skip
 
@@ -130,37 +129,54 @@ class Statements:
             max_rows=max_rows,
         )
 
-    async def lock_due_again(
-        self, c: Connection, *, queues: Sequence[str], not_here: Sequence[str], max_rows: int
-    ) -> AsyncCursor[DueAgain]:
+    async def claim_due(
+        self,
+        c: Connection,
+        runner: str,
+        *,
+        queues: Sequence[str],
+        kinds: Sequence[str],
+        functions: Sequence[str],
+        tokens: str,
+        trusted_since: datetime | None,
+        sql_commands: bool,
+        not_here: Sequence[str],
+        max_rows: int,
+    ) -> AsyncCursor[Taken]:
+        """`tokens`: an array literal; made once for many claims, most of which use none."""
         return await self._made(
             c,
-            "lock_due_again",
-            due_again,
+            "claim_due",
+            taken,
+            runner=runner,
             queues=list(queues),
+            kinds=list(kinds),
+            functions=list(functions),
+            tokens=tokens,
+            trusted_since=trusted_since,
+            sql_commands=sql_commands,
             not_here=list(not_here),
             max_rows=max_rows,
         )
 
-    async def lock_stale(
-        self,
-        c: Connection,
-        *,
-        queues: Sequence[str],
-        not_here: Sequence[str],
-        trusted_since: datetime,
-        max_rows: int,
-    ) -> AsyncCursor[DueAgain]:
-        return await self._made(
-            c,
-            "lock_stale",
-            due_again,
-            queues=list(queues),
-            not_here=list(not_here),
-            trusted_since=trusted_since,
-            max_steals=MAX_STEALS,
-            max_rows=max_rows,
+    async def read_unclaimed(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
+        return await self._rows(c, "read_unclaimed", **_scopes(scopes))
+
+    async def plan_pending(self, c: Connection, claims: Sequence[NewClaim]) -> Rows:
+        """The tokens and leases of `claims` are not used."""
+        params = _columns(
+            [(*claim.key, *claim[1:-2]) for claim in claims],
+            "jobs",
+            "kinds",
+            "scopes",
+            "plans",
+            "revisions",
+            "queues",
+            "dues",
+            "payloads",
+            "max_attempts",
         )
+        return await self._rows(c, "plan_pending", **params)
 
     async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> Rows:
         return await self._rows(c, "lock_limited_queues", queues=list(queues))
@@ -212,21 +228,6 @@ class Statements:
             "stale_timeouts",
         )
         return await self._made(c, "try_claim_new", claimed, runner=runner, **params)
-
-    async def try_claim_again(
-        self, c: Connection, runner: str, claims: Sequence[AgainClaim], trusted_since: datetime
-    ) -> AsyncCursor[Claimed]:
-        rest = _columns([claim[1:] for claim in claims], "tokens", "stale_timeouts", "reentrant")
-        return await self._made(
-            c,
-            "try_claim_again",
-            claimed,
-            runner=runner,
-            trusted_since=trusted_since,
-            max_steals=MAX_STEALS,
-            **_keys([claim.key for claim in claims]),
-            **rest,
-        )
 
     async def record_skips(
         self, c: Connection, skips: Sequence[tuple[ScopeKey, Skip, bool]]
@@ -306,6 +307,9 @@ class Statements:
         runner["fingerprint"] = Jsonb(runner["fingerprint"])
         return await self._made(c, "pulse", Pulse, **runner)
 
+    async def take_name(self, c: Connection, **runner: Any) -> Rows:
+        return await self._rows(c, "take_name", **runner)
+
     async def stop_runner(self, c: Connection, runner: str) -> Rows:
         return await self._rows(c, "stop_runner", runner=runner)
 
@@ -332,6 +336,8 @@ class Statements:
             "error_msgs",
             "durations_ms",
             "retries_after",
+            "watermarks",
+            "covers",
         )
         return await self._rows(
             c, "finish_executions", **_keys([ending.key for ending in endings]), **rest
@@ -363,6 +369,12 @@ class Statements:
             [(*key, queue) for key, queue in ended], "jobs", "kinds", "scopes", "queues"
         )
         return await self._rows(c, "rearm_unblocked", **params)
+
+    async def settle_inputs(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
+        return await self._rows(c, "settle_inputs", **_scopes(scopes))
+
+    async def settle_left_behind(self, c: Connection) -> Rows:
+        return await self._rows(c, "settle_left_behind")
 
     async def end_orphans(self, c: Connection) -> Rows:
         return await self._rows(c, "end_orphans")

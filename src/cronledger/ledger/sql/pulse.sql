@@ -1,20 +1,28 @@
--- The runner is seen, and learns what may need it: the next stale lease, the next pause that ends.
+-- The runner is seen, and learns what may need it: the next stale lease, the next pause that ends, and
+-- the live runners of its queues that read schedules by other versions (`others`, a JSON array).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
--- Lock: its own runners row. Always one row; NULL: nothing is to come.
+-- Lock: its own runners row. Always one row; NULL: nothing is to come, no such runner.
 WITH seen AS (
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, running, started_at, heartbeat_at, stale_after,
-         clock_skew, fingerprint, handlers)
+         clock_skew, fingerprint, handlers, diagnostics)
     VALUES (%(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s, %(slots)s, %(running)s,
             {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval,
-            %(clock_skew)s, %(fingerprint)s, %(handlers)s)
+            %(clock_skew)s, %(fingerprint)s, %(handlers)s, %(diagnostics)s)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
         queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,
         heartbeat_at = EXCLUDED.heartbeat_at, stale_after = EXCLUDED.stale_after,
         clock_skew = EXCLUDED.clock_skew, fingerprint = EXCLUDED.fingerprint,
-        handlers = EXCLUDED.handlers
+        handlers = EXCLUDED.handlers, diagnostics = EXCLUDED.diagnostics
 )
 SELECT {schema}.db_now() AS now,
        (SELECT min(e.stale_after) FROM {schema}.executions e WHERE e.status = 'RUNNING') AS stale,
-       (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes
+       (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes,
+       (SELECT jsonb_agg(jsonb_build_object('queues', o.queues, 'handlers', o.handlers,
+                                            'fingerprint', o.fingerprint) ORDER BY o.id)
+        FROM {schema}.runners o
+        WHERE o.id <> %(runner)s AND o.state = 'running' AND o.stale_after > {schema}.db_now()
+          AND o.queues && %(queues)s::text[]
+          AND (o.fingerprint ->> 'tzdata', o.fingerprint ->> 'croniter') IS DISTINCT FROM
+              (%(fingerprint)s::jsonb ->> 'tzdata', %(fingerprint)s::jsonb ->> 'croniter')) AS others

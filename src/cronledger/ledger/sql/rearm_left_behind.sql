@@ -45,7 +45,7 @@ WITH RECURSIVE n AS (
     WHERE s.parked = 'no_runner' AND (j.name IS NULL OR EXISTS (
         SELECT FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND s.queue = ANY (r.queues)
-          AND (j.handler = 'command' OR j.target ->> 'function' = ANY (r.handlers))))
+          AND (j.handler IN ('command', 'sql', 'http') OR j.target ->> 'function' = ANY (r.handlers))))
 ), held AS MATERIALIZED (
     SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
     JOIN free f ON (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)

@@ -3,8 +3,9 @@
 -- parking claim the ones it parked, in case the block went while it parked them.
 -- Lock: schedules by key, SKIP LOCKED (a claim or an edit has it and decides itself). In a
 -- transaction of its own: executions come after schedules in the lock order.
--- OFFSET 0 keeps NOT EXISTS a probe per row: nearly none of these rows is waiting. Room is counted
--- once for each limited job and queue.
+-- Which of these rows wait is found by their key (a constant instead of the subquery would invite the
+-- index of all that is parked); OFFSET 0 keeps NOT EXISTS a probe for each of the few that do. Room is
+-- counted once for each limited job and queue.
 WITH RECURSIVE u AS MATERIALIZED (
     SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(queues)s::text[])
         AS t(job, kind, scope, queue)
@@ -48,13 +49,16 @@ WITH RECURSIVE u AS MATERIALIZED (
             ORDER BY s.next_plan_time LIMIT q.room) n
         ORDER BY n.next_plan_time LIMIT q.room) l
     WHERE q.room > 0
-), free AS (
+), waiting AS MATERIALIZED (
     SELECT s.job_name, s.scope_kind, s.scope_id
     FROM (SELECT DISTINCT job, kind, scope FROM u) u
     JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope)
-    WHERE s.parked = 'waiting' AND NOT EXISTS (
+    WHERE s.parked = (SELECT 'waiting')
+), free AS (
+    SELECT w.job_name, w.scope_kind, w.scope_id FROM waiting w
+    WHERE NOT EXISTS (
         SELECT FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (w.job_name, w.scope_kind, w.scope_id)
           AND e.status = 'RUNNING' OFFSET 0)
     UNION
     SELECT f.job_name, f.scope_kind, f.scope_id FROM freed f

@@ -2,7 +2,7 @@
 -- No lock. Zero rows: there is none, or its partition was dropped behind retention.
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision,
        e.queue, e.due_at, e.payload, e.group_id, e.attempt, e.max_attempts, e.next_attempt_at,
-       e.runner_id, e.heartbeat_at, e.stale_after, e.started_at, e.finished_at, e.duration_ms,
+       e.runner_id, e.heartbeat_at, e.stale_after, e.started_at, e.finished_at, e.duration_ms, e.watermark,
        e.rows_affected, e.result, e.result_taken_at, length(e.output) AS output_characters,
        e.error_code, e.error_msg, e.attempts, e.cancel_requested_at, e.cancel_requested_by,
        e.requested_by, e.created_at, e.updated_at

@@ -3,10 +3,12 @@
 -- conflict would wait for the other transaction. A row that does not come back existed already.
 INSERT INTO {schema}.executions AS e
     (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, payload,
-     attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at)
+     attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, watermark)
 SELECT u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan, 'RUNNING', 'schedule',
        u.revision, u.queue, u.due_at, u.payload, 1, u.max_attempts, %(runner)s, u.token,
-       {schema}.db_now(), {schema}.db_now() + u.stale_timeout, {schema}.db_now()
+       {schema}.db_now(), {schema}.db_now() + u.stale_timeout, {schema}.db_now(),
+       (SELECT s.input_watermark FROM {schema}.schedules s
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope))
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
             %(revisions)s::bigint[], %(queues)s::text[], %(dues)s::timestamptz[],
             %(payloads)s::jsonb[], %(max_attempts)s::int[], %(tokens)s::uuid[],

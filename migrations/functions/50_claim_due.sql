@@ -1,0 +1,340 @@
+-- Claims of executions that exist already: PENDING ones are won, FAILED ones retried, stale leases
+-- stolen. One mechanism for everybody: replicas begin each of their claims with it, and claim_next
+-- calls it for workers in other languages.
+-- Locks: schedules SKIP LOCKED; limited queues, then limited jobs, SKIP LOCKED (they come before
+-- schedules in the lock order, so nothing here waits for them); executions FOR UPDATE in key order,
+-- SKIP LOCKED. Each step is a statement of its own: a statement that took a lock still sees what was
+-- before it, and in READ COMMITTED each statement of a VOLATILE function takes a new snapshot.
+-- db_now() is the same in all of them: the time at which the client's statement began. So a row is due
+-- here if it was due then; leases count from then, which is early and therefore safe.
+-- plpgsql, because it keeps its plans: planning for all partitions costs more than these statements.
+-- Parameters have names that are no columns: tests take the statements out and look at their plans.
+
+DO $$ BEGIN
+    IF to_regtype('{schema}.due_again') IS NULL THEN
+        CREATE TYPE {schema}.due_again AS (
+            job_name text COLLATE "C", scope_kind text COLLATE "C", scope_id text COLLATE "C",
+            plan_time timestamptz, id bigint, queue text COLLATE "C", steals boolean, forced boolean,
+            lease interval, reentrant boolean, input_watermark bigint);
+    END IF;
+END $$;
+COMMENT ON TYPE {schema}.due_again IS 'An execution that may be claimed again. forced: manual and PENDING, so it starts in a pause made before it. lease, reentrant: of its job. input_watermark: of its schedule.';
+
+-- A loose scan of the job names that have such rows, then of each job as many as it has room for: a
+-- backlog of one job costs the others nothing. Left out are jobs that are paused (but for manual
+-- executions made since: those were forced), retired, full, or not for this runner; queues that are
+-- paused or full; scopes that are RUNNING unless they may overlap (one hash of them: a probe per row
+-- would open every partition for each). The limits are counted again under their locks.
+CREATE OR REPLACE FUNCTION {schema}.lock_due_again(
+    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, not_here text[],
+    most_rows integer)
+RETURNS SETOF {schema}.due_again LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE d AS (
+        (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
+         ORDER BY e.job_name LIMIT 1)
+        UNION ALL
+        SELECT (SELECT e.job_name FROM {schema}.executions e
+                WHERE e.next_attempt_at IS NOT NULL AND e.job_name > d.job_name
+                ORDER BY e.job_name LIMIT 1)
+        FROM d WHERE d.job_name IS NOT NULL
+    ), busy AS MATERIALIZED (
+        SELECT r.job_name, r.scope_kind, r.scope_id
+        FROM d JOIN {schema}.executions r ON r.job_name = d.job_name AND r.status = 'RUNNING'
+    )
+    SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.queue, false, x.forced,
+           j.stale_timeout, j.allow_stale_reentry, s.input_watermark
+    FROM d
+    JOIN {schema}.jobs j ON j.name = d.job_name AND j.retired_at IS NULL
+        AND j.handler = ANY (of_kinds)
+        AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (of_functions))
+        AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+        AND j.name <> ALL (not_here)
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN j.max_running IS NOT NULL THEN greatest(0, j.max_running - (
+            SELECT count(*) FROM {schema}.executions r
+            WHERE r.job_name = j.name AND r.status = 'RUNNING')) END AS rows
+    ) room
+    CROSS JOIN LATERAL (
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.queue,
+               e.trigger = 'manual' AND e.status = 'PENDING' AS forced
+        FROM {schema}.executions e
+        WHERE e.job_name = j.name
+          AND e.next_attempt_at <= {schema}.db_now()
+          AND e.next_attempt_at > coalesce(j.paused_at, '-infinity')
+          AND (j.paused_at IS NULL OR (e.trigger = 'manual' AND e.status = 'PENDING'))
+          AND e.queue = ANY (ARRAY(
+              SELECT o.name FROM unnest(of_queues) AS o(name)
+              WHERE NOT EXISTS (
+                  SELECT FROM {schema}.queues q
+                  WHERE q.name = o.name AND (q.paused_at IS NOT NULL OR q.max_running <= (
+                      SELECT count(*) FROM {schema}.executions r
+                      WHERE r.queue = q.name AND r.status = 'RUNNING')))))
+          AND (j.overlap = 'allow' OR (e.job_name, e.scope_kind, e.scope_id) NOT IN (
+              SELECT b.job_name, b.scope_kind, b.scope_id FROM busy b))
+        ORDER BY e.next_attempt_at LIMIT least(most_rows::bigint, room.rows)
+    ) x
+    JOIN {schema}.schedules s
+        ON (s.job_name, s.scope_kind, s.scope_id) = (x.job_name, x.scope_kind, x.scope_id)
+    LIMIT most_rows::bigint
+    FOR NO KEY UPDATE OF s SKIP LOCKED;
+END $$;
+COMMENT ON FUNCTION {schema}.lock_due_again(text[], text[], text[], boolean, text[], integer) IS 'PENDING and awaiting-retry executions that are due and may start on a runner of these abilities, with their schedule rows locked.';
+
+CREATE OR REPLACE FUNCTION {schema}.lock_stale(
+    of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, not_here text[],
+    trusted_since timestamptz, most_rows integer)
+RETURNS SETOF {schema}.due_again LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.queue, true, false,
+           j.stale_timeout, j.allow_stale_reentry, s.input_watermark
+    FROM {schema}.executions e
+    JOIN {schema}.jobs j ON j.name = e.job_name
+    JOIN {schema}.schedules s
+        ON (s.job_name, s.scope_kind, s.scope_id) = (e.job_name, e.scope_kind, e.scope_id)
+    WHERE e.status = 'RUNNING' AND e.stale_after < {schema}.db_now()
+      AND {schema}.db_now() - j.stale_timeout >= trusted_since
+      AND j.allow_stale_reentry AND j.retired_at IS NULL AND j.paused_at IS NULL
+      AND e.cancel_requested_at IS NULL
+      AND e.attempt < greatest(e.max_attempts, {schema}.most_steals())
+      AND e.queue = ANY (of_queues)
+      AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
+      AND j.handler = ANY (of_kinds)
+      AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (of_functions))
+      AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+      AND j.name <> ALL (not_here)
+    ORDER BY e.stale_after
+    LIMIT most_rows
+    FOR NO KEY UPDATE OF s SKIP LOCKED;
+END $$;
+COMMENT ON FUNCTION {schema}.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Stale leases of reentrant jobs that may be stolen, with their schedule rows locked. Reads every RUNNING row. A lease is only stale after one stale_timeout in which the claimer''s view of the database was unbroken (trusted_since).';
+
+CREATE OR REPLACE FUNCTION {schema}.most_steals() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+COMMENT ON FUNCTION {schema}.most_steals() IS 'A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, this): a job of one attempt survives a crash, and one that kills its runner does not kill them for ever.';
+
+-- Greedy in the order of the candidates. A steal takes no room: its row counts as RUNNING already.
+CREATE OR REPLACE FUNCTION {schema}.choose_again(
+    candidates {schema}.due_again[], held_queues text[], held_jobs text[], most_rows integer)
+RETURNS {schema}.due_again[] LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (
+        WITH c AS MATERIALIZED (
+            SELECT u.* FROM ROWS FROM (unnest(candidates)) WITH ORDINALITY
+                AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, place)
+        ), running AS MATERIALIZED (
+            SELECT e.job_name, e.scope_kind, e.scope_id, e.id
+            FROM (SELECT DISTINCT c.job, c.kind, c.scope FROM c) u
+            JOIN {schema}.executions e
+                ON (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
+                AND e.status = 'RUNNING'
+        ), job AS MATERIALIZED (
+            SELECT j.name, j.overlap, j.paused_at, j.stale_timeout, j.allow_stale_reentry,
+                   j.max_running - CASE WHEN j.max_running IS NOT NULL THEN (
+                       SELECT count(*) FROM {schema}.executions e
+                       WHERE e.job_name = j.name AND e.status = 'RUNNING') END AS room
+            FROM {schema}.jobs j
+            WHERE j.name IN (SELECT c.job FROM c) AND j.retired_at IS NULL
+              AND (j.max_running IS NULL OR j.name = ANY (held_jobs))
+        ), queue AS MATERIALIZED (
+            SELECT q.name, q.max_running - (
+                SELECT count(*) FROM {schema}.executions e
+                WHERE e.queue = q.name AND e.status = 'RUNNING') AS room
+            FROM {schema}.queues q
+            WHERE q.name IN (SELECT c.queue FROM c) AND q.max_running IS NOT NULL
+        ), able AS (
+            SELECT c.*, j.overlap, j.stale_timeout, j.allow_stale_reentry, j.room AS job_room,
+                   q.room AS queue_room,
+                   row_number() OVER (PARTITION BY c.job, c.kind, c.scope ORDER BY c.place) AS of_scope
+            FROM c JOIN job j ON j.name = c.job
+            LEFT JOIN queue q ON q.name = c.queue
+            WHERE (q.name IS NULL OR q.name = ANY (held_queues))
+              AND (j.paused_at IS NULL OR (c.forced AND c.plan > j.paused_at))
+              AND (j.overlap = 'allow' OR NOT EXISTS (
+                  SELECT FROM running r
+                  WHERE (r.job_name, r.scope_kind, r.scope_id) = (c.job, c.kind, c.scope)
+                    AND r.id <> c.id))
+        ), in_job AS (
+            SELECT a.*, row_number() OVER (PARTITION BY a.job, a.steals ORDER BY a.place) AS of_job
+            FROM able a WHERE a.overlap = 'allow' OR a.of_scope = 1
+        ), in_queue AS (
+            SELECT i.*, row_number() OVER (PARTITION BY i.queue, i.steals ORDER BY i.place) AS of_queue
+            FROM in_job i WHERE i.steals OR i.job_room IS NULL OR i.of_job <= i.job_room
+        ), chosen AS (
+            SELECT n.* FROM in_queue n
+            WHERE n.steals OR n.queue_room IS NULL OR n.of_queue <= n.queue_room
+            ORDER BY n.place LIMIT most_rows
+        )
+        SELECT coalesce(array_agg(ROW(h.job, h.kind, h.scope, h.plan, h.id, h.queue, h.steals, h.forced,
+                                      h.stale_timeout, h.allow_stale_reentry, h.input)::{schema}.due_again
+                                  ORDER BY h.place), '{}')
+        FROM chosen h);
+END $$;
+COMMENT ON FUNCTION {schema}.choose_again({schema}.due_again[], text[], text[], integer) IS 'Of these candidates, whose schedule rows are held, those that may start: at most one of a (job, scope) unless overlap is allow and none beside a RUNNING one, as many as limits leave room for (limited jobs and queues only where their row is held), at most so many in all.';
+
+-- The statement that claims. Every test of the scans is made again here. A locked row has a living
+-- writer, or a user's assert_lease holds it FOR KEY SHARE.
+CREATE OR REPLACE FUNCTION {schema}.try_claim_again(
+    by_runner text, chosen {schema}.due_again[], new_tokens uuid[], trusted_since timestamptz,
+    first_plan timestamptz, last_plan timestamptz)
+RETURNS TABLE (
+    job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
+    attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
+    started_at timestamptz, how text, queue text, stale_after timestamptz)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH held AS MATERIALIZED (
+        SELECT u.*, e.status AS old_status
+        FROM ROWS FROM (unnest(chosen), unnest(new_tokens))
+            AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, token)
+        JOIN {schema}.executions e
+            ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+        WHERE e.plan_time BETWEEN first_plan AND last_plan
+          AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
+            OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
+                AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
+                AND {schema}.db_now() - u.lease >= trusted_since
+                AND e.attempt < greatest(e.max_attempts, {schema}.most_steals())))
+        ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+        FOR UPDATE OF e SKIP LOCKED
+    )
+    UPDATE {schema}.executions e
+    SET status = 'RUNNING', attempt = e.attempt + 1,
+        max_attempts = greatest(e.max_attempts, e.attempt + 1),
+        runner_id = by_runner, lease_token = h.token, next_attempt_at = NULL,
+        heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + h.lease,
+        started_at = {schema}.db_now(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
+        result = NULL, result_taken_at = NULL, output = NULL, error_code = NULL, error_msg = NULL,
+        cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
+        watermark = coalesce(h.input, e.watermark),
+        attempts = CASE WHEN e.status = 'PENDING' THEN e.attempts
+            ELSE e.attempts || jsonb_build_object(
+                'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
+                'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', e.finished_at,
+                'error_code', CASE e.status WHEN 'RUNNING' THEN 'runner_crashed' ELSE e.error_code END,
+                'error_msg', CASE e.status WHEN 'RUNNING' THEN 'lease not renewed; stolen by ' || by_runner
+                             ELSE e.error_msg END) END
+    FROM held h
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (h.job, h.kind, h.scope, h.plan)
+      AND e.plan_time BETWEEN first_plan AND last_plan
+    RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.lease_token, e.attempt,
+              e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at,
+              CASE h.old_status WHEN 'PENDING' THEN 'won' WHEN 'FAILED' THEN 'retried' ELSE 'stolen' END,
+              e.queue, e.stale_after;
+END $$;
+COMMENT ON FUNCTION {schema}.try_claim_again(text, {schema}.due_again[], uuid[], timestamptz, timestamptz, timestamptz) IS 'These executions, each under its new token as its next attempt; how the attempt before ended goes into attempts. A row that does not come back was not to be had.';
+
+CREATE OR REPLACE FUNCTION {schema}.name_refusal(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- SKIP LOCKED: the claim holds schedules, which come after jobs in the lock order.
+    UPDATE {schema}.jobs j
+    SET spec_error = 'the database refuses a value of this job: ' || message
+    WHERE j.name = (SELECT n.name FROM {schema}.jobs n WHERE n.name = name_refusal.job
+                    FOR NO KEY UPDATE SKIP LOCKED);
+END $$;
+COMMENT ON FUNCTION {schema}.name_refusal(text, text) IS 'The job says in spec_error what the database refused when one of its executions was claimed; the next edit clears it.';
+
+CREATE OR REPLACE FUNCTION {schema}.take_again(
+    runner text, candidates {schema}.due_again[], tokens uuid[], trusted_since timestamptz)
+RETURNS TABLE (
+    job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
+    attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
+    started_at timestamptz, how text, queue text, stale_after timestamptz)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    held_queues text[];
+    held_jobs   text[];
+    chosen      {schema}.due_again[];
+    one         {schema}.due_again;
+    place       integer := 0;
+    first_plan  timestamptz;
+    last_plan   timestamptz;
+    message     text;
+BEGIN
+    SELECT array_agg(h.name) INTO held_queues FROM (
+        SELECT q.name FROM {schema}.queues q
+        WHERE q.name = ANY (ARRAY(SELECT c.queue FROM unnest(candidates) c)) AND q.max_running IS NOT NULL
+        ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED) h;
+    SELECT array_agg(h.name) INTO held_jobs FROM (
+        SELECT j.name FROM {schema}.jobs j
+        WHERE j.name = ANY (ARRAY(SELECT c.job_name FROM unnest(candidates) c)) AND j.max_running IS NOT NULL
+        ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED) h;
+    chosen := {schema}.choose_again(candidates, held_queues, held_jobs, cardinality(tokens));
+    IF cardinality(chosen) = 0 THEN
+        RETURN;
+    END IF;
+    SELECT min(c.plan_time), max(c.plan_time) INTO first_plan, last_plan FROM unnest(chosen) c;
+    BEGIN
+        RETURN QUERY SELECT t.* FROM {schema}.try_claim_again(
+            runner, chosen, tokens[:cardinality(chosen)], trusted_since, first_plan, last_plan) t;
+        RETURN;
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+        NULL;  -- one value that the database refuses must not cost the others their claim
+    END;
+    FOREACH one IN ARRAY chosen LOOP
+        place := place + 1;
+        BEGIN
+            RETURN QUERY SELECT t.* FROM {schema}.try_claim_again(
+                runner, ARRAY[one], tokens[place:place], trusted_since, one.plan_time, one.plan_time) t;
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+            message := SQLERRM;
+            PERFORM {schema}.name_refusal(one.job_name, message);
+            RETURN QUERY SELECT one.job_name, one.scope_kind, one.scope_id, one.plan_time, one.id,
+                NULL::uuid, 0, 0, '', message, 0::bigint, {schema}.db_now(), 'refused', one.queue,
+                NULL::timestamptz;
+        END;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.take_again(text, {schema}.due_again[], uuid[], timestamptz) IS 'Claims of these candidates, whose schedule rows are held, what may start, each under one of the tokens; how: won, retried, stolen. refused: the database does not accept a value of the row; payload then holds the message, and the job''s spec_error too.';
+
+CREATE OR REPLACE FUNCTION {schema}.claim_due(
+    runner text, queues text[], kinds text[], functions text[], tokens uuid[],
+    trusted_since timestamptz, sql_commands boolean DEFAULT false, not_here text[] DEFAULT '{}',
+    most integer DEFAULT NULL)
+RETURNS TABLE (
+    job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
+    attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
+    started_at timestamptz, how text, queue text, stale_after timestamptz, more boolean)
+LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+DECLARE
+    elsewhere  text[] := not_here;
+    at_most    integer := coalesce(most, cardinality(tokens));
+    candidates {schema}.due_again[];
+    due        {schema}.due_again[];
+    used       integer := 0;
+    refused    boolean;
+    won        record;
+BEGIN
+    LOOP
+        candidates := NULL;
+        refused := false;
+        IF trusted_since IS NOT NULL THEN
+            candidates := ARRAY(SELECT c FROM {schema}.lock_stale(
+                queues, kinds, functions, sql_commands, elsewhere, trusted_since, at_most) c);
+        END IF;
+        due := ARRAY(SELECT c FROM {schema}.lock_due_again(
+            queues, kinds, functions, sql_commands, elsewhere, at_most) c);
+        candidates := candidates || due;
+        EXIT WHEN coalesce(cardinality(candidates), 0) = 0;
+        FOR won IN SELECT t.* FROM {schema}.take_again(
+                runner, candidates, tokens[used + 1:], trusted_since) t LOOP
+            IF won.how = 'refused' THEN
+                elsewhere := elsewhere || won.job_name;
+                refused := true;
+            ELSE
+                used := used + 1;
+            END IF;
+            RETURN QUERY SELECT won.job_name, won.scope_kind, won.scope_id, won.plan_time, won.id,
+                won.lease_token, won.attempt, won.max_attempts, won.trigger, won.payload, won.revision,
+                won.started_at, won.how, won.queue, won.stale_after, cardinality(candidates) >= at_most;
+        END LOOP;
+        -- What was refused may have kept others out of the batch.
+        EXIT WHEN NOT refused OR used >= cardinality(tokens);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at most of them. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due.';

@@ -1,0 +1,290 @@
+-- Workers in other languages: claim_next, heartbeat, finish, fail, release. The claim is the replicas'
+-- (claim_due), and so are the guards: every write matches lease_token and status = 'RUNNING'. Firings of
+-- jobs with handler external are planned into PENDING by any replica that serves their queue; only their
+-- workers claim them. While such a firing is unclaimed, later ones of its (job, scope) are skips
+-- `overlap`, unless overlap is allow, or wait with catch_up = all: workers that were away for a day find
+-- one execution. Limits hold at the claim, not for what is PENDING.
+-- SECURITY DEFINER like the operator functions: who may execute them needs no right on a table.
+-- A worker is named in runners, so that runner_status and crashes know it: seen at every claim_next and
+-- heartbeat. Its row names no queues, because those are what replicas take from; handlers has
+-- external:QUEUE for each queue that it has asked.
+
+CREATE OR REPLACE FUNCTION {schema}.register_worker(worker text, queue text) RETURNS timestamptz
+LANGUAGE plpgsql AS $$
+DECLARE
+    seen    {schema}.runners;
+    handler text := 'external:' || queue;
+BEGIN
+    -- Who was not seen for a minute begins anew: started_at is since when its view is unbroken.
+    INSERT INTO {schema}.runners AS r
+        (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after, handlers)
+    VALUES (worker, coalesce(host(inet_client_addr()), 'local'), 0, 'external', 'running', '{}', 0,
+            {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + interval '60 s', ARRAY[handler])
+    ON CONFLICT (id) DO UPDATE
+    SET host = EXCLUDED.host, pid = 0, version = 'external', state = 'running', queues = '{}', slots = 0,
+        running = 0, heartbeat_at = EXCLUDED.heartbeat_at, stale_after = EXCLUDED.stale_after,
+        fingerprint = '{}', clock_skew = '0',
+        started_at = CASE WHEN r.version = 'external' AND r.stale_after >= {schema}.db_now()
+                          THEN r.started_at ELSE EXCLUDED.started_at END,
+        handlers = CASE WHEN r.version <> 'external' OR r.stale_after < {schema}.db_now()
+                        THEN EXCLUDED.handlers
+                        WHEN handler = ANY (r.handlers) THEN r.handlers
+                        ELSE r.handlers || handler END
+    WHERE r.version = 'external' OR r.state = 'stopped' OR r.stale_after < {schema}.db_now()
+    RETURNING * INTO seen;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'runner %: a replica of this name is alive', worker
+            USING HINT = 'Give the worker a name of its own, such as host-pid.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN seen.started_at;
+END $$;
+COMMENT ON FUNCTION {schema}.register_worker(text, text) IS 'The worker is seen, and asks this queue. Answers since when it has been seen without a gap of a minute: it steals no lease that became stale less than a stale_timeout after that.';
+
+CREATE OR REPLACE FUNCTION {schema}.claim_next(queue text, runner text, n integer DEFAULT 1)
+RETURNS TABLE (
+    id bigint, job_name text, scope_kind text, scope_id text, plan_time timestamptz, attempt integer,
+    trigger text, payload jsonb, target jsonb, lease_token uuid, stale_after timestamptz,
+    stale_timeout interval, run_timeout interval)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan SET seq_page_cost = 1000 AS $$
+#variable_conflict use_column
+DECLARE
+    trusted_since timestamptz;
+    tokens        uuid[];
+BEGIN
+    IF claim_next.queue IS NULL OR coalesce(length(claim_next.runner), 0) NOT BETWEEN 1 AND 200
+       OR coalesce(n, 0) NOT BETWEEN 1 AND 500 THEN
+        RAISE EXCEPTION 'claim_next: queue = %, runner = %, n = %', claim_next.queue, claim_next.runner, n
+            USING HINT = 'queue is the queue of the jobs, runner a name of 1 to 200 characters, n is 1 to 500.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    trusted_since := {schema}.register_worker(claim_next.runner, claim_next.queue);
+    tokens := ARRAY(SELECT gen_random_uuid() FROM generate_series(1, n));
+    -- A few more are looked at than claimed: schedules that another claim holds must not hide the rest.
+    RETURN QUERY
+        SELECT c.id, c.job_name, c.scope_kind, c.scope_id, c.plan_time, c.attempt, c.trigger,
+               c.payload::jsonb, j.target, c.lease_token, c.stale_after, j.stale_timeout, j.run_timeout
+        FROM {schema}.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}', tokens,
+                                trusted_since, most => least(500, n + 20)) c
+        JOIN {schema}.jobs j ON j.name = c.job_name
+        WHERE c.how <> 'refused';
+END $$;
+COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'At most n executions of this queue whose jobs have handler external, RUNNING from now on under this runner''s name and the given lease_token, until stale_after unless heartbeat renews it (every third of stale_timeout). No row: nothing is due, may start, or was free; ask again. A runner that has been seen without a gap of a minute also steals stale leases of reentrant jobs. Stop the work after run_timeout: nobody else does.';
+
+CREATE OR REPLACE FUNCTION {schema}.unheld(execution_id bigint, token uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    held {schema}.executions;
+BEGIN
+    SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_execution(execution_id);
+    END IF;
+    -- The sweeper leaves the token: that end is not the worker's.
+    IF held.lease_token = token AND held.status <> 'RUNNING'
+       AND held.error_code IS DISTINCT FROM 'stale_timeout' THEN
+        RETURN 'already_finished';
+    END IF;
+    RETURN 'lost';
+END $$;
+COMMENT ON FUNCTION {schema}.unheld(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
+
+CREATE OR REPLACE FUNCTION {schema}.heartbeat(id bigint, token uuid, lease interval DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    cancelled boolean;
+    worker    text;
+BEGIN
+    IF lease NOT BETWEEN interval '3 s' AND interval '36525 days' THEN
+        RAISE EXCEPTION 'execution %: lease = %', heartbeat.id, lease
+            USING HINT = 'A lease is 3 s to 36525 days long; NULL: the stale_timeout of the job.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- Waits for whoever writes the row, which is short, and counts from after the wait.
+    UPDATE {schema}.executions e
+    SET heartbeat_at = {schema}.db_clock(),
+        stale_after = {schema}.db_clock() + coalesce(
+            lease, (SELECT j.stale_timeout FROM {schema}.jobs j WHERE j.name = e.job_name), '60 s')
+    WHERE e.id = heartbeat.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
+    RETURNING e.cancel_requested_at IS NOT NULL, e.runner_id INTO cancelled, worker;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unheld(heartbeat.id, token);
+        RETURN 'lost';
+    END IF;
+    -- SKIP LOCKED: a claim_next of the same worker may hold its row.
+    UPDATE {schema}.runners r
+    SET heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + interval '60 s',
+        started_at = CASE WHEN r.stale_after < {schema}.db_now() THEN {schema}.db_now() ELSE r.started_at END
+    WHERE r.id = (SELECT n.id FROM {schema}.runners n WHERE n.id = worker AND n.version = 'external'
+                  FOR NO KEY UPDATE SKIP LOCKED);
+    RETURN CASE WHEN cancelled THEN 'cancel_requested' ELSE 'ok' END;
+END $$;
+COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'ok: the lease is renewed, for lease or the stale_timeout of the job. cancel_requested: renewed as well, and somebody asked for the end: stop the work and call fail, which then ends it as CANCELLED. lost: another has it or it was ended; stop the work, nothing written under this token counts.';
+
+CREATE OR REPLACE FUNCTION {schema}.rearm_after(ended {schema}.executions) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    rearmed boolean;
+    limited boolean;
+BEGIN
+    -- Schedules come before executions in the lock order and the ended row is held, so SKIP LOCKED. A
+    -- replica does this in a transaction after its finish; a function has only its caller's. What is
+    -- missed is a schedule whose row a claim holds in this very instant, parking it behind a row that
+    -- it still sees RUNNING: the sweeper re-arms it within half a minute.
+    UPDATE {schema}.schedules s SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (
+        SELECT n.job_name, n.scope_kind, n.scope_id FROM {schema}.schedules n
+        WHERE (n.job_name, n.scope_kind, n.scope_id) = (ended.job_name, ended.scope_kind, ended.scope_id)
+          AND n.parked = 'waiting' AND NOT EXISTS (
+              SELECT FROM {schema}.executions e
+              WHERE (e.job_name, e.scope_kind, e.scope_id)
+                  = (ended.job_name, ended.scope_kind, ended.scope_id) AND e.status = 'RUNNING')
+        FOR NO KEY UPDATE SKIP LOCKED);
+    rearmed := FOUND;
+    -- External jobs are not parked by limits; what shares their limited queue is.
+    limited := EXISTS (SELECT FROM {schema}.queues q WHERE q.name = ended.queue AND q.max_running > (
+        SELECT count(*) FROM {schema}.executions e WHERE e.queue = q.name AND e.status = 'RUNNING'));
+    IF limited THEN
+        UPDATE {schema}.schedules s
+        SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (
+            SELECT n.job_name, n.scope_kind, n.scope_id FROM {schema}.schedules n
+            WHERE n.parked = 'limit' AND n.queue = ended.queue
+            ORDER BY n.next_plan_time LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
+    END IF;
+    IF rearmed OR limited THEN
+        PERFORM pg_notify('{schema}', 'pending');
+    END IF;
+    IF ended.trigger = 'enqueue' OR ended.watermark IS NOT NULL OR EXISTS (
+            SELECT FROM {schema}.schedules s
+            WHERE (s.job_name, s.scope_kind, s.scope_id) = (ended.job_name, ended.scope_kind, ended.scope_id)
+              AND s.input_watermark IS NOT NULL) THEN
+        PERFORM {schema}.settle_inputs(ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id]);
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.rearm_after({schema}.executions) IS 'What waited for the end of this execution is due again: its schedule, and the longest waiting one of its limited queue; input that came meanwhile is settled.';
+
+CREATE OR REPLACE FUNCTION {schema}.end_attempt(
+    execution_id bigint, token uuid, outcome {schema}.executions, wait interval, final boolean,
+    covers boolean)
+RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    ended     {schema}.executions;
+    bytes     integer := octet_length(outcome.result::text);
+    too_large text := format('the result has %s bytes of JSON; at most 16384 are stored', bytes);
+BEGIN
+    IF bytes > 16384 THEN
+        outcome.result := NULL;
+        outcome.error_code := coalesce(outcome.error_code, 'result_too_large');
+        outcome.error_msg := concat_ws(E'\n', outcome.error_msg, too_large);
+    END IF;
+    UPDATE {schema}.executions e
+    SET status = CASE WHEN outcome.status = 'FAILED' AND e.cancel_requested_at IS NOT NULL
+                      THEN 'CANCELLED' ELSE outcome.status END,
+        result = outcome.result, error_code = outcome.error_code,
+        error_msg = CASE WHEN length(outcome.error_msg) > 4000 THEN left(outcome.error_msg, 3999) || '…'
+                         ELSE outcome.error_msg END,
+        finished_at = {schema}.db_clock(), updated_at = {schema}.db_clock(),
+        duration_ms = greatest(0, extract(epoch FROM {schema}.db_clock() - e.started_at) * 1000)::bigint,
+        watermark = CASE WHEN covers THEN outcome.watermark ELSE e.watermark END,
+        next_attempt_at = CASE
+            WHEN outcome.status = 'FAILED' AND NOT final AND e.attempt < e.max_attempts
+                 AND e.cancel_requested_at IS NULL
+            THEN {schema}.db_clock() + coalesce(wait, (
+                SELECT j.retry_backoff[least(e.attempt, cardinality(j.retry_backoff))]
+                       * (1 + j.retry_jitter * random())
+                FROM {schema}.jobs j WHERE j.name = e.job_name)) END
+    WHERE e.id = execution_id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
+    RETURNING e.* INTO ended;
+    IF NOT FOUND THEN
+        RETURN {schema}.unheld(execution_id, token);
+    END IF;
+    PERFORM {schema}.rearm_after(ended);
+    RETURN 'ok';
+END $$;
+COMMENT ON FUNCTION {schema}.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'How an attempt ended, in one write, by the holder of the token: status, result, error and, with covers, watermark of outcome. FAILED is retried after wait or the job''s backoff while attempts are left, unless final; where its end was asked for it is CANCELLED.';
+
+CREATE OR REPLACE FUNCTION {schema}.finish(id bigint, token uuid, result jsonb DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    outcome {schema}.executions;
+BEGIN
+    outcome.status := 'SUCCESS';
+    outcome.result := finish.result;
+    RETURN {schema}.end_attempt(finish.id, token, outcome, NULL, true, false);
+END $$;
+COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb) IS 'ok: the execution is SUCCESS, with this result, and covers the input that there was at the claim. already_finished: under this token, by an earlier call whose answer was lost. lost: another has it, or it was swept; nothing was written.';
+
+CREATE OR REPLACE FUNCTION {schema}.finish(id bigint, token uuid, result jsonb, watermark bigint)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    outcome {schema}.executions;
+BEGIN
+    outcome.status := 'SUCCESS';
+    outcome.result := finish.result;
+    outcome.watermark := finish.watermark;
+    RETURN {schema}.end_attempt(finish.id, token, outcome, NULL, true, true);
+END $$;
+COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb, bigint) IS 'As finish(id, token, result), covering the input up to watermark; NULL: none, the scope stays dirty.';
+
+CREATE OR REPLACE FUNCTION {schema}.fail(
+    id bigint, token uuid, code text, message text, result jsonb DEFAULT NULL,
+    retry_after interval DEFAULT NULL, final boolean DEFAULT false)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    outcome {schema}.executions;
+BEGIN
+    -- The ledger's own words for an end that nobody reported, or for an attempt that a drain cut off.
+    IF coalesce(btrim(code), '') = '' OR length(code) > 100
+       OR code IN ('stale_timeout', 'runner_crashed', 'shutdown') THEN
+        RAISE EXCEPTION 'execution %: code = %', fail.id, code
+            USING HINT = 'code is a word of your own, 1 to 100 characters long; stale_timeout, runner_crashed and shutdown are taken.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF retry_after NOT BETWEEN interval '0' AND interval '36525 days' OR final IS NULL THEN
+        RAISE EXCEPTION 'execution %: retry_after = %, final = %', fail.id, retry_after, final
+            USING HINT = 'retry_after is 0 to 36525 days; NULL: the retry_backoff of the job. final is true or false.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    outcome.status := 'FAILED';
+    outcome.error_code := btrim(code);
+    outcome.error_msg := message;
+    outcome.result := fail.result;
+    RETURN {schema}.end_attempt(fail.id, token, outcome, retry_after, final, false);
+END $$;
+COMMENT ON FUNCTION {schema}.fail(bigint, uuid, text, text, jsonb, interval, boolean) IS 'ok: the attempt FAILED, with code, message and whatever result it has; tried again after retry_after or the job''s retry_backoff while attempts are left, unless final; CANCELLED instead where its end was asked for. already_finished, lost: as finish says.';
+
+CREATE OR REPLACE FUNCTION {schema}.release(id bigint, token uuid)
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    ended {schema}.executions;
+BEGIN
+    UPDATE {schema}.executions e
+    SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
+        next_attempt_at = CASE WHEN e.cancel_requested_at IS NULL THEN e.due_at END,
+        max_attempts = e.max_attempts + 1,
+        runner_id = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.runner_id END,
+        lease_token = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.lease_token END,
+        heartbeat_at = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.heartbeat_at END,
+        stale_after = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.stale_after END,
+        finished_at = CASE WHEN e.cancel_requested_at IS NOT NULL THEN {schema}.db_clock() END,
+        updated_at = {schema}.db_clock(),
+        attempts = e.attempts || jsonb_build_object(
+            'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
+            'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', {schema}.db_clock(),
+            'error_code', 'shutdown', 'error_msg', 'given back by its worker')
+    WHERE e.id = release.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
+    RETURNING e.* INTO ended;
+    IF NOT FOUND THEN
+        RETURN {schema}.unheld(release.id, token);
+    END IF;
+    PERFORM {schema}.rearm_after(ended);
+    RETURN 'ok';
+END $$;
+COMMENT ON FUNCTION {schema}.release(bigint, uuid) IS 'ok: the worker goes and gives the execution back: PENDING, due, with one attempt more; CANCELLED where its end was asked for. Only for work that has ended or never began. already_finished, lost: as finish says.';

@@ -1,0 +1,368 @@
+-- Input: executions that are pushed at a job, and how far its work has come.
+-- A push is a message (without a key: an execution of its own), an update (with a key: one waiting
+-- execution of that key, the newest payload), or a signal (a watermark alone: one waiting execution of
+-- the scope, its enqueue_key is ''). schedules.input_watermark is what was pushed, and every claim
+-- takes it along; what the newest SUCCESS covers is success_watermark. Between them the scope is dirty.
+-- Lock order: queues, jobs, schedules, executions. success_watermark is derived, so whoever cannot have
+-- the schedule row's lock leaves it to the next one: nothing is decided by a stale one.
+
+CREATE OR REPLACE FUNCTION {schema}.covered_watermark(scope {schema}.schedules) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT greatest(scope.success_watermark, (
+        SELECT max(e.watermark) FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id)
+          AND e.status = 'SUCCESS' AND e.watermark IS NOT NULL))
+$$;
+COMMENT ON FUNCTION {schema}.covered_watermark({schema}.schedules) IS 'The greatest watermark of a SUCCESS of this scope; NULL: none has one.';
+
+CREATE OR REPLACE FUNCTION {schema}.free_plan_time(
+    scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')
+RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    at timestamptz := near;
+BEGIN
+    -- Never a whole second: those are the schedule's.
+    WHILE at = date_trunc('second', at) OR EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+            = (scope.job_name, scope.scope_kind, scope.scope_id, at)) LOOP
+        at := at + step;
+    END LOOP;
+    IF NOT EXISTS (SELECT FROM {schema}.partitions() p
+                   WHERE p.from_plan_time <= at AND p.before_plan_time > at) THEN
+        RAISE EXCEPTION 'job %: executions has no partition for plan_time %', scope.job_name, at
+            USING HINT = 'Start a replica, or run SELECT * FROM {schema}.maintain_partitions().',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN at;
+END $$;
+COMMENT ON FUNCTION {schema}.free_plan_time({schema}.schedules, timestamptz, interval) IS 'The first instant from here that no execution of this scope has and no schedule means. Under the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}.make_enqueued(
+    definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, key text,
+    payload jsonb, watermark bigint, group_id uuid, requester text)
+RETURNS bigint LANGUAGE sql AS $$
+    INSERT INTO {schema}.executions
+        (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
+         next_attempt_at, payload, enqueue_key, watermark, group_id, attempt, max_attempts, requested_by)
+    VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, 'PENDING', 'enqueue',
+            definition.revision, definition.queue, due, due, coalesce(payload, definition.payload), key,
+            watermark, group_id, 0, definition.max_attempts, requester)
+    RETURNING id
+$$;
+COMMENT ON FUNCTION {schema}.make_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'A PENDING execution with the attempts of the job; answers its id. Under the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}.open_scope(job text, kind text, scope text)
+RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
+DECLARE
+    held       {schema}.schedules;
+    definition {schema}.jobs;
+    at         timestamptz;
+BEGIN
+    IF scope IS NULL OR length(scope) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'job %: scope_id % is not a text of 1 to 200 characters', job,
+                coalesce(quote_literal(left(scope, 40)), 'NULL')
+            USING HINT = 'Leave it out for a job of one scope.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT s.* INTO held FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, scope) FOR NO KEY UPDATE;
+    IF FOUND THEN
+        RETURN held;
+    END IF;
+    -- SHARE: an edit that is under way would not give the new row its queue.
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(job);
+    ELSIF definition.scope_kind = 'global' OR definition.scopes IS NOT NULL OR scope = 'global'
+          OR kind <> definition.scope_kind OR definition.retired_at IS NOT NULL THEN
+        PERFORM {schema}.unknown_scope(job, kind, scope);
+    END IF;
+    at := {schema}.db_clock();
+    INSERT INTO {schema}.schedules
+        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at)
+    VALUES (job, kind, scope, definition.queue, at, definition.revision, at)
+    ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
+    SELECT s.* INTO held FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, scope) FOR NO KEY UPDATE;
+    PERFORM pg_notify('{schema}', 'jobs');
+    RETURN held;
+END $$;
+COMMENT ON FUNCTION {schema}.open_scope(text, text, text) IS 'The schedule row of a scope, locked FOR NO KEY UPDATE. A scope that is not there appears, with its history starting now, if the job has a scope_kind and no fixed scopes; else it is refused. A scope provider retires what it does not name.';
+
+CREATE OR REPLACE FUNCTION {schema}.give_up_superseded(scope {schema}.schedules) RETURNS void
+LANGUAGE sql AS $$
+    WITH held AS MATERIALIZED (
+        SELECT f.plan_time, p.id FROM {schema}.executions f
+        JOIN {schema}.executions p
+            ON (p.job_name, p.scope_kind, p.scope_id, p.enqueue_key)
+             = (f.job_name, f.scope_kind, f.scope_id, f.enqueue_key)
+            AND p.next_attempt_at IS NOT NULL AND p.status = 'PENDING' AND p.plan_time > f.plan_time
+        WHERE (f.job_name, f.scope_kind, f.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id)
+          AND f.enqueue_key IS NOT NULL AND f.next_attempt_at IS NOT NULL AND f.status = 'FAILED'
+        ORDER BY f.plan_time FOR NO KEY UPDATE OF f SKIP LOCKED
+    )
+    UPDATE {schema}.executions e
+    SET next_attempt_at = NULL, updated_at = {schema}.db_clock(),
+        error_msg = left(concat_ws('; ', e.error_msg,
+            format('not retried: execution %s of the same key took its place', h.id)), 4000)
+    FROM held h
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+        = (scope.job_name, scope.scope_kind, scope.scope_id, h.plan_time)
+      AND e.status = 'FAILED' AND e.next_attempt_at IS NOT NULL
+$$;
+COMMENT ON FUNCTION {schema}.give_up_superseded({schema}.schedules) IS 'FAILED executions of this scope that await a retry while a newer one of their key is PENDING are never retried: an old payload does not run after a new one. Under the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}.is_behind(scope {schema}.schedules) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(scope.input_watermark > scope.success_watermark,
+                    scope.input_watermark IS NOT NULL)
+$$;
+COMMENT ON FUNCTION {schema}.is_behind({schema}.schedules) IS 'Input beyond success_watermark: the scope is dirty.';
+
+-- Who runs again what a success left dirty: with progress at once, without after the first backoff, so
+-- that a worker that covers nothing does not spin. Not beside anything that runs or waits with a key,
+-- which will cover it; not after a failure or a cancellation: that waits for new input, or a person.
+CREATE OR REPLACE FUNCTION {schema}.run_dirty_again(scope {schema}.schedules) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    definition {schema}.jobs;
+    newest     {schema}.executions;
+    furthest   bigint[];
+    at         timestamptz;
+    due        timestamptz;
+    made       bigint;
+BEGIN
+    SELECT e.* INTO newest FROM {schema}.executions e
+    WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
+    ORDER BY e.plan_time DESC LIMIT 1;
+    IF newest.status IS DISTINCT FROM 'SUCCESS' OR EXISTS (
+            SELECT FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id)
+                = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.status = 'RUNNING')
+       OR EXISTS (
+            SELECT FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id)
+                = (scope.job_name, scope.scope_kind, scope.scope_id)
+              AND e.next_attempt_at IS NOT NULL AND e.enqueue_key IS NOT NULL) THEN
+        RETURN NULL;
+    END IF;
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = scope.job_name AND j.retired_at IS NULL;
+    IF NOT FOUND OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+        RETURN NULL;
+    END IF;
+    furthest := ARRAY(
+        SELECT e.watermark FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id)
+          AND e.status = 'SUCCESS' AND e.watermark IS NOT NULL
+        ORDER BY e.watermark DESC LIMIT 2);
+    at := {schema}.db_clock();
+    due := at;
+    IF newest.watermark IS NULL OR newest.watermark < furthest[1] OR furthest[2] = furthest[1] THEN
+        due := greatest(at, newest.finished_at + definition.retry_backoff[1]);
+    END IF;
+    made := {schema}.make_enqueued(
+        definition, scope, {schema}.free_plan_time(scope, at), due,
+        CASE newest.trigger WHEN 'enqueue' THEN coalesce(newest.enqueue_key, '') ELSE '' END,
+        CASE newest.trigger WHEN 'enqueue' THEN newest.payload END,
+        scope.input_watermark, newest.group_id, newest.requested_by);
+    PERFORM pg_notify('{schema}', 'pending');
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION {schema}.run_dirty_again({schema}.schedules) IS 'Makes a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and answers its id: due now if that success covered more than any before, else after the first backoff of the job. NULL: something runs or waits, or failed. Under the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}.settle_input(scope {schema}.schedules)
+RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
+DECLARE
+    settled {schema}.schedules := scope;
+BEGIN
+    settled.success_watermark := {schema}.covered_watermark(scope);
+    IF settled.success_watermark IS DISTINCT FROM scope.success_watermark THEN
+        UPDATE {schema}.schedules s SET success_watermark = settled.success_watermark
+        WHERE (s.job_name, s.scope_kind, s.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id);
+    END IF;
+    PERFORM {schema}.give_up_superseded(scope);
+    RETURN settled;
+END $$;
+COMMENT ON FUNCTION {schema}.settle_input({schema}.schedules) IS 'Records what successes have covered and gives up retries whose key has a newer execution; answers the row as it is now. Under its lock.';
+
+CREATE OR REPLACE FUNCTION {schema}.settle_inputs(of_jobs text[], of_kinds text[], of_scopes text[])
+RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    held  {schema}.schedules;
+    count integer := 0;
+BEGIN
+    FOR held IN
+        SELECT s.* FROM (SELECT DISTINCT * FROM unnest(of_jobs, of_kinds, of_scopes)) u(job, kind, scope)
+        JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope)
+        ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s SKIP LOCKED
+    LOOP
+        held := {schema}.settle_input(held);
+        IF {schema}.is_behind(held) THEN
+            BEGIN
+                count := count + ({schema}.run_dirty_again(held) IS NOT NULL)::integer;
+            EXCEPTION WHEN object_not_in_prerequisite_state OR data_exception
+                           OR integrity_constraint_violation THEN
+                RAISE WARNING 'job %: %/% is dirty and could not be made to run again: %',
+                    held.job_name, held.scope_kind, held.scope_id, SQLERRM;
+            END;
+        END IF;
+    END LOOP;
+    RETURN count;
+END $$;
+COMMENT ON FUNCTION {schema}.settle_inputs(text[], text[], text[]) IS 'After executions of these scopes ended: success_watermark is recorded, superseded retries are given up, what is still dirty after a success runs again. Locks schedules SKIP LOCKED, so it may follow a finish in its transaction; who has the lock settles it himself, or the sweeper does. Answers how many executions it made.';
+
+CREATE OR REPLACE FUNCTION {schema}.settle_left_behind() RETURNS integer
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+    SELECT coalesce({schema}.settle_inputs(array_agg(d.job_name), array_agg(d.scope_kind),
+                                           array_agg(d.scope_id)), 0)
+    FROM (SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
+          WHERE coalesce(s.input_watermark > s.success_watermark, s.input_watermark IS NOT NULL)
+          UNION
+          SELECT f.job_name, f.scope_kind, f.scope_id FROM {schema}.executions f
+          WHERE f.next_attempt_at IS NOT NULL AND f.enqueue_key IS NOT NULL AND f.status = 'FAILED'
+          LIMIT 10000) d
+$$;
+COMMENT ON FUNCTION {schema}.settle_left_behind() IS 'settle_inputs for every dirty scope and every keyed retry: what a crash between a finish and its settling left. Answers how many executions it made.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_push(job text, key text, group_id uuid, other bigint, of_group uuid)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF length(key) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'job %: key % is not a text of 1 to 200 characters', job, quote_literal(left(key, 40))
+            USING HINT = 'Leave it out: the push is then never merged with another.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF group_id <> of_group THEN
+        RAISE EXCEPTION 'job %: execution % is PENDING with this key in another group', job, other
+            USING HINT = 'One execution cannot be followed in two groups; leave key or group_id out.',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_push(text, text, uuid, bigint, uuid) IS 'Raises unless this key and this group can be enqueued.';
+
+CREATE OR REPLACE FUNCTION {schema}.merge_push(
+    scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    held {schema}.executions;
+    at   timestamptz := {schema}.db_clock();
+BEGIN
+    SELECT e.* INTO held FROM {schema}.executions e
+    WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
+      AND e.enqueue_key = slot AND e.next_attempt_at IS NOT NULL AND e.status = 'PENDING'
+    ORDER BY e.plan_time LIMIT 1 FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    PERFORM {schema}.check_push(scope.job_name, NULL, merge_push.group_id, held.id, held.group_id);
+    UPDATE {schema}.executions e
+    SET watermark = greatest(e.watermark, merge_push.watermark),
+        payload = coalesce(merge_push.payload, e.payload),
+        group_id = coalesce(e.group_id, merge_push.group_id),
+        due_at = least(e.due_at, at), next_attempt_at = least(e.due_at, at),
+        max_attempts = greatest(e.max_attempts,
+            e.attempt + (SELECT j.max_attempts FROM {schema}.jobs j WHERE j.name = e.job_name)),
+        requested_by = requester, updated_at = at
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+        = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    RETURN held.id;
+END $$;
+COMMENT ON FUNCTION {schema}.merge_push({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges a push into the PENDING execution of its key: watermark max, newest payload, due now, all the attempts of the job. Answers its id; NULL: there is none. Under the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}.answers_for(scope {schema}.schedules) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(
+        (SELECT e.id FROM {schema}.executions e
+         WHERE (e.job_name, e.scope_kind, e.scope_id)
+             = (scope.job_name, scope.scope_kind, scope.scope_id)
+           AND e.status = 'RUNNING' AND e.watermark >= scope.input_watermark
+           AND e.cancel_requested_at IS NULL LIMIT 1),
+        (SELECT e.id FROM {schema}.executions e
+         WHERE (e.job_name, e.scope_kind, e.scope_id)
+             = (scope.job_name, scope.scope_kind, scope.scope_id)
+           AND e.next_attempt_at IS NOT NULL AND e.enqueue_key = '' ORDER BY e.plan_time DESC LIMIT 1))
+$$;
+COMMENT ON FUNCTION {schema}.answers_for({schema}.schedules) IS 'The execution that covers all input of this scope once it succeeds: RUNNING since the last of it came, or waiting for its attempt.';
+
+CREATE OR REPLACE FUNCTION {schema}.enqueue(
+    job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
+    key text DEFAULT NULL, scope_kind text DEFAULT NULL, group_id uuid DEFAULT NULL,
+    requested_by text DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    requester  text := coalesce(requested_by, session_user);
+    definition {schema}.jobs;
+    scope      {schema}.schedules;
+    slot       text := coalesce(key, CASE WHEN payload IS NULL AND watermark IS NOT NULL THEN '' END);
+    is_new     boolean;
+    at         timestamptz;
+    made       bigint;
+BEGIN
+    PERFORM {schema}.check_push(job, key, NULL, NULL, NULL);
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(job);
+    END IF;
+    scope := {schema}.open_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
+    -- Again under the lock: no edit commits from here on.
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(job);
+    END IF;
+    PERFORM {schema}.check_trigger(definition, scope, force => true);
+    is_new := coalesce(watermark > scope.input_watermark, watermark IS NOT NULL);
+    IF is_new THEN
+        scope.input_watermark := watermark;
+        UPDATE {schema}.schedules s SET input_watermark = watermark
+        WHERE (s.job_name, s.scope_kind, s.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id);
+    END IF;
+    IF slot = '' THEN
+        scope := {schema}.settle_input(scope);
+        IF watermark <= scope.success_watermark THEN
+            RETURN NULL;
+        END IF;
+        made := CASE WHEN NOT is_new THEN {schema}.answers_for(scope) END;
+        IF made IS NOT NULL THEN
+            RETURN made;
+        END IF;
+    END IF;
+    IF slot IS NOT NULL THEN
+        made := {schema}.merge_push(scope, slot, watermark, payload, group_id, requester);
+    END IF;
+    IF made IS NULL THEN
+        at := {schema}.free_plan_time(scope, {schema}.db_clock());
+        made := {schema}.make_enqueued(
+            definition, scope, at, at, slot, payload, watermark, group_id, requester);
+    END IF;
+    IF slot IS NOT NULL THEN
+        PERFORM {schema}.give_up_superseded(scope);
+    END IF;
+    PERFORM pg_notify('{schema}', 'pending');
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text) IS 'Gives a job something to do and answers the id of the execution that will do it. With a key it merges into the PENDING execution of that key (watermark max, newest payload, due now); while one of that key is RUNNING one successor waits; a FAILED one that awaits its retry is given up for the new one, which has all its attempts. A watermark alone merges in the same way with the scope''s pending input, and answers NULL where the work has come that far already, or the execution that covers it already. Without a key nothing else is merged. A pause does not refuse it: it waits. A scope that is not there appears where the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
+
+CREATE OR REPLACE FUNCTION {schema}.is_dirty(
+    job text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
+RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    scope {schema}.schedules;
+BEGIN
+    IF NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.name = is_dirty.job) THEN
+        PERFORM {schema}.unknown_job(job);
+    END IF;
+    SELECT s.* INTO scope FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
+    WHERE s.job_name = is_dirty.job AND s.scope_id = is_dirty.scope_id
+      AND s.scope_kind = coalesce(is_dirty.scope_kind, j.scope_kind);
+    scope.success_watermark := {schema}.covered_watermark(scope);
+    RETURN {schema}.is_behind(scope);
+END $$;
+COMMENT ON FUNCTION {schema}.is_dirty(text, text, text) IS 'Whether input was pushed at this scope that no success has covered yet; false for a scope that is not there.';

@@ -1,0 +1,213 @@
+-- One execution asked for by name, results taken by another process, groups followed as one.
+
+CREATE OR REPLACE FUNCTION {schema}.due_in_scope(scope {schema}.schedules)
+RETURNS {schema}.executions LANGUAGE sql STABLE AS $$
+    SELECT e FROM {schema}.executions e
+    WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (
+        SELECT w.job_name, w.scope_kind, w.scope_id, w.plan_time FROM (
+            (SELECT n.* FROM {schema}.executions n
+             WHERE (n.job_name, n.scope_kind, n.scope_id)
+                 = (scope.job_name, scope.scope_kind, scope.scope_id)
+               AND n.next_attempt_at IS NOT NULL AND n.enqueue_key IS NULL
+             ORDER BY n.enqueue_key, n.next_attempt_at LIMIT 1)
+            UNION ALL
+            (SELECT k.* FROM {schema}.executions k
+             WHERE (k.job_name, k.scope_kind, k.scope_id)
+                 = (scope.job_name, scope.scope_kind, scope.scope_id)
+               AND k.next_attempt_at IS NOT NULL AND k.enqueue_key IS NOT NULL
+             ORDER BY k.next_attempt_at LIMIT 1)) w
+        ORDER BY w.next_attempt_at LIMIT 1)
+$$;
+COMMENT ON FUNCTION {schema}.due_in_scope({schema}.schedules) IS 'Of the executions of this scope that wait for an attempt the one that is due first; NULL: none waits.';
+
+CREATE OR REPLACE FUNCTION {schema}.lock_limits(definition {schema}.jobs) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM {schema}.queues q WHERE q.name = definition.queue AND q.max_running IS NOT NULL
+    FOR NO KEY UPDATE;
+    PERFORM FROM {schema}.jobs j WHERE j.name = definition.name AND j.max_running IS NOT NULL
+    FOR NO KEY UPDATE;
+END $$;
+COMMENT ON FUNCTION {schema}.lock_limits({schema}.jobs) IS 'The rows of the queue and the job, where they have a limit, locked FOR NO KEY UPDATE: what counts RUNNING afterwards counts exactly.';
+
+CREATE OR REPLACE FUNCTION {schema}.is_full(job text, of_queue text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM {schema}.jobs j WHERE j.name = job AND j.max_running <= (
+            SELECT count(*) FROM {schema}.executions e
+            WHERE e.job_name = j.name AND e.status = 'RUNNING'))
+    OR EXISTS (
+        SELECT FROM {schema}.queues q WHERE q.name = of_queue AND q.max_running <= (
+            SELECT count(*) FROM {schema}.executions e
+            WHERE e.queue = q.name AND e.status = 'RUNNING'))
+$$;
+COMMENT ON FUNCTION {schema}.is_full(text, text) IS 'Whether the limit of this job or of this queue leaves no room; after lock_limits, in a statement of its own.';
+
+-- The order of the questions: what runs, what waits, what is done, what failed for good, what is full.
+CREATE OR REPLACE FUNCTION {schema}.refusal(
+    definition {schema}.jobs, scope {schema}.schedules, running {schema}.executions,
+    waiting {schema}.executions, newest {schema}.executions)
+RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN (definition.paused_at IS NOT NULL
+              AND coalesce(definition.paused_until > {schema}.db_now(), true)
+              AND NOT (waiting.trigger = 'manual' AND waiting.status = 'PENDING'
+                       AND waiting.plan_time > definition.paused_at) IS TRUE)
+            OR EXISTS (SELECT FROM {schema}.queues q
+                       WHERE q.name = coalesce(waiting.queue, definition.queue)
+                         AND q.paused_at IS NOT NULL) THEN 'paused'
+        WHEN running.id IS NOT NULL AND definition.overlap <> 'allow' THEN 'already_running'
+        WHEN waiting.next_attempt_at > {schema}.db_now() THEN 'retry_pending'
+        WHEN waiting.id IS NULL AND scope.input_watermark <= scope.success_watermark THEN 'up_to_date'
+        WHEN waiting.id IS NULL AND newest.status = 'FAILED' THEN 'retry_exhausted'
+        WHEN {schema}.is_full(definition.name, coalesce(waiting.queue, definition.queue))
+            THEN 'concurrency_limit'
+    END
+$$;
+COMMENT ON FUNCTION {schema}.refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Why a claim of this scope gets nothing; NULL: it may have one. retry_pending: what waits is not due yet. retry_exhausted: its newest execution failed for good and nothing was pushed since.';
+
+CREATE OR REPLACE FUNCTION {schema}.claim(
+    job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
+RETURNS TABLE (
+    answer text, execution_id bigint, lease_token uuid, plan_time timestamptz, attempt integer,
+    max_attempts integer, payload jsonb, watermark bigint, stale_after timestamptz, due_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    definition {schema}.jobs;
+    scope      {schema}.schedules;
+    running    {schema}.executions;
+    waiting    {schema}.executions;
+    newest     {schema}.executions;
+    trusted    timestamptz;
+    steals     boolean;
+    at         timestamptz;
+    won        record;
+BEGIN
+    IF claim.runner IS NULL OR length(claim.runner) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'job %: runner is not a text of 1 to 200 characters', claim.job
+            USING HINT = 'Name the process that will hold the lease.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(claim.job);
+    END IF;
+    trusted := {schema}.register_worker(claim.runner, definition.queue);
+    PERFORM {schema}.lock_limits(definition);
+    scope := {schema}.open_scope(
+        claim.job, coalesce(claim.scope_kind, definition.scope_kind), claim.scope_id);
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(claim.job);
+    END IF;
+    PERFORM {schema}.check_trigger(definition, scope, force => true);
+    scope := {schema}.settle_input(scope);
+    SELECT e.* INTO running FROM {schema}.executions e
+    WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
+      AND e.status = 'RUNNING' ORDER BY e.stale_after LIMIT 1;
+    waiting := {schema}.due_in_scope(scope);
+    SELECT e.* INTO newest FROM {schema}.executions e
+    WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
+    ORDER BY e.plan_time DESC LIMIT 1;
+    steals := coalesce(running.stale_after < {schema}.db_now() AND running.cancel_requested_at IS NULL
+        AND definition.allow_stale_reentry AND definition.paused_at IS NULL
+        AND running.attempt < greatest(running.max_attempts, {schema}.most_steals())
+        AND {schema}.db_now() - definition.stale_timeout >= trusted
+        AND (definition.overlap <> 'allow' OR waiting.id IS NULL), false);
+    answer := CASE WHEN NOT steals
+        THEN {schema}.refusal(definition, scope, running, waiting, newest) END;
+    IF answer IS NOT NULL THEN
+        won := CASE answer WHEN 'already_running' THEN running WHEN 'retry_pending' THEN waiting
+                           ELSE newest END;
+        execution_id := won.id; plan_time := won.plan_time; attempt := won.attempt;
+        max_attempts := won.max_attempts; watermark := won.watermark;
+        stale_after := CASE answer WHEN 'already_running' THEN won.stale_after END;
+        due_at := CASE answer WHEN 'retry_pending' THEN won.next_attempt_at END;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF steals THEN
+        waiting := running;
+    ELSIF waiting.id IS NULL THEN
+        -- Backwards from the statement's time, which is what take_again compares with.
+        at := {schema}.free_plan_time(scope, {schema}.db_now(), '-1 microsecond');
+        PERFORM {schema}.make_enqueued(definition, scope, at, at, '', NULL, scope.input_watermark, NULL,
+                                       claim.runner);
+        waiting := {schema}.due_in_scope(scope);
+    END IF;
+    SELECT t.* INTO won FROM {schema}.take_again(
+        claim.runner,
+        ARRAY[ROW(scope.job_name, scope.scope_kind, scope.scope_id, waiting.plan_time, waiting.id,
+                  waiting.queue, steals, waiting.trigger = 'manual' AND waiting.status = 'PENDING',
+                  definition.stale_timeout, definition.allow_stale_reentry,
+                  scope.input_watermark)::{schema}.due_again],
+        ARRAY[gen_random_uuid()], trusted) t;
+    answer := coalesce(won.how, 'busy');
+    execution_id := waiting.id; plan_time := waiting.plan_time;
+    IF won.lease_token IS NOT NULL THEN
+        lease_token := won.lease_token; attempt := won.attempt; max_attempts := won.max_attempts;
+        payload := won.payload::jsonb; stale_after := won.stale_after;
+        watermark := coalesce(scope.input_watermark, waiting.watermark); due_at := waiting.due_at;
+    END IF;
+    RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Asks for one execution of this scope. answer won, retried, stolen: it is RUNNING under lease_token until stale_after, to be renewed with heartbeat and ended with finish or fail. What waits and is due is taken first; where nothing waits one is made, also for a scope that was never enqueued. Otherwise the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (push, or retry it), concurrency_limit, paused, busy (its row is being written; ask again), refused (a value that the database does not accept; spec_error says which); execution_id then names what is in the way. The runner is seen, as by claim_next; stale leases of reentrant jobs are stolen by one that has been seen for a stale_timeout. Raises where the job is unknown or retired. Waits for the locks of a limited queue and job and of the schedule row (lock_timeout).';
+
+CREATE OR REPLACE FUNCTION {schema}.take_results(queue text, n integer DEFAULT 100)
+RETURNS TABLE (
+    execution_id bigint, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
+    status text, group_id uuid, attempt integer, result jsonb, rows_affected bigint, error_code text,
+    error_msg text, watermark bigint, finished_at timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
+    IF n IS NULL OR n NOT BETWEEN 1 AND 10000 THEN
+        RAISE EXCEPTION 'queue %: n is %, not 1 to 10,000', take_results.queue, coalesce(n::text, 'NULL')
+            USING HINT = 'Take what there is in several calls.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM {schema}.check_queue(take_results.queue);
+    RETURN QUERY
+    WITH held AS MATERIALIZED (
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
+        WHERE e.queue = take_results.queue AND e.result IS NOT NULL AND e.result_taken_at IS NULL
+          AND e.finished_at IS NOT NULL AND e.next_attempt_at IS NULL
+        ORDER BY e.finished_at LIMIT n FOR NO KEY UPDATE SKIP LOCKED
+    ), taken AS (
+        UPDATE {schema}.executions e
+        SET result_taken_at = {schema}.db_clock(), updated_at = {schema}.db_clock()
+        FROM held h
+        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+            = (h.job_name, h.scope_kind, h.scope_id, h.plan_time)
+        RETURNING e.*
+    )
+    SELECT t.id, t.job_name::text, t.scope_kind::text, t.scope_id::text, t.plan_time, t.status,
+           t.group_id, t.attempt, t.result, t.rows_affected, t.error_code, t.error_msg, t.watermark,
+           t.finished_at
+    FROM taken t ORDER BY t.finished_at, t.id;
+END $$;
+COMMENT ON FUNCTION {schema}.take_results(text, integer) IS 'Results of ended executions of this queue that nobody has taken, oldest first, each to one consumer: taken when the calling transaction commits, back when it rolls back. What another consumer has in hand is stepped over. A retried execution gives its new result again.';
+
+CREATE OR REPLACE FUNCTION {schema}.group_status(group_id uuid)
+RETURNS TABLE (
+    total bigint, pending bigint, running bigint, awaiting_retry bigint, success bigint, failed bigint,
+    cancelled bigint, is_finished boolean, first_created_at timestamptz, last_finished_at timestamptz,
+    rows_affected numeric, results jsonb)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+    SELECT count(*), count(*) FILTER (WHERE e.status = 'PENDING'),
+           count(*) FILTER (WHERE e.status = 'RUNNING'),
+           count(*) FILTER (WHERE e.status = 'FAILED' AND e.next_attempt_at IS NOT NULL),
+           count(*) FILTER (WHERE e.status = 'SUCCESS'),
+           count(*) FILTER (WHERE e.status = 'FAILED' AND e.next_attempt_at IS NULL),
+           count(*) FILTER (WHERE e.status = 'CANCELLED'),
+           count(*) > 0 AND bool_and(e.finished_at IS NOT NULL AND e.next_attempt_at IS NULL),
+           min(e.created_at), max(e.finished_at), sum(e.rows_affected),
+           coalesce(jsonb_agg(jsonb_build_object(
+               'execution_id', e.id, 'job', e.job_name, 'scope', e.scope_id, 'status', e.status,
+               'result', e.result, 'error_code', e.error_code) ORDER BY e.id)
+               FILTER (WHERE e.finished_at IS NOT NULL AND e.next_attempt_at IS NULL), '[]')
+    FROM {schema}.executions e WHERE e.group_id = group_status.group_id
+$$;
+COMMENT ON FUNCTION {schema}.group_status(uuid) IS 'The executions that were enqueued with this group_id as one: how many have each status, whether all have ended for good (false without any), and in results how each of those ended, in the order of their ids.';

@@ -1,0 +1,168 @@
+-- Operator function: plan_times of the past run, or run again, as ordinary rows under their own key.
+-- Lock order: the schedule row, then executions by key. Nothing else plans or claims this scope
+-- meanwhile, so what is read stands until the commit.
+
+CREATE OR REPLACE FUNCTION {schema}.check_backfill(
+    definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
+    cap integer, retention interval)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    at    timestamptz := {schema}.db_clock();
+    first timestamptz;
+    last  timestamptz;
+    odd   timestamptz;
+BEGIN
+    SELECT min(u.at), max(u.at), min(u.at) FILTER (WHERE u.at <> date_trunc('second', u.at))
+    INTO first, last, odd FROM unnest(plan_times) u(at);
+    IF reprocess IS NULL OR reprocess NOT IN ('none', 'failed', 'all') THEN
+        RAISE EXCEPTION 'job %: reprocess % is unknown', definition.name, coalesce(reprocess, 'NULL')
+            USING HINT = 'One of none, failed, all.', ERRCODE = 'invalid_parameter_value';
+    ELSIF cap < 0 THEN
+        RAISE EXCEPTION 'job %: cap % is less than 0', definition.name, cap
+            USING HINT = 'How many executions to make or retry at most; NULL: all.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF cardinality(plan_times) > 10000 OR array_position(plan_times, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: plan_times holds % values, or a NULL', definition.name, cardinality(plan_times)
+            USING HINT = 'At most 10,000 in one call, none of them NULL; call it again for the rest.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF odd IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: plan_time % is no whole second', definition.name, odd
+            USING HINT = 'The plan_times of schedules are whole seconds; all others are taken by trigger.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF first < at - retention THEN
+        RAISE EXCEPTION 'job %: plan_time % lies behind the retention of %', definition.name, first, retention
+            USING HINT = 'Its row would be pruned, and its history already was. Begin later, or name the retention that your replicas have.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF last > at OR (definition.schedule IS NOT NULL AND last > scope.planned_through) THEN
+        -- The planner makes those itself; it must not find its key taken.
+        RAISE EXCEPTION 'job %: plan_time % is not past, or not planned yet', definition.name, last
+            USING HINT = format('%s/%s is planned through %s; what is later is its schedule''s.',
+                                scope.scope_kind, scope.scope_id, scope.planned_through),
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM {schema}.check_trigger(definition, scope, force => true);
+END $$;
+COMMENT ON FUNCTION {schema}.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises unless these plan_times of this scope may be backfilled: past and planned, whole seconds, within retention, nothing retired. Pauses pass: the rows wait for their end.';
+
+CREATE OR REPLACE FUNCTION {schema}.make_partitions_that_lack(plan_times timestamptz[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    lacking timestamptz;
+BEGIN
+    LOOP
+        WITH p AS MATERIALIZED (SELECT * FROM {schema}.partitions())
+        SELECT min(u.at) INTO lacking FROM unnest(plan_times) u(at)
+        WHERE NOT EXISTS (SELECT FROM p WHERE p.from_plan_time <= u.at AND p.before_plan_time > u.at);
+        EXIT WHEN lacking IS NULL;
+        PERFORM {schema}.make_partitions_for(ARRAY[lacking]);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.make_partitions_that_lack(timestamptz[]) IS 'Every one of these plan_times has a partition; each that lacks is made once.';
+
+-- What a backfill does about each plan_time: 'make', 'retry', 'repeat', or NULL: leave it alone.
+CREATE OR REPLACE FUNCTION {schema}.backfill_actions(
+    definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
+    ended_before timestamptz)
+RETURNS TABLE (plan_time timestamptz, place bigint, id bigint, action text)
+LANGUAGE sql STABLE AS $$
+    WITH asked AS (
+        SELECT u.at, min(u.n) AS n FROM unnest(plan_times) WITH ORDINALITY u(at, n) GROUP BY u.at
+    )
+    SELECT a.at, a.n, e.id, CASE
+        WHEN e.id IS NULL THEN 'make'
+        WHEN reprocess = 'none' OR e.next_attempt_at IS NOT NULL OR e.finished_at >= ended_before THEN NULL
+        WHEN e.status = 'CANCELLED' OR e.status = 'FAILED' THEN
+            CASE WHEN definition.allow_stale_reentry OR e.error_code IS NULL
+                      OR e.error_code NOT IN ('stale_timeout', 'shutdown') THEN 'retry' END
+        WHEN e.status = 'SUCCESS' AND reprocess = 'all' AND NOT EXISTS (
+            -- An earlier repetition that still lives, or that this backfill made before it was stopped.
+            SELECT FROM {schema}.executions r
+            WHERE (r.job_name, r.scope_kind, r.scope_id)
+                = (scope.job_name, scope.scope_kind, scope.scope_id)
+              AND r.plan_time > a.at AND r.plan_time < a.at + interval '1 s' AND r.trigger = 'backfill'
+              AND (r.status IN ('PENDING', 'RUNNING') OR r.next_attempt_at IS NOT NULL
+                   OR r.created_at >= ended_before)) THEN 'repeat'
+        END
+    FROM asked a LEFT JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+         = (scope.job_name, scope.scope_kind, scope.scope_id, a.at)
+    ORDER BY a.n
+$$;
+COMMENT ON FUNCTION {schema}.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz) IS 'What a backfill does about each plan_time, in the order given: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone.';
+
+CREATE OR REPLACE FUNCTION {schema}.make_backfill(
+    definition {schema}.jobs, scope {schema}.schedules, first_free timestamptz, requester text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    plan timestamptz := first_free;
+    due  timestamptz := {schema}.db_clock();
+BEGIN
+    WHILE EXISTS (SELECT FROM {schema}.executions e
+                  WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+                      = (scope.job_name, scope.scope_kind, scope.scope_id, plan)) LOOP
+        plan := plan + interval '1 microsecond';
+    END LOOP;
+    INSERT INTO {schema}.executions
+        (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
+         next_attempt_at, payload, attempt, max_attempts, requested_by)
+    VALUES (scope.job_name, scope.scope_kind, scope.scope_id, plan, 'PENDING', 'backfill',
+            definition.revision, definition.queue, due, due, definition.payload, 0,
+            definition.max_attempts, requester);
+END $$;
+COMMENT ON FUNCTION {schema}.make_backfill({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'One PENDING execution at this plan_time, or at the first free microsecond behind it: due now, under the current revision.';
+
+CREATE OR REPLACE FUNCTION {schema}.backfill(
+    job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
+    scope_id text DEFAULT 'global', reprocess text DEFAULT 'none', cap integer DEFAULT NULL,
+    ended_before timestamptz DEFAULT NULL, retention interval DEFAULT '90 days',
+    requested_by text DEFAULT NULL)
+RETURNS TABLE (made bigint, retried bigint, left_alone bigint, remaining bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    requester  text := coalesce(requested_by, session_user);
+    definition {schema}.jobs;
+    scope      {schema}.schedules;
+    step       record;
+BEGIN
+    SELECT s.* INTO scope FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (backfill.job, backfill.scope_kind, backfill.scope_id)
+    FOR NO KEY UPDATE;
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = backfill.job;
+    IF NOT FOUND THEN
+        PERFORM {schema}.unknown_job(job);
+    ELSIF scope.job_name IS NULL THEN
+        PERFORM {schema}.unknown_scope(job, scope_kind, scope_id);
+    END IF;
+    PERFORM {schema}.check_backfill(definition, scope, plan_times, reprocess, cap, retention);
+    PERFORM {schema}.make_partitions_that_lack(plan_times);
+    IF reprocess <> 'none' THEN
+        -- All at once and by key, whatever the order asked for: FOR UPDATE as retry takes them.
+        PERFORM FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id)
+            = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.plan_time = ANY (plan_times)
+          AND e.status IN ('FAILED', 'CANCELLED') AND e.next_attempt_at IS NULL
+        ORDER BY e.plan_time FOR UPDATE;
+    END IF;
+    made := 0; retried := 0; left_alone := 0; remaining := 0;
+    FOR step IN SELECT * FROM {schema}.backfill_actions(
+            definition, scope, plan_times, reprocess, ended_before) LOOP
+        IF step.action IS NULL THEN
+            left_alone := left_alone + 1;
+        ELSIF made + retried >= cap THEN
+            remaining := cardinality(plan_times) - step.place + 1;
+            EXIT;
+        ELSIF step.action = 'retry' THEN
+            PERFORM {schema}.retry(step.id, requested_by => requester);
+            retried := retried + 1;
+        ELSE
+            PERFORM {schema}.make_backfill(definition, scope, step.plan_time, requester);
+            made := made + 1;
+        END IF;
+    END LOOP;
+    IF made > 0 THEN
+        PERFORM {schema}.check_runner(definition, false);
+        PERFORM pg_notify('{schema}', 'pending');
+    END IF;
+    RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text) IS 'Past plan_times of one scope become PENDING executions under their own key, in the order given: made. What is PENDING, RUNNING, awaits a retry or has ended is left alone; with reprocess = failed, what is FAILED or CANCELLED for good gets one more attempt: retried (never where the end of the last one is unknown and the job is not reentrant); with all, a SUCCESS stays and gets a repetition beside it, microseconds behind its plan_time. At most cap are made and retried; remaining: so many of the last plan_times were not looked at. ended_before: what ended, or was repeated, since that instant is left alone, so that a stopped backfill can go on.';

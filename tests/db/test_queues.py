@@ -1,0 +1,72 @@
+"""Queues: who takes from which, and what a pause of one or of all of them stops."""
+
+from collections.abc import Iterator
+
+import pytest
+from psycopg import errors
+
+from tests.db.engine import Ledger, runners
+from tests.db.rows import Db, connected
+
+
+@pytest.fixture
+def db(database_url: str, ledger: Ledger) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+async def test_f23_a_replica_takes_from_its_queues_alone(ledger: Ledger) -> None:
+    ledger.job("light")
+    ledger.job("heavy", queue="heavy", overlap="allow")
+    for _ in range(6):
+        ledger.trigger("heavy")
+    ledger.trigger("light")
+    async with runners(ledger.url, {"queues": ["heavy"], "slots": 4}, {}) as (heavy, default):
+        assert [s.job.name for s in await heavy.settle()] == ["heavy"] * 4
+        assert [s.job.name for s in await default.settle()] == ["light"]
+        for start in list(heavy.held):
+            await heavy.finish(start)
+        assert len(await heavy.settle()) == 2
+
+
+async def test_f23_a_paused_queue_starts_nothing_and_the_others_go_on(ledger: Ledger) -> None:
+    ledger.job("light")
+    ledger.job("heavy", queue="heavy")
+    made = [ledger.trigger("heavy"), ledger.trigger("light")]
+    assert ledger.one("SELECT pause_queue('heavy', 'why')")
+    async with runners(ledger.url, {"queues": ["heavy", "default"]}) as (r,):
+        assert [s.job.name for s in await r.settle()] == ["light"]
+        assert ledger.one("SELECT resume_queue('heavy')")
+        assert [s.claimed.id for s in await r.settle()] == made[:1]
+
+
+async def test_f23_everything_is_paused_and_goes_on(ledger: Ledger) -> None:
+    ledger.job("light")
+    ledger.job("heavy", queue="heavy")
+    for name in ("light", "heavy"):
+        ledger.trigger(name)
+    assert ledger.one("SELECT pause_all('deploy', 'me')") == 2
+    assert ledger.one("SELECT pause_all()") == 0
+    async with runners(ledger.url, {"queues": ["heavy", "default"]}) as (r,):
+        assert await r.settle() == []
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match="its queue default is"):
+            ledger.trigger("light")
+        assert ledger.one("SELECT resume_all()") == 2
+        assert {s.job.name for s in await r.settle()} == {"light", "heavy"}
+    assert ledger.one("SELECT resume_all()") == 0
+
+
+def test_f23_operators_pause_all_and_backfill_viewers_do_not(ledger: Ledger, db: Db) -> None:
+    ledger.job("job")
+    calls = (
+        "SELECT cronledger.pause_all()",
+        "SELECT cronledger.resume_all()",
+        "SELECT * FROM cronledger.backfill('job', '{}')",
+    )
+    db.execute("SET ROLE cronledger_operator")
+    for call in calls:
+        db.execute(call.encode())
+    db.execute("SET ROLE cronledger_viewer")
+    for call in calls:
+        with pytest.raises(errors.InsufficientPrivilege):
+            db.execute(call.encode())
