@@ -3,15 +3,27 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cronledger.app import App, Context
+    from cronledger.app import App, Cancelled, CancelScope, Context
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
     __version__: str
 
-__all__ = ["App", "Context", "Discard", "LeaseLost", "Result", "Retry", "__version__"]
+__all__ = [
+    "App",
+    "CancelScope",
+    "Cancelled",
+    "Context",
+    "Discard",
+    "LeaseLost",
+    "Result",
+    "Retry",
+    "__version__",
+]
 
 _HOMES = {
     "App": "cronledger.app",
+    "CancelScope": "cronledger.app",
+    "Cancelled": "cronledger.app",
     "Context": "cronledger.app",
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",

@@ -4,31 +4,33 @@ Declarations only, so that any module can import this: nothing here connects or 
 """
 
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from types import MappingProxyType, TracebackType
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
+from cronledger.binding import Bound, Function, bind
+from cronledger.cancellation import Cancelled, CancelScope
 from cronledger.rules.errors import ConfigurationError, Problem, problems_of
 from cronledger.rules.model import CatchUp, Handler, Job, Overlap, ScopeKey, Trigger
 from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
-__all__ = ["App", "Bound", "Context", "Discard", "LeaseLost", "Result", "Retry", "bind"]
+__all__ = [
+    "App", "Bound", "CancelScope", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
+    "Retry", "Transaction", "bind",
+]  # fmt: skip
 
-Function = Callable[..., Any]
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
 Length = str | timedelta
 F = TypeVar("F", bound=Function)
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Policies(TypedDict, total=False):
@@ -61,12 +63,35 @@ class Policies(TypedDict, total=False):
     scopes: Sequence[str] | Provider | None
 
 
+class Transaction(Protocol):
+    """What `ctx.transaction()` answers: `with` it in a sync handler, `async with` in an async one;
+    a psycopg connection comes out."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+        /,
+    ) -> None: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+        /,
+    ) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The execution a handler is called for.
 
     `plan_time` is the nominal UTC instant, the same in every attempt; `attempt` counts from 1. With
-    `execution_id` as idempotency key, effects elsewhere can be made once.
+    `execution_id` as idempotency key, effects elsewhere can be made once. `payload` is the JSON as
+    it was given; a handler's parameter `payload` is the validated value.
     """
 
     execution_id: int
@@ -79,8 +104,9 @@ class Context:
     payload: Any
     lease_token: UUID = field(repr=False)
     runner_id: str
-    _cancel: threading.Event = field(repr=False, compare=False)
+    cancel_scope: CancelScope = field(repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
+    _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
 
     @property
     def scope(self) -> ScopeKey:
@@ -90,7 +116,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the work should stop: cancelled, timed out, lease lost or the runner drains."""
-        return self._cancel.is_set()
+        return self.cancel_scope.cancelled
 
     def heartbeat(self) -> None:
         """Return while the lease is held; raise LeaseLost once it is not.
@@ -101,58 +127,18 @@ class Context:
         if not self._held():
             raise LeaseLost(f"the lease of execution {self.execution_id} is no longer held")
 
+    def transaction(self) -> Transaction:
+        """A transaction in the ledger's database that holds this execution's SUCCESS too.
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A handler and how it is called: `bound(context)` calls it with or without the context.
-
-    `is_async`: the call answers a coroutine to await; otherwise it blocks its thread.
-    """
-
-    function: Function
-    is_async: bool
-    takes_context: bool
-
-    def __call__(self, context: Context) -> Any:
-        return self.function(context) if self.takes_context else self.function()
-
-
-def bind(function: Function) -> Bound:
-    """Answer how `function` is called as a handler.
-
-    Its first positional parameter receives the Context when it is named `ctx` or annotated as
-    `Context`. Raises TypeError for what cannot be called so: a class, a generator, a function with
-    any other parameter that has no default.
-    """
-    name = getattr(function, "__qualname__", repr(function))
-    if not callable(function) or inspect.isclass(function):
-        raise TypeError(f"{name} is not a function; a handler is a `def` or an `async def`")
-    inner = function
-    while isinstance(inner, partial):
-        inner = inner.func
-    called = inner if inspect.isroutine(inner) else type(inner).__call__
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise TypeError(f"{name} yields; a handler returns its result")
-    parameters = list(inspect.signature(function).parameters.values())
-    takes_context = bool(parameters) and _is_context(parameters[0])
-    for parameter in parameters[1:] if takes_context else parameters:
-        if parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
-            raise TypeError(
-                f"{name} needs `{parameter.name}`, which no handler is given; the first parameter "
-                "may be `ctx`, and others need defaults (the payload is `ctx.payload`)"
-            )
-    return Bound(function, inspect.iscoroutinefunction(called), takes_context)
-
-
-def _is_context(parameter: inspect.Parameter) -> bool:
-    if parameter.kind not in _POSITIONAL:
-        return False
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        annotated = annotation.strip("'\" ").rpartition(".")[2] == Context.__name__
-    else:
-        annotated = annotation is Context
-    return parameter.name == "ctx" or annotated
+        `async with ctx.transaction() as conn:` (`with` in a sync handler) answers a psycopg
+        connection. Leaving the block commits nothing yet: the transaction is committed, together
+        with SUCCESS and what the handler returned, when the handler returns; it is rolled back
+        when the block or the handler raises, when the handler is stopped, and when the lease is
+        lost. One at a time: raises RuntimeError while another is open, and where no runner is.
+        """
+        if self._transaction is None:
+            raise RuntimeError("ctx.transaction() needs a runner; this Context has none")
+        return self._transaction()
 
 
 class App:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ import pytest
 
 import cronledger
 from cronledger import App, Context, LeaseLost
-from cronledger.app import Policies, bind
+from cronledger.app import CancelScope, Policies, bind
 from cronledger.rules import declare
 from cronledger.rules.errors import ConfigurationError
 from cronledger.rules.model import CatchUp, Handler, Job, ScopeKey, Trigger
@@ -34,7 +33,7 @@ def context(held: bool = True) -> Context:
         payload={"a": 1},
         lease_token=UUID(int=5),
         runner_id="r",
-        _cancel=threading.Event(),
+        cancel_scope=CancelScope(),
         _held=lambda: held,
     )
 
@@ -226,7 +225,7 @@ def test_context() -> None:
     ctx = context()
     assert ctx.scope == ScopeKey("j", "tenant", "a")
     assert not ctx.cancelled
-    ctx._cancel.set()
+    ctx.cancel_scope.cancel()
     assert [ctx.cancelled] == [True]
     ctx.heartbeat()
     with pytest.raises(LeaseLost, match="execution 7"):

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -12,11 +11,14 @@ from uuid import UUID
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from cronledger.app import Context
+from cronledger.app import CancelScope, Context
 from cronledger.engine.dispatcher import Start
 from cronledger.engine.finisher import Ended, Finisher
 from cronledger.engine.handlers.command import CommandHandlers, LeaseEndedError
+from cronledger.engine.handlers.http import HttpHandlers
 from cronledger.engine.handlers.python import PythonHandlers
+from cronledger.engine.handlers.sql import SqlHandlers
+from cronledger.engine.handlers.transaction import Connections, ExecutionTransaction
 from cronledger.engine.leases import Lease, Leases, Stop
 from cronledger.ledger.rows import UnreadablePayload
 from cronledger.rules import outcome
@@ -32,7 +34,7 @@ class Running:
     `began`, monotonic, is None until it was called."""
 
     lease: Lease
-    cancel: threading.Event = field(default_factory=threading.Event)
+    cancel: CancelScope = field(default_factory=CancelScope)
     task: asyncio.Task[None] | None = None
     began: float | None = None
     stop: Stop | None = None
@@ -62,6 +64,9 @@ class Executor:
         python: PythonHandlers,
         commands: CommandHandlers,
         *,
+        sql: SqlHandlers,
+        http: HttpHandlers,
+        connections: Connections,
         runner: str,
         slots: int,
         freed: Callable[[], None],
@@ -71,6 +76,9 @@ class Executor:
         self._finisher = finisher
         self._python = python
         self._commands = commands
+        self._sql = sql
+        self._http = http
+        self._connections = connections
         self._runner = runner
         self._slots = slots
         self._freed = freed
@@ -112,7 +120,7 @@ class Executor:
         return running
 
     def _stop_from_any_thread(self, running: Running, why: Stop) -> None:
-        running.cancel.set()
+        running.cancel.cancel()
         if why == "lease_lost":
             # Not over the main loop, which a handler may be blocking.
             self._commands.supervisor.kill(str(running.lease.token))
@@ -125,7 +133,7 @@ class Executor:
         if running.stop == why or (running.stop is not None and why != "lease_lost"):
             return
         running.stop = why
-        running.cancel.set()
+        running.cancel.cancel()
         # A task that is cancelled before its first step never runs: `_outcome` looks at `stop`.
         if running.began is not None and self._running.get(running.lease.token) is running:
             self._ask(running)
@@ -194,23 +202,35 @@ class Executor:
                 running.insist.cancel()
 
     async def _handle(self, running: Running) -> Outcome:
-        job, context = running.lease.job, self._context(running)
+        job = running.lease.job
+        transaction = ExecutionTransaction(
+            self._connections, running.lease, lambda: running.duration_ms
+        )
+        context = transaction.context = self._context(running, transaction)
         if isinstance(context.payload, UnreadablePayload):
             return outcome.payload_invalid(context.payload.error)
         match job.handler:
             case Handler.PYTHON:
                 name = job.target["function"]
-                ended = await self._python.run(name, context)
+                ended = await self._python.run(name, context, transaction)
             case Handler.COMMAND:
                 ended = await self._commands.run(job, context, running.lease)
-            case Handler.SQL | Handler.HTTP | Handler.EXTERNAL:
-                return outcome.not_started(f"handler {job.handler} does not run in this version")
+            case Handler.SQL:
+                ended = await self._sql.run(job, context, transaction)
+            case Handler.HTTP:
+                ended = await self._http.run(job, context)
+            case Handler.EXTERNAL:
+                return outcome.not_started(
+                    "handler external: a worker of its own runs it, no replica"
+                )
             case _:
                 assert_never(job.handler)
         # A handler that was stopped and swallowed the cancellation ends as what it was stopped for.
-        return ended if running.stop is None else self._stopped(running, ended.output)
+        if running.stop is None or ended.written:
+            return ended
+        return self._stopped(running, ended.output)
 
-    def _context(self, running: Running) -> Context:
+    def _context(self, running: Running, transaction: ExecutionTransaction) -> Context:
         claimed = running.lease.claimed
         return Context(
             execution_id=claimed.id,
@@ -223,8 +243,9 @@ class Executor:
             payload=claimed.payload,
             lease_token=claimed.token,
             runner_id=self._runner,
-            _cancel=running.cancel,
+            cancel_scope=running.cancel,
             _held=lambda: running.lease.usable,
+            _transaction=transaction.open,
         )
 
     def _stopped(self, running: Running, output: str | None = None) -> Outcome:
@@ -251,9 +272,12 @@ class Executor:
             return
         # A reentrant execution whose runner goes, or lost touch, is not the worse for it.
         give_back = (
-            running.stop in ("shutdown", "lease_lost") and lease.job.reentrant and lease.held
+            running.stop in ("shutdown", "lease_lost")
+            and lease.job.reentrant
+            and lease.held
+            and not ended.written
         )
-        if running.stop == "shutdown":
+        if running.stop == "shutdown" and not ended.written:
             decided = replace(ended, final=True, retry_after=None)
         else:
             decided = outcome.decide(

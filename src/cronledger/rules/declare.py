@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from cronledger.rules import cron
 from cronledger.rules.errors import ConfigurationError, Problem, problems_of, shown
@@ -48,9 +48,22 @@ class CommandTarget(_Target):
 
 
 class SqlTarget(_Target):
-    """`sql`: one statement, run in the database of the ledger."""
+    """`sql`: a statement or script, run in the database of the ledger in one transaction."""
 
     statement: Annotated[str, Field(pattern=r"\S")]
+
+
+def _sendable(name: str) -> str:
+    if name.upper().startswith(("CRONLEDGER_", "PG")):
+        raise ValueError("CRONLEDGER_* and PG* configure the runner itself and are not for sending")
+    return name
+
+
+class FromEnvironment(_Target):
+    """A header's value that a runner reads from its environment when it sends the request."""
+
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_sendable)]
+    prefix: str = ""
 
 
 class HttpTarget(_Target):
@@ -62,10 +75,24 @@ class HttpTarget(_Target):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
         "GET", description="The method."
     )
-    headers: dict[Word, str] = Field(default_factory=dict, description="Headers to send.")
-    body: Any = Field(None, description="Text is sent as it is, anything else as JSON.")
+    headers: dict[Word, str | FromEnvironment] = Field(
+        default_factory=dict,
+        description='Headers to send. `{env = "NAME"}` is read from the environment of the runner, '
+        '`{env = "NAME", prefix = "Bearer "}` with text before it.',
+    )
+    body: Any = Field(
+        None,
+        description="Text is sent as it is, anything else as JSON; none: the payload as JSON, if "
+        "there is one and the method is not GET or HEAD.",
+    )
     expect: list[Annotated[int, Field(ge=100, le=599)]] = Field(
         default_factory=list, description="Statuses that mean success; none: 200 to 299."
+    )
+    allow_redirects: bool = Field(
+        False, description="Follow up to 5 redirects; false: a redirect is a status like others."
+    )
+    allow_private: bool = Field(
+        False, description="Connect to addresses that are not public: loopback, private networks."
     )
 
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
@@ -41,6 +41,7 @@ class ErrorCode(StrEnum):
     EXIT_CODE = "exit_code"
     SIGNAL = "signal"
     NOT_STARTED = "not_started"
+    HTTP_STATUS = "http_status"
     PAYLOAD_INVALID = "payload_invalid"
     RESULT_INVALID = "result_invalid"
     RESULT_TOO_LARGE = "result_too_large"
@@ -59,6 +60,7 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.EXIT_CODE: "A command ended with a status other than 0.",
     ErrorCode.SIGNAL: "A command was killed by a signal that the runner did not send.",
     ErrorCode.NOT_STARTED: "The work could not be started; nothing of it ran.",
+    ErrorCode.HTTP_STATUS: "The response had a status that is not expected.",
     ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload; never retried.",
     ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON and was not stored.",
     ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes` and "
@@ -66,12 +68,23 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
 }
 
 
+class AtClaim(Enum):
+    """Stands for the watermark that was taken at the claim."""
+
+    AT_CLAIM = "at_claim"
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a handler may return to say more than a value: `rows_affected` goes into the ledger."""
+    """What a handler may return to say more than a value: `rows_affected` goes into the ledger.
+
+    `watermark`: the input up to which the work has succeeded; None: none of it, the scope stays
+    dirty and runs again. Left out: all that was pushed before this attempt was claimed.
+    """
 
     value: Any = None
     rows_affected: int | None = None
+    watermark: int | AtClaim | None = AtClaim.AT_CLAIM
 
 
 class Retry(Exception):  # noqa: N818 - public word
@@ -113,7 +126,9 @@ class Outcome:
 
     `asked_after`: the wait a handler asked for with `Retry`. `end_known`: whether the work surely
     stopped. `final`: never another attempt, whatever is left. `retry_after` is set by `decide`:
-    the wait before the next attempt; None: never.
+    the wait before the next attempt; None: never. `written`: it is committed already, together
+    with the handler's own writes; nothing that was asked since changes it. `covers`: the handler
+    said what input it covers, `watermark`, else that of the claim stands.
     """
 
     status: Status
@@ -126,6 +141,9 @@ class Outcome:
     end_known: bool = True
     final: bool = False
     retry_after: timedelta | None = None
+    written: bool = False
+    watermark: int | None = None
+    covers: bool = False
 
 
 class CleanJson(NamedTuple):
@@ -144,6 +162,8 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
     result = value if isinstance(value, Result) else Result(value)
     stored = clean_json(result.value, max_result_bytes)
     rows, note = _count(result.rows_affected)
+    watermark, unusable = _watermark(result.watermark)
+    note = note or unusable
     if stored.error_code is None and note is not None:
         stored = CleanJson(stored.text, ErrorCode.RESULT_INVALID, note)
     return Outcome(
@@ -154,6 +174,8 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
         error_code=stored.error_code,
         error_msg=stored.error_msg,
         final=True,
+        watermark=watermark,
+        covers=result.watermark is not AtClaim.AT_CLAIM,
     )
 
 
@@ -170,6 +192,14 @@ def failure(exc: BaseException, output: str | None = None) -> Outcome:
             return _failed(ErrorCode.LEASE_LOST, _explained(exc), output)
         case _:
             return _failed(ErrorCode.HANDLER_ERROR, _explained(exc), output)
+
+
+def failed(
+    code: ErrorCode, message: str, output: str | None = None, asked_after: timedelta | None = None
+) -> Outcome:
+    """Answer FAILED with that code, for work whose end is known; retried as its job says."""
+    wait = None if asked_after is None else min(asked_after, LONGEST_WAIT)
+    return _failed(code, message, output, asked_after=wait)
 
 
 def timed_out(run_timeout: timedelta, output: str | None = None, *, end_known: bool) -> Outcome:
@@ -323,6 +353,15 @@ def _output(output: str | None) -> str | None:
 
 def _unless(end_known: bool) -> str:
     return "" if end_known else "; it was asked to stop and had not ended, its end is not known"
+
+
+def _watermark(value: object) -> tuple[int | None, str | None]:
+    if value is None or value is AtClaim.AT_CLAIM:
+        return None, None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_COUNT:
+        return value, None
+    # Nothing is covered: what is done twice is better than what is never done.
+    return None, clean_text(f"watermark = {value!r} is not a bigint; not stored", HEAD_LENGTH)
 
 
 def _count(rows: object) -> tuple[int | None, str | None]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from time import sleep
 from typing import Any
 
 import psycopg
@@ -12,6 +13,9 @@ from cronledger.ledger.database import connect
 from cronledger.ledger.statements import text
 from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.rules.model import Job
+
+BUSY_TRIES = 40
+BUSY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,56 @@ def apply(
         return _Applying(c, schema, source, by).apply(jobs, deploy, force)
 
 
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What became of jobs that a runner declares no more. `kept`: another live runner has them, or
+    they are not this source's. `cancelling`: executions that were asked to end, by id."""
+
+    retired: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    cancelling: tuple[int, ...] = ()
+    refused: str | None = None
+
+
+def retire(
+    url: str,
+    jobs: Sequence[str],
+    *,
+    source: str,
+    runner: str,
+    schema: str = "cronledger",
+    deploy: int | None = None,
+    by: str | None = None,
+) -> Retired:
+    """Afterwards these jobs of `source` plan no more, what waited of them is CANCELLED, and what
+    runs was asked to end; except those whose function a live runner other than `runner` has.
+
+    Nothing of a newer deploy is touched. The row of `runner` must not show the functions any more.
+    Raises psycopg.Error; then nothing was retired, or all was and some executions were not asked.
+    """
+    with connect(url) as c:
+        with c.transaction():
+            applying = _Applying(c, schema, source, by)
+            if (refused := applying.refused(deploy, force=False)) is not None:
+                return Retired(kept=tuple(jobs), refused=refused)
+            names = [
+                row[0]
+                for row in applying.rows(
+                    "retire_given_up", source=source, jobs=list(jobs), runner=runner,
+                    requested_by=by,
+                )
+            ]  # fmt: skip
+        asked: dict[int, str] = {}
+        for _ in range(BUSY_TRIES):  # a heartbeat may hold a row
+            asked.update(applying.rows("cancel_running", jobs=names, requested_by=by))
+            if "busy" not in asked.values():
+                break
+            sleep(BUSY_SECONDS)
+    kept = tuple(name for name in jobs if name not in names)
+    cancelling = tuple(sorted(number for number, said in asked.items() if said == "requested"))
+    return Retired(tuple(sorted(names)), kept, cancelling)
+
+
 class _Applying:
     def __init__(self, c: psycopg.Connection, schema: str, source: str, by: str | None) -> None:
         self._c = c
@@ -51,21 +105,17 @@ class _Applying:
         self._source = source
         self._by = by
 
-    def _rows(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
+    def rows(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
         cursor = self._c.execute(text(name, self._schema).encode(), params)
         return cursor.fetchall() if cursor.description is not None else []
 
     def apply(self, jobs: Sequence[Job], deploy: int | None, force: bool) -> Applied:
-        stored = self._lock_source()
-        if stored is not None and not force and (deploy is None or deploy < stored):
-            given = "no deploy was given" if deploy is None else f"deploy {deploy} is older"
-            return Applied(
-                refused=f"{given}; deploy {stored} was applied before (--force to override)"
-            )
+        if (refused := self.refused(deploy, force)) is not None:
+            return Applied(refused=refused)
         names = [job.name for job in jobs]
-        before = {name: row for name, *row in self._rows("read_job_revisions", jobs=names)}
+        before = {name: row for name, *row in self.rows("read_job_revisions", jobs=names)}
         self._refuse_foreign(before)
-        after = self._rows(
+        after = self.rows(
             "upsert_jobs",
             jobs=json.dumps([columns(job) for job in jobs]),
             source=self._source,
@@ -73,13 +123,13 @@ class _Applying:
             requested_by=self._by,
         )
         if len(after) < len(names):  # another source was quicker
-            self._refuse_foreign({name: row for name, *row in self._rows(
+            self._refuse_foreign({name: row for name, *row in self.rows(
                 "read_job_revisions", jobs=names
             )})  # fmt: skip
-        retired = self._rows(
+        retired = self.rows(
             "retire_missing", source=self._source, jobs=names, requested_by=self._by
         )
-        self._rows("record_deploy", source=self._source, deploy=deploy, requested_by=self._by)
+        self.rows("record_deploy", source=self._source, deploy=deploy, requested_by=self._by)
         added = tuple(name for name, _, _ in after if name not in before or before[name][1])
         changed = tuple(
             name for name, revision, _ in after
@@ -90,10 +140,18 @@ class _Applying:
             len(after) - len(added) - len(changed),
         )  # fmt: skip
 
+    def refused(self, deploy: int | None, force: bool) -> str | None:
+        """Locks the source; why this deploy may not change its jobs, None: it may."""
+        stored = self._lock_source()
+        if stored is None or force or (deploy is not None and deploy >= stored):
+            return None
+        given = "no deploy was given" if deploy is None else f"deploy {deploy} is older"
+        return f"{given}; deploy {stored} was applied before (--force to override)"
+
     def _lock_source(self) -> int | None:
-        rows = self._rows("lock_source", source=self._source)
+        rows = self.rows("lock_source", source=self._source)
         # The row that this very statement made is not in its snapshot.
-        rows = rows or self._rows("lock_source", source=self._source)
+        rows = rows or self.rows("lock_source", source=self._source)
         deploy: int | None = rows[0][0]
         return deploy
 

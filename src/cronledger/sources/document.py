@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from cronledger.rules.declare import JSON_BYTES, HttpTarget
+from cronledger.rules.declare import JSON_BYTES, FromEnvironment, HttpTarget
 from cronledger.rules.errors import EXIT_MEANINGS, shown
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ERROR_LENGTH, ERROR_MEANINGS
@@ -56,8 +56,8 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `command`: a list is run as it is, a string is handed to the shell. With it go `env`, a table of
   variables that are added to the environment, and `cwd`, the working directory.
 - `python`: `"package.module:function"`, a `def` or an `async def`, whose first parameter may be
-  `ctx`.
-- `sql`: one statement.
+  `ctx` and one of whose others `payload` (docs/python.md).
+- `sql`: a statement or a script, run in one transaction with its own SUCCESS.
 - `http`: a table with the names below.
 - `external = true`: nothing; a worker in another language asks for the work.
 """
@@ -71,6 +71,7 @@ FORMS: Mapping[type, str] = {
     datetime: "instant with its zone",
     SecretStr: "connection string (secret)",
     Path: "path",
+    FromEnvironment: "`{env = NAME, prefix = TEXT}`",
 }
 
 

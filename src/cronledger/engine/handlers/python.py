@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.app import Bound, Context
+from cronledger.binding import PayloadInvalidError
 from cronledger.engine.handlers.threads import Threads
+from cronledger.engine.handlers.transaction import ExecutionTransaction
 from cronledger.rules import outcome
+from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
 
 
@@ -21,21 +24,42 @@ class PythonHandlers:
     threads: Threads
     max_result_bytes: int
 
-    async def run(self, name: str, context: Context) -> Outcome:
-        """Run the function to its end. Cancelling stops an async one.
+    async def run(self, name: str, context: Context, transaction: ExecutionTransaction) -> Outcome:
+        """Run the function to its end, and commit what it wrote in `transaction` with its SUCCESS.
+
+        Cancelling stops an async one.
 
         A sync one can only be asked (`ctx.cancelled`): the cancellation is held until it returns,
         so that its slot and its lease stay taken. What a sync one returns is awaited if it can be
         (a plain `def` around an `async def`).
         """
-        bound = self.functions[name]
+        try:
+            ended = await self._ended(self.functions[name], context)
+            if ended.status is not Status.SUCCESS:
+                return ended
+            if transaction.inside:
+                return outcome.failure(
+                    RuntimeError(
+                        "returned inside ctx.transaction(): a helper "
+                        "that was left behind is still in the block"
+                    )
+                )
+            return await transaction.commit(ended) if transaction.pending else ended
+        finally:
+            await transaction.close()
+
+    async def _ended(self, bound: Bound, context: Context) -> Outcome:
         task = asyncio.current_task()
         assert task is not None
         try:
             value = bound(context) if bound.is_async else await self._in_thread(bound, context)
             if inspect.isawaitable(value):
                 value = await value
+        except PayloadInvalidError as error:
+            return outcome.payload_invalid(str(error))
         except _RaisedError as raised:
+            if isinstance(raised.error, PayloadInvalidError):
+                return outcome.payload_invalid(str(raised.error))
             return outcome.failure(raised.error)
         except asyncio.CancelledError as error:
             if task.cancelling():

@@ -1,0 +1,65 @@
+"""docs/python.md: every snippet is run."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronledger.sources.toml import load
+from tests.db.whole import Whole
+
+DOC = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
+ORDER = {"number": 7, "due": "2026-01-31"}
+
+
+def snippets(language: str) -> list[str]:
+    found = re.findall(rf"```{language}\n(.*?)```", DOC, re.DOTALL)
+    assert found
+    return found
+
+
+@pytest.fixture
+async def whole(database_url: str) -> AsyncIterator[Whole]:
+    made = Whole(database_url)
+    for statement in snippets("sql"):
+        made.rows(statement)
+    names: dict[str, Any] = {"__name__": "documented"}
+    for snippet in snippets("python"):
+        exec(compile(snippet, "docs/python.md", "exec"), names)
+    made.app = names["app"]
+    yield made
+    made.close()
+
+
+async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole) -> None:
+    payloads = {"ship": ORDER, "fenced": whole.url}
+    ended: dict[str, tuple[str, Any]] = {}
+    async with whole.replica():
+        for name in whole.app.jobs.keys() - {"report"}:
+            row = await whole.run(name, payloads.get(name))
+            ended[name] = (row["status"], row["result"] or row["error_code"])
+        execution = whole.one("SELECT cronledger.trigger('report', 'tenant', 'acme')")
+        report = await whole.end(execution)
+    assert (report["result"]["tenant"], report["rows_affected"]) == ("acme", 3)
+    assert ended == {
+        "tidy": ("SUCCESS", "nothing to do"),
+        "ship": ("SUCCESS", "order 7 is due on Saturday"),
+        "fetch": ("SUCCESS", "attempt 2"),
+        "bill": ("FAILED", "no_such_customer"),
+        "crunch_all": ("SUCCESS", 499500),
+        "race": ("SUCCESS", [45, "told to stop"]),
+        "transfer": ("SUCCESS", "moved"),
+        "transfer_in_a_thread": ("SUCCESS", None),
+        "fenced": ("SUCCESS", None),
+    }
+    amounts = [row["amount"] for row in whole.rows("SELECT amount FROM transfers ORDER BY 1")]
+    assert amounts == [10, 20, 30]
+
+
+def test_the_file_of_the_documentation_can_be_read(tmp_path: Path) -> None:
+    (snippet,) = snippets("toml")
+    file = tmp_path / "cronledger.toml"
+    file.write_text(snippet, "utf-8")
+    assert [job.name for job in load(file).jobs] == ["expire-sessions", "refresh-search"]

@@ -1,0 +1,99 @@
+"""One whole replica in the test's own process, and what a test asks of it and of the ledger."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from cronledger.app import App
+from cronledger.replica import Replica
+from cronledger.rules.model import Job
+from cronledger.settings import Settings
+from cronledger.sources.apply import apply
+
+FINAL = ("SUCCESS", "FAILED", "CANCELLED")
+
+
+async def until(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
+    """What `look` answers once it is true; fails with `what` after `seconds`."""
+    give_up_at = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.01)
+    return found
+
+
+class Whole:
+    """Jobs on a database: those of `app`, and others as `declare` was told."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.app = App()
+        self.jobs: list[Job] = []
+        self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+
+    def declare(self, name: str, handler: str, target: dict[str, Any], **policies: Any) -> None:
+        values = {"name": name, "handler": handler, "target": target, **policies}
+        self.jobs.append(Job.model_validate(values))
+
+    def job(self, function: Callable[..., Any], **policies: Any) -> str:
+        """`function` as the handler of a job of its name."""
+        function.__qualname__ = function.__name__
+        self.app.job(name=function.__name__, **policies)(function)
+        return function.__name__
+
+    @asynccontextmanager
+    async def replica(self, **settings: Any) -> AsyncIterator[Replica]:
+        apply(self.url, [*self.app.jobs.values(), *self.jobs], source="test")
+        async with Replica(
+            self.app, url=self.url, settings=Settings(**settings), applied=True
+        ) as replica:
+            yield replica
+
+    def rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
+        found = self._connection.execute(statement, values or None)
+        return found.fetchall() if found.description is not None else []
+
+    def one(self, statement: LiteralString, *values: object) -> Any:
+        """The only value of the only row."""
+        (row,) = self.rows(statement, *values)
+        (value,) = row.values()
+        return value
+
+    def trigger(self, job: str, payload: Any = None) -> int:
+        given = None if payload is None else Jsonb(payload)
+        found: int = self.one("SELECT cronledger.trigger(%s, payload => %s)", job, given)
+        return found
+
+    def get(self, execution: int) -> dict[str, Any]:
+        (row,) = self.rows("SELECT * FROM cronledger.executions WHERE id = %s", execution)
+        return row
+
+    def ended(self, execution: int) -> dict[str, Any] | None:
+        """The execution once it is over and will not be tried again."""
+        row = self.get(execution)
+        return row if row["status"] in FINAL and row["next_attempt_at"] is None else None
+
+    async def end(self, execution: int) -> dict[str, Any]:
+        found: dict[str, Any] = await until("it has ended", lambda: self.ended(execution))
+        return found
+
+    async def run(self, job: str, payload: Any = None) -> dict[str, Any]:
+        """The execution of `job`, triggered and over."""
+        return await self.end(self.trigger(job, payload))
+
+    def sessions(self, name: str) -> int:
+        """Connections to this database that call themselves so."""
+        count: int = self.one(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = %s", name,
+        )  # fmt: skip
+        return count
+
+    def close(self) -> None:
+        self._connection.close()

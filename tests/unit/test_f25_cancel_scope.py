@@ -1,0 +1,73 @@
+"""F25: a cancellation scope that handlers share with their helpers."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+from cronledger.app import Cancelled, CancelScope
+
+
+def test_f25_cancelling_reaches_all_below_and_none_above() -> None:
+    root = CancelScope()
+    one, other = root.child(), root.child()
+    below = one.child()
+    one.cancel()
+    assert [x.cancelled for x in (root, one, other, below)] == [False, True, False, True]
+    with pytest.raises(Cancelled):
+        below.check()
+    other.check()
+    root.cancel()
+    root.cancel()
+    assert other.cancelled
+    assert root.child().cancelled
+
+
+def test_f25_a_block_cancels_its_helpers_when_it_ends() -> None:
+    root = CancelScope()
+    ended = []
+
+    def helper(scope: CancelScope) -> None:
+        ended.append(scope.wait(20))
+
+    with pytest.raises(ValueError, match="the block failed"), root.child() as helpers:
+        thread = threading.Thread(target=helper, args=[helpers])
+        thread.start()
+        raise ValueError("the block failed")
+    thread.join(20)
+    assert ended == [True]
+    assert not root.cancelled
+
+
+def test_f25_wait_answers_whether_it_was_cancelled() -> None:
+    scope = CancelScope()
+    assert not scope.wait(0)
+    scope.cancel()
+    assert scope.wait()
+
+
+def test_f25_children_that_nobody_holds_are_forgotten() -> None:
+    root = CancelScope()
+    gone = weakref.ref(root.child())
+    gc.collect()
+    assert gone() is None
+
+
+def test_f25_children_made_beside_a_cancel_are_cancelled() -> None:
+    for _ in range(50):
+        root, made = CancelScope(), list[CancelScope]()
+        go = threading.Barrier(2)
+
+        def make(
+            root: CancelScope = root, made: list[CancelScope] = made, go: threading.Barrier = go
+        ) -> None:
+            go.wait()
+            made.extend(root.child() for _ in range(20))
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        go.wait()
+        root.cancel()
+        thread.join()
+        assert all(child.cancelled for child in made)

@@ -1,0 +1,113 @@
+"""F29: the pure parts of the `http` handler: addresses, waits, redirects."""
+
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any
+
+import aiohttp
+import pytest
+from multidict import CIMultiDict
+from yarl import URL
+
+from cronledger.engine.handlers.http import (
+    AddressRefusedError,
+    _Request,
+    _Resolver,
+    is_public,
+    retry_after,
+)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fec0::1", "fd00::1",
+        "ff02::1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::a00:1", "192.0.2.1",
+    ],
+)  # fmt: skip
+def test_f29_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+)
+def test_f29_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+class Names:
+    """A resolver that answers what a test says."""
+
+    def __init__(self, *hosts: str) -> None:
+        self.hosts = hosts
+
+    async def resolve(self, *_: Any) -> list[dict[str, Any]]:
+        return [{"host": host, "port": 80} for host in self.hosts]
+
+    async def close(self) -> None: ...
+
+
+async def test_f29_a_name_with_one_private_address_is_refused() -> None:
+    for allow, refused in ((False, True), (True, False)):
+        resolver = _Resolver(allow)
+        resolver._inner = Names("8.8.8.8", "127.0.0.1")  # type: ignore[assignment]
+        if refused:
+            with pytest.raises(AddressRefusedError, match=r"a.example \(127.0.0.1\)"):
+                await resolver.resolve("a.example")
+        else:
+            assert len(await resolver.resolve("a.example")) == 2
+
+
+DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "120"}, 120),
+        ({"Retry-After": "999999999999"}, 86_400),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:30:00 GMT", "Date": DATE}, 120),
+        ({"Retry-After": DATE, "Date": "Wed, 21 Oct 2026 07:30:00 GMT"}, 0),
+        ({"Retry-After": DATE}, None),
+        ({"Retry-After": "soon", "Date": DATE}, None),
+        ({"Retry-After": "-5"}, None),
+        ({}, None),
+    ],
+)
+def test_f29_retry_after(headers: dict[str, str], seconds: int | None) -> None:
+    assert retry_after(headers) == (None if seconds is None else timedelta(seconds=seconds))
+
+
+def request(method: str = "POST") -> _Request:
+    headers = CIMultiDict({"X-Key": "s", "Cookie": "c", "X-Plain": "p", "Content-Type": "t"})
+    return _Request(method, URL("https://a/x"), headers, b"d", frozenset({"X-Key"}), ("s",))
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "after"),
+    [
+        ("POST", 301, "GET"), ("POST", 302, "GET"), ("PUT", 302, "PUT"), ("PUT", 303, "GET"),
+        ("HEAD", 303, "HEAD"), ("POST", 307, "POST"), ("POST", 308, "POST"),
+    ],
+)  # fmt: skip
+def test_f29_the_method_after_a_redirect(method: str, status: int, after: str) -> None:
+    made = request(method)
+    made.redirected(status, "/y")
+    assert (made.method, str(made.url)) == (after, "https://a/y")
+    assert (made.data is None) == (after != method or status == 303)
+    assert "X-Key" in made.headers
+
+
+@pytest.mark.parametrize("location", ["http://a/y", "https://b/y", "https://a:8443/y", "//b/y"])
+def test_f29_another_origin_gets_no_secrets(location: str) -> None:
+    made = request()
+    made.redirected(307, location)
+    assert set(made.headers) == {"X-Plain", "Content-Type"}
+
+
+def test_f29_a_redirect_to_something_else_is_refused() -> None:
+    for location in ("file:///etc/passwd", "ftp://a/b"):
+        with pytest.raises(aiohttp.InvalidURL):
+            request().redirected(302, location)
