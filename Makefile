@@ -31,6 +31,7 @@ SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/p
 
 test: $(STAMP) ## all tests: rules, database, processes, command line
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	cd examples/plugin_project && $(CURDIR)/$(BIN)/python -m pytest
 ifneq ($(SYSTEM_POSTGRES),)
 	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(BIN)/pytest tests/db -n $(WORKERS) --dist worksteal
 endif

@@ -1,6 +1,7 @@
 """One replica as a process: prepares its ledger, runs, drains on a signal, and really ends.
 
 The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process.
+SIGUSR1 logs what the process is doing.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 from types import FrameType, TracebackType
@@ -34,6 +35,7 @@ from cronledger.rules.errors import ConfigurationError, Exit, Problem
 from cronledger.rules.model import Job, Status
 from cronledger.settings import EMBEDDED, PREFIX, Settings
 from cronledger.sources.apply import apply
+from cronledger.stacks import Reporter
 
 log = structlog.get_logger(__name__)
 
@@ -88,8 +90,10 @@ class Daemon:
             log.warning("declaration_warned", problem=str(problem))
         async with AsyncExitStack() as stack:
             patience = self.settings.drain_timeout.total_seconds() + DRAIN_MARGIN_SECONDS
-            signals = stack.enter_context(Signals(watchdog, patience))
             work = Work(self)
+            reporter = Reporter(asyncio.get_running_loop(), work.diagnose)
+            stack.callback(reporter.close)
+            signals = stack.enter_context(Signals(watchdog, patience, reporter.ask))
             stack.push_async_callback(work.close)
             await work.listen()
             if await work.prepare(signals.first):
@@ -120,7 +124,7 @@ class Work:
         host, port = self._settings.health_host, self._settings.health_port
         if port is None:
             return
-        self._health = HealthServer(host, port, self._read_health)
+        self._health = HealthServer(host, port, self._read_health, self.diagnose)
         try:
             port = await self._health.start()
         except OSError as error:
@@ -136,6 +140,14 @@ class Work:
             return self._replica.health()
         database = "away" if self._awaited else "ok"
         return Health("starting", database, None, None, 0, self._settings.slots, 0.0)  # type: ignore[arg-type]
+
+    def diagnose(self) -> dict[str, Any]:
+        """What is known of the replica as plain values; before it started: its health alone. Any
+        thread may ask."""
+        replica = self._replica
+        if replica is None or replica.state == "starting":
+            return asdict(self._read_health())
+        return replica.diagnostics().as_json()
 
     async def prepare(self, stop: asyncio.Event) -> bool:
         """Everything up to the start of the replica; False: `stop` was set before it was done."""
@@ -245,7 +257,11 @@ class Work:
     async def run(self, signals: "Signals") -> None:
         """Serve until the first signal, then drain; the second one aborts."""
         self._replica = replica = Replica(
-            self._settings, self._url, apps=self._daemon.apps, functions=self._daemon.functions
+            *self._daemon.apps,
+            url=self._url,
+            settings=self._settings,
+            functions=self._daemon.functions,
+            applied=True,
         )
         await replica.start()
         await signals.first.wait()
@@ -314,16 +330,20 @@ def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
 
 class Signals:
     """SIGTERM and SIGINT as events. Whatever hangs, the process ends after the patience of each.
+    SIGUSR1 calls `report`.
 
     Not the loop's own handlers: those would wait for a handler that blocks the loop. Ours run
     between any two instructions of the main thread, so they take no lock and start no thread.
     """
 
-    def __init__(self, watchdog: "Watchdog", drain_seconds: float) -> None:
+    def __init__(
+        self, watchdog: "Watchdog", drain_seconds: float, report: Callable[[], None]
+    ) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self._watchdog = watchdog
         self._drain_seconds = drain_seconds
+        self._report = report
         self._count = 0
         self._loop = asyncio.get_running_loop()
         self._before: dict[signal.Signals, Any] = {}
@@ -331,6 +351,7 @@ class Signals:
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, self._received)
+        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._asked)
         return self
 
     def __exit__(
@@ -341,6 +362,9 @@ class Signals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        self._report()
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         self._count += 1

@@ -1,4 +1,4 @@
-"""/healthz and /readyz over HTTP, JSON bodies. What they answer is read when it is asked for."""
+"""/healthz, /readyz and /diagnostics over HTTP, JSON bodies, read when they are asked for."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -14,12 +14,20 @@ class HealthServer:
 
     /healthz: 200, or 503 when a loop is stuck: to be restarted. A database that is away is no
     reason for that. /readyz: 200 only while the runner takes work and its database answers.
+    /diagnostics: 200 with what `diagnose` answers: state, executions, ticks, lag, errors.
     """
 
-    def __init__(self, host: str, port: int, read: Callable[[], Health]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        read: Callable[[], Health],
+        diagnose: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
         self._host = host
         self._port = port
         self._read = read
+        self._diagnose = diagnose or (lambda: asdict(read()))
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -27,6 +35,7 @@ class HealthServer:
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/diagnostics", self._diagnostics)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
@@ -47,6 +56,9 @@ class HealthServer:
         health = self._read()
         ready = health.state == "running" and health.database == "ok"
         return _answer(health, "ready" if ready else "not ready", ready)
+
+    async def _diagnostics(self, _: web.Request) -> web.Response:
+        return web.json_response(self._diagnose())
 
 
 def _answer(health: Health, status: str, good: bool) -> web.Response:

@@ -20,6 +20,9 @@ from cronledger.settings import MASK
 EVENTS: Mapping[str, str] = {
     "abort_asked": "A second signal: running work is stopped now.",
     "after_claim_failed": "What follows a claim was not written; the sweeper makes up for it.",
+    "app_registered": "The jobs of an App are applied, and this runner runs them.",
+    "app_unregistered": "This runner has an App no more; `retired` plan no more, `kept` go on.",
+    "commit_unknown": "The answer to the COMMIT of an end was lost; it is looked up.",
     "commit_was_unknown": "The answer to a claim's COMMIT was lost; what landed was given back.",
     "database_answers": "The database that was waited for at the start answers.",
     "database_awaited": "The database does not answer yet; the start waits for it.",
@@ -28,8 +31,10 @@ EVENTS: Mapping[str, str] = {
     "database_clock_leapt": "The database's clock left the monotonic one by more than a second; "
     "nothing is stolen or swept for one stale_timeout.",
     "declaration_warned": "A job is as it was declared, and probably not what was meant.",
+    "diagnostics_asked": "SIGUSR1: how the runner is, and the stacks of its tasks and threads.",
+    "diagnostics_broke": "A defect of cronledger in the answer to SIGUSR1.",
     "drain_asked": "A signal asked the runner to stop; a second one stops it at once.",
-    "drain_deadline_passed": "Work that did not end within drain_timeout is stopped.",
+    "drain_deadline_passed": "`executions` that did not end within drain_timeout are stopped.",
     "embedded_started": "The embedded PostgreSQL runs, or one that ran already is shared.",
     "execution_broke": "A defect of cronledger ended an execution; it is FAILED.",
     "execution_cancelled": "An execution ended because somebody asked for it.",
@@ -54,10 +59,13 @@ EVENTS: Mapping[str, str] = {
     "outcome_not_storable": "The database refused the end of an execution; an error is stored.",
     "partitions_maintained": "A partition of executions was made or dropped, or skips were pruned.",
     "pause_ended": "A pause with an end is over.",
+    "planning_left_to_others": "Which live runners have newer tzdata or croniter has changed; they "
+    "plan the jobs these decide, and this runner goes on executing.",
     "planner_failed": "A defect of cronledger in planning a job; the job stands still.",
     "runner_draining": "The runner claims nothing more and lets running work finish.",
     "runner_started": "The runner is registered and looks for work.",
-    "runner_stopped": "The runner has ended; `unfinished` handlers were left.",
+    "runner_stopped": "The runner has ended: how many executions `finished` during its drain, were "
+    "`given_back` or `failed` at its deadline, and are `unfinished`.",
     "scope_provider_failed": "A scope provider raised; its scopes stay as they are.",
     "scopes_changed": "Scopes appeared, returned or retired.",
     "setting_unknown": "A CRONLEDGER_ variable of the environment means nothing.",
@@ -122,6 +130,8 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
+    # It warns at every failed connect; `database_away` says that once.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 class _Patient:

@@ -2,209 +2,156 @@
 
 import asyncio
 import os
-import platform
-import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from time import monotonic
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import psycopg
 import structlog
 from psycopg_pool import PoolTimeout
 
-from cronledger.app import App, Bound, bind
-from cronledger.engine.choose import Abilities
-from cronledger.engine.claim import Claimer
-from cronledger.engine.clock import DatabaseClock
-from cronledger.engine.commands import Supervisor
-from cronledger.engine.dispatcher import Dispatcher
-from cronledger.engine.executor import Executor
-from cronledger.engine.finisher import Finisher
-from cronledger.engine.handlers.command import CommandHandlers
-from cronledger.engine.handlers.python import PythonHandlers
-from cronledger.engine.handlers.threads import Threads
-from cronledger.engine.leases import Heartbeats, Leases
-from cronledger.engine.loops import Loops
-from cronledger.engine.scopes import Scopes
-from cronledger.engine.sweeper import Sweeper
-from cronledger.engine.waker import Waker
+from cronledger.app import App
+from cronledger.engine.diagnostics import MOST_KEPT, Diagnostics, Health
+from cronledger.engine.draining import DrainReport
+from cronledger.engine.finisher import Ended
+from cronledger.engine.parts import Hooks, Parts, poll_seconds, ttl
+from cronledger.engine.plugins import Plugins, source_of
+from cronledger.engine.presence import State, take_name
+from cronledger.engine.stepping import Ran
 from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Statements
-from cronledger.rules import cron
 from cronledger.rules.errors import ConfigurationError, Problem
-from cronledger.settings import Settings
+from cronledger.settings import EMBEDDED, Settings
+from cronledger.sources.apply import Applied, Retired
+
+__all__ = ["Applied", "Diagnostics", "DrainReport", "Health", "Ran", "Replica", "Retired", "State"]
 
 log = structlog.get_logger(__name__)
 
-State = Literal["starting", "running", "draining", "stopped"]
-
 POOL_SIZE = 5
 """One for each loop that steps: who waits for a connection waits for the database."""
-PULSE_SECONDS = 3.0
-LISTENING_POLL = 15.0
 CLAIM_SECONDS = 2.0
 FLUSH_SECONDS = 10.0
-SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
-"""Variables, in any case of letters, that commands do not inherit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """`stuck`: name of a loop that has not stepped for two minutes while the database answered."""
-
-    state: State
-    database: Literal["ok", "away"]
-    away_for_s: float | None
-    stuck: str | None
-    running: int
-    slots: int
-    last_step_age_s: float
 
 
 class Replica:
-    """One runner. `url` is the database; `apps` and `functions` are what it can run.
+    """One runner: `async with Replica(app, url=...)` claims and runs what is due until the block
+    ends, and then drains.
 
-    `start` returns once it is registered and its loops run; `drain` lets running work finish,
-    `abort` does not. As an async context manager it starts on entry and drains on exit.
+    `apps` are applied under their names and run, unless `applied` (somebody did that already); more
+    can come and go with `register` and `unregister`. `functions`: further handlers by
+    `module:qualname`. `settings` default to those of the environment, `url` to their database.
+    `manual`: nothing runs by itself; a test calls `step`.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        url: str,
-        *,
-        apps: Sequence[App] = (),
+        *apps: App,
+        url: str | None = None,
+        settings: Settings | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        applied: bool = False,
+        manual: bool = False,
     ) -> None:
-        self.settings = settings
-        self.runner_id = settings.runner_id or (
-            f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
-        )
+        self.settings = settings or Settings.load()
         self.state: State = "starting"
+        self._url = url or _url(self.settings)
         self._access = Access(
-            url,
-            prepare=not settings.pgbouncer,
-            connect_timeout=settings.connect_timeout,
-            lock_timeout=settings.lock_timeout,
-            tcp_user_timeout=settings.tcp_user_timeout,
+            self._url,
+            prepare=not self.settings.pgbouncer,
+            connect_timeout=self.settings.connect_timeout,
+            lock_timeout=self.settings.lock_timeout,
+            tcp_user_timeout=self.settings.tcp_user_timeout,
         )
-        self._apps = apps
-        self._functions = _functions(apps, functions or {})
+        self._plugins = Plugins(functions or {})
+        for app in apps:
+            if not applied:
+                source_of(app)
+            self._plugins.add(app)
+        self._applied = applied
+        self._manual = manual
+        self._runner_id: str | None = self.settings.runner_id
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
+        self._report = DrainReport()
         self._begun = monotonic()
 
-    # -- building -------------------------------------------------------------------------------
+    @property
+    def runner_id(self) -> str:
+        """Its name in the ledger: the configured one, else `host-pid`, known once it has started.
 
-    def _build(self) -> None:
-        s = self.settings
-        self._statements = statements = Statements(s.schema_name)
-        self._pool = self._access.pool("cronledger", POOL_SIZE)
-        self._clock = DatabaseClock()
-        self._loops = Loops(self._went_away)
-        self._leases = Leases()
-        self._supervisor = Supervisor(
-            {key: value for key, value in os.environ.items() if key.upper() not in SECRETS}
-        )
-        self._threads = Threads("handler")
-        self._heartbeats = Heartbeats(
-            self._access, statements, self._leases, self._supervisor.extend
-        )
-        self._finisher = Finisher(
-            self._pool, statements, self._leases, lambda ended: self._dispatcher.wake.set()
-        )
-        self._executor = Executor(
-            self._leases,
-            self._finisher,
-            PythonHandlers(self._functions, self._threads, s.max_result_bytes),
-            CommandHandlers(self._supervisor, s.output_tail_bytes),
-            runner=self.runner_id,
-            slots=s.slots,
-            freed=self._wake_dispatcher,
-            added=self._heartbeats.wake,
-        )
-        self._claimer = Claimer(
-            self._pool,
-            statements,
-            self._clock,
-            Abilities(frozenset(self._functions), s.allow_sql_commands),
-            runner=self.runner_id,
-            queues=s.queues,
-        )
-        self._sweeper = Sweeper(
-            self._pool,
-            statements,
-            self._clock,
-            retention=s.retention,
-            width=s.partition_interval,
-            rearmed=self._wake_dispatcher,
-            stagger=random.random(),
-        )
-        self._dispatcher = Dispatcher(
-            self._claimer,
-            self._clock,
-            free=self._executor.free,
-            start=self._executor.start,
-            poll=self._poll_seconds(),
-        )
-        self._scopes = Scopes(self._pool, statements, _providers(self._apps))
-        self._waker = self._build_waker()
-
-    def _build_waker(self) -> Waker | None:
-        """None behind a pooler that was given no DSN to LISTEN on: polling suffices."""
-        s = self.settings
-        if s.listen_url is not None:
-            access = Access(s.listen_url.get_secret_value())
-        elif s.pgbouncer:
-            return None
-        else:
-            access = self._access
-        return Waker(access, s.schema_name, self._notified)
-
-    def _poll_seconds(self) -> float:
-        poll = self.settings.poll_interval.total_seconds()
-        listens = self.settings.listen_url is not None or not self.settings.pgbouncer
-        return max(poll, LISTENING_POLL) if listens and poll == 5.0 else poll
+        Raises RuntimeError before that.
+        """
+        if self._runner_id is None:
+            raise RuntimeError("the runner has its name once it has started")
+        return self._runner_id
 
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Registered, and everything runs. Raises psycopg.OperationalError when the database is
-        away, and what else hinders a start; then nothing runs.
+        """Registered, its apps applied, and everything runs (nothing by itself when `manual`).
+
+        Raises psycopg.OperationalError when the database is away, ConfigurationError when a job
+        belongs to another source, and what else hinders a start; then nothing runs.
         """
-        self._build()
+        self._statements = Statements(self.settings.schema_name)
+        self._pool = self._access.pool("cronledger", POOL_SIZE)
+        built = False
         try:
             await self._pool.open()
             await self._pool.wait(self.settings.connect_timeout.total_seconds())
-            await self._supervisor.start()
-            self._heartbeats.start()
+            self._runner_id = await take_name(
+                self._pool, self._statements, self.settings, ttl(self.settings)
+            )
+            self._parts = Parts(
+                self.settings, self._access, self._pool, self._statements,
+                plugins=self._plugins, hooks=Hooks(
+                    self._went_away, self._written, self._notified, self._pulse, self._described
+                ),
+                runner=self.runner_id,
+            )  # fmt: skip
+            built = True
+            await self._parts.supervisor.start()
+            self._parts.heartbeats.start()
             await self._pulse()
+            for app in () if self._applied else self._plugins.apps:
+                await self._parts.registry.apply(app)
         except BaseException as error:
-            await self._close()
+            if built:
+                await self._sign_off(False)
+            await (self._close() if built else self._pool.close(timeout=2))
             if isinstance(error, PoolTimeout):
                 raise psycopg.OperationalError(f"the database does not answer: {error}") from error
             raise
         self.state = "running"
-        self._loops.drive("finisher", self._finisher.step, self._finisher.wake)
-        self._loops.drive("pulse", self._pulse)
-        self._loops.drive("sweeper", self._sweeper.step)
-        self._loops.drive("scopes", self._scopes.step)
-        self._loops.drive("dispatcher", self._dispatcher.step, self._dispatcher.wake)
-        if self._waker is not None:
-            self._loops.drive("waker", self._waker.step)
+        self._drive()
         log.info(
             "runner_started",
             runner=self.runner_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
             queues=list(self.settings.queues),
             slots=self.settings.slots,
+            apps=[app.name for app in self._plugins.apps],
+            functions=len(self._plugins.claimable),
             version=metadata.version("cronledger"),
         )
+
+    def _drive(self) -> None:
+        dispatcher = self._parts.dispatcher
+        self._parts.loops.drive("finisher", self._parts.finisher.step, self._parts.finisher.wake)
+        if self._manual:
+            return
+        self._parts.loops.drive("pulse", self._pulse)
+        self._parts.loops.drive("sweeper", self._parts.sweeper.step)
+        self._parts.loops.drive("scopes", self._parts.scopes.step)
+        self._parts.loops.drive("dispatcher", dispatcher.step, dispatcher.wake)
+        if self._parts.waker is not None:
+            self._parts.loops.drive("waker", self._parts.waker.step)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -222,183 +169,238 @@ class Replica:
     def is_draining(self) -> bool:
         return self.state in ("draining", "stopped")
 
-    async def drain(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def drain(self, timeout: float | None = None) -> DrainReport:  # noqa: ASYNC109
         """Stop claiming, let running work finish for `timeout` seconds (default: drain_timeout),
-        then stop it and give back the rest. Idempotent: a second call waits for the first."""
+        then stop it and give back the rest; answers how it ended.
+
+        Idempotent: a second call waits for the first, and answers the same.
+        """
         if self.state != "running":
             if self.state == "draining":
                 await self._ended.wait()
-            return
+            return self._report
         self.state = "draining"
         patience = self.settings.drain_timeout.total_seconds() if timeout is None else timeout
-        log.info("runner_draining", runner=self.runner_id, running=self._executor.running)
+        began = monotonic()
+        running = self._parts.executor.running
+        log.info("runner_draining", runner=self.runner_id, running=running, patience_s=patience)
         try:
-            cut_off = await self._stop_claiming()
+            claim_cut_off = await self._stop_claiming()
             await self._wait_idle(patience)
+            self._parts.draining.deadline(self.diagnostics().executions)
             await self._stop_running()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
-                    await self._finisher.drained()
-            await self._loops.halt()
-            await self._sign_off(cut_off)
+                    await self._parts.finisher.drained()
+            await self._parts.loops.halt()
+            await self._sign_off(claim_cut_off)
         finally:
-            unfinished = self._executor.running
+            self._report = self._parts.draining.report()
             await self._close()
             self.state = "stopped"
-            log.info("runner_stopped", runner=self.runner_id, unfinished=unfinished)
+            log.info(
+                "runner_stopped",
+                runner=self.runner_id,
+                finished=self._report.finished,
+                given_back=self._report.given_back,
+                failed=self._report.failed,
+                unfinished=self._report.unfinished,
+                after_s=round(monotonic() - began, 3),
+            )
             self._ended.set()
+        return self._report
 
-    async def abort(self) -> None:
+    async def abort(self) -> DrainReport:
         """Stop now: handlers are cancelled and their executions given back or failed; a drain that
-        is waiting for them waits no more. Idempotent.
+        is waiting for them waits no more. Idempotent; answers as `drain` does.
         """
         self._stopping.set()
-        await self.drain(0)
+        return await self.drain(0)
 
     async def _stop_claiming(self) -> bool:
         """No claim is in flight; answers whether one had to be cut off."""
         # A claim in the middle of its commit is let end: its executions would be orphans.
-        cut_off = self._claimer.in_flight and not await self._loops.finish(
+        cut_off = self._parts.claimer.in_flight and not await self._parts.loops.finish(
             "dispatcher", CLAIM_SECONDS
         )
-        await self._loops.halt("dispatcher", "scopes", "waker")
-        self._loops.wake("pulse")  # others see that it drains
+        await self._parts.loops.halt("dispatcher", "scopes", "waker")
+        self._parts.loops.wake("pulse")  # others see that it drains
         return cut_off
 
     async def _wait_idle(self, patience: float) -> None:
-        idle = asyncio.ensure_future(self._executor.idle())
+        idle = asyncio.ensure_future(self._parts.executor.idle())
         stop = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait([idle, stop], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
         stop.cancel()
 
     async def _stop_running(self) -> None:
-        left = self._executor.executions()
+        left = self._parts.executor.executions()
         if not left:
             return
-        log.warning("drain_deadline_passed", stopping=len(left))
         for running in left:
-            self._executor.stop(running, "shutdown")
+            self._parts.executor.stop(running, "shutdown")
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._executor.GRACE + 1):
-                await self._executor.idle()
-        for running in self._executor.executions():
-            self._executor.abandon(running)
+            async with asyncio.timeout(self._parts.executor.GRACE + 1):
+                await self._parts.executor.idle()
+        for running in self._parts.executor.executions():
+            self._parts.executor.abandon(running)
 
     async def _sign_off(self, cut_off: bool) -> None:
         """The runner is seen to have left; what a claim that was cut off won goes back."""
         with suppress(psycopg.Error, TimeoutError):
             async with asyncio.timeout(2):
                 if cut_off:
-                    await self._claimer.settle_unknown()
+                    await self._parts.claimer.settle_unknown()
                 async with self._pool.connection() as c:
                     await self._statements.stop_runner(c, self.runner_id)
 
     async def _close(self) -> None:
         """What was begun has ended; heartbeats last, because what ends needs its lease."""
-        if self._waker is not None:
+        if self._parts.waker is not None:
             with suppress(psycopg.Error):
-                await self._waker.close()
-        await self._supervisor.close()
-        self._heartbeats.close()
+                await self._parts.waker.close()
+        await self._parts.supervisor.close()
+        self._parts.heartbeats.close()
         await self._pool.close(timeout=2)
-        self._threads.close()
+        self._parts.threads.close()
 
     # -- between the parts ----------------------------------------------------------------------
 
     def _went_away(self) -> None:
-        self._clock.distrust()
-        self._loops.wake("pulse")  # it notices the return, and begins the new time of trust
+        self._parts.clock.distrust()
+        self._parts.loops.wake("pulse")  # it notices the return, and begins the new time of trust
 
     def _wake_dispatcher(self) -> None:
-        self._dispatcher.wake.set()
+        self._parts.dispatcher.wake.set()
 
     def _notified(self, payload: str) -> None:
-        self._dispatcher.wake.set()
+        self._parts.dispatcher.wake.set()
         # A cancel may have been among what was notified while nobody listened.
         if payload in ("cancel", "connected"):
-            self._heartbeats.look_now()
+            self._parts.heartbeats.look_now()
+
+    def _written(self, ended: Sequence[Ended]) -> None:
+        self._parts.dispatcher.wake.set()
+        self._parts.stepping.ended(ended)
+        if self.is_draining:
+            self._parts.draining.ended(ended)
 
     async def _pulse(self) -> float:
         """The runner is seen; what may be stale or due to resume is passed on."""
-        async with self._pool.connection(PULSE_SECONDS) as c:
-            sent = monotonic()
-            answer = await self._statements.pulse(c, **self._seen())
-            pulse = await answer.fetchone()
-        assert pulse is not None
-        self._loops.answered()
-        if self._clock.observe(pulse.now, sent):
-            log.warning("database_clock_leapt", now=pulse.now.isoformat())
-        self._dispatcher.steal_at = pulse.stale
+        pulse, poll = await self._parts.presence.pulse(), poll_seconds(self.settings)
+        self._parts.loops.answered()
+        if not self._parts.claimer.in_flight:
+            running = self._parts.executor.executions()
+            self._plugins.forget(
+                {
+                    x.lease.job.target["function"]
+                    for x in running
+                    if "function" in x.lease.job.target
+                }
+            )
+        self._parts.dispatcher.steal_at = pulse.stale
         moments = [x for x in (pulse.stale, pulse.resumes) if x is not None]
-        due = min((self._clock.until(x) for x in moments), default=None)
+        due = min((self._parts.clock.until(x) for x in moments), default=None)
         if due is not None and due <= 0:
-            self._loops.wake("sweeper")
+            self._parts.loops.wake("sweeper")
             if pulse.stale is not None and pulse.stale <= pulse.now:
-                self._dispatcher.wake.set()
-            return min(1.0, self._poll_seconds())
-        return self._poll_seconds() if due is None else min(self._poll_seconds(), due + 0.05)
+                self._parts.dispatcher.wake.set()
+            return min(1.0, poll)
+        return (
+            poll_seconds(self.settings)
+            if due is None
+            else min(poll_seconds(self.settings), due + 0.05)
+        )
 
-    def _seen(self) -> dict[str, Any]:
-        now = datetime.now(UTC)  # noqa: TID251 - shown to people as clock_skew; decides nothing
-        skew = now - self._clock.at(monotonic()) if self._clock.known else timedelta(0)
+    def _described(self) -> dict[str, Any]:
         return {
-            "runner": self.runner_id,
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "version": metadata.version("cronledger"),
             "state": "draining" if self.is_draining else "running",
-            "queues": list(self.settings.queues),
-            "slots": self.settings.slots,
-            "running": self._executor.running,
-            "ttl": timedelta(seconds=3 * self._poll_seconds() + 5),
-            "clock_skew": skew,
-            "fingerprint": {"python": platform.python_version(), **cron.FINGERPRINT},
-            "handlers": sorted(self._functions),
+            "running": self._parts.executor.running,
+            "handlers": sorted(self._plugins.claimable),
+            "diagnostics": self.diagnostics().as_json(MOST_KEPT),
         }
+
+    # -- plugins --------------------------------------------------------------------------------
+
+    async def register(self, app: App, *, force: bool = False) -> Applied:
+        """`app` belongs to this replica: its jobs are applied under its name, and run from now on;
+        what was due while they were retired does not.
+
+        Where a newer deploy was applied before, `refused` says so, and its jobs stand (`force`
+        overrides). Raises ConfigurationError for an App without a name, or with a job or function
+        that another has, psycopg.Error when the database is away; then nothing has changed.
+        """
+        self._must_run("register")
+        applied = await self._parts.registry.register(app, force=force)
+        self._reconsider()
+        return applied
+
+    async def unregister(self, app: App) -> Retired:
+        """`app` belongs to this replica no more: its jobs retire, what waited of them is CANCELLED,
+        what runs was asked to end (its handlers may still be at it). A job whose function another
+        live runner has stays as it is, and what runs of it here runs on.
+
+        Raises ValueError when it is not registered, psycopg.Error when the database is away; then
+        it is registered as before, though its jobs may have retired: call it again.
+        """
+        self._must_run("unregister")
+        done = await self._parts.registry.unregister(app)
+        self._parts.heartbeats.look_now()
+        self._reconsider()
+        return done
+
+    def _must_run(self, what: str) -> None:
+        if self.state != "running":
+            raise RuntimeError(f"cannot {what}: the replica is {self.state}, not running")
+
+    def _reconsider(self) -> None:
+        """What this runner can run has changed: what is parked or left to others is looked at."""
+        self._parts.sweeper.full_round()
+        self._parts.dispatcher.reconsider()
+        for loop in ("sweeper", "scopes"):
+            self._parts.loops.wake(loop)
 
     # -- what people ask ------------------------------------------------------------------------
 
+    async def step(self) -> tuple[Ran, ...]:
+        """Only when `manual`: everything due now was claimed and run, to its end, and is written;
+        answers what ran, in the order of the ends.
+
+        What these executions make due runs as well, but no schedule's later plan_time. Raises
+        RuntimeError when not `manual` or not running, psycopg.Error when the database is away.
+        """
+        if not self._manual:
+            raise RuntimeError("step() is for a Replica(..., manual=True); this one runs by itself")
+        self._must_run("step")
+        return await self._parts.stepping.step()
+
+    def diagnostics(self) -> Diagnostics:
+        """How it is now. Any thread may ask, once it has started; raises RuntimeError before."""
+        return self._parts.seen.diagnose(
+            runner=self.runner_id,
+            state=self.state,
+            queues=self.settings.queues,
+            apps=[app.name or "" for app in self._plugins.apps],
+        )
+
     def health(self) -> Health:
+        """Whether it takes work and gets on. Does not block."""
         if self.state == "starting":
             age = round(monotonic() - self._begun, 1)
             return Health(self.state, "ok", None, None, 0, self.settings.slots, age)
-        now = monotonic()
-        since = self._loops.away_since
-        return Health(
-            self.state,
-            "ok" if since is None else "away",
-            None if since is None else round(now - since, 1),
-            self._loops.stuck() if since is None else None,
-            self._executor.running,
-            self.settings.slots,
-            round(now - (self._loops.last_step("dispatcher") or self._begun), 1),
-        )
+        return self._parts.seen.health(self.state)
 
 
-def _functions(
-    apps: Sequence[App], functions: Mapping[str, Callable[..., Any]]
-) -> dict[str, Bound]:
-    found = {name: bind(function) for name, function in functions.items()}
-    for app in apps:
-        for name, job in app.jobs.items():
-            where, function = job.target["function"], app.handlers[name]
-            if where in found and found[where].function is not function:
-                # Rows name a function by its place alone: one of the two would run for both.
-                raise ConfigurationError(
-                    [
-                        Problem(
-                            where, name, "function", where,
-                            "is the place of another function too, such as one made in a loop",
-                            "give each a __qualname__ of its own, or use one function with scopes",
-                        )
-                    ]
-                )  # fmt: skip
-            found[where] = bind(function)
-    return found
-
-
-def _providers(apps: Sequence[App]) -> dict[str, tuple[Any, Callable[[], Any]]]:
-    return {
-        name: (app.jobs[name], provider) for app in apps for name, provider in app.providers.items()
-    }
+def _url(settings: Settings) -> str:
+    url = settings.require_database()
+    if url != EMBEDDED:
+        return url
+    raise ConfigurationError(
+        [
+            Problem(
+                None, None, "url", EMBEDDED, "is what `cronledger run` starts by itself",
+                "start cronledger.ledger.embedded.Embedded, and hand over the DSN it answers",
+            )
+        ]
+    )  # fmt: skip

@@ -172,6 +172,25 @@ async def goes_on(ctx: Context) -> None:
     say("start", ctx)
 
 
+control = App()
+
+
+@control.job()
+async def told(ctx: Context) -> dict[str, object]:
+    say("start", ctx)
+    return {"trigger": str(ctx.trigger), "payload": ctx.payload}
+
+
+@control.job(stale_timeout="60s")
+async def long(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+@control.job(stale_timeout=LEASE)
+async def renewed(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
 COMMANDS = {
     "crash": (
         command("command_again", "60", "deaf", allow_stale_reentry=True),

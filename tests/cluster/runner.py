@@ -21,7 +21,8 @@ from cronledger.sources.apply import apply
 
 
 async def serve(url: str, app: App, settings: dict[str, Any]) -> None:
-    loop, replica = asyncio.get_running_loop(), Replica(Settings(**settings), url, apps=[app])
+    loop = asyncio.get_running_loop()
+    replica = Replica(app, url=url, settings=Settings(**settings), applied=True)
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop.add_signal_handler(signal.SIGTERM, signals.put_nowait, 1)
     await replica.start()

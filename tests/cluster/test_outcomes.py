@@ -57,11 +57,14 @@ class World:
     @asynccontextmanager
     async def replica(self, **settings: Any) -> AsyncIterator[Replica]:
         apply(self.url, [*self.app.jobs.values(), *self.commands], source="test")
-        async with Replica(Settings(**settings), self.url, apps=[self.app]) as replica:
+        async with self.made(Settings(**settings)) as replica:
             try:
                 yield replica
             finally:
                 self.release.set()  # a test that failed leaves no thread to the drain
+
+    def made(self, settings: Settings) -> Replica:
+        return Replica(self.app, url=self.url, settings=settings, applied=True)
 
     def rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
         return self._connection.execute(statement, values or None).fetchall()
@@ -280,7 +283,7 @@ def test_two_functions_of_one_place_are_refused(database_url: str) -> None:
     for name in ("one", "two"):
         app.job(name=name)(lambda: None)
     with pytest.raises(ConfigurationError, match="is the place of another function too"):
-        Replica(Settings(), database_url, apps=[app])
+        Replica(app, url=database_url, settings=Settings(), applied=True)
 
 
 async def test_threads_that_overran_starve_nobody_but_their_slots(world: World) -> None:
@@ -429,7 +432,7 @@ async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> No
 
 async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str) -> None:
     before, children = set(threading.enumerate()), _children()
-    replica = Replica(Settings(), empty_database_url)
+    replica = Replica(url=empty_database_url, settings=Settings())
     with pytest.raises(psycopg.errors.UndefinedTable):
         await replica.start()
     assert set(threading.enumerate()) <= before

@@ -48,11 +48,13 @@ async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
 ) -> None:
     """The backend dies before each statement of the claim in turn; what is left is all or none."""
     names = [
-        "lock_due_again", "lock_due_schedules", "lock_limited_queues", "read_jobs", "read_running",
-        "try_claim_again", "try_claim_new", "record_skips", "advance_schedules", "next_due",
+        "claim_due", "lock_due_schedules", "lock_limited_queues", "read_jobs", "read_running",
+        "read_unclaimed", "try_claim_new", "plan_pending", "record_skips", "advance_schedules",
+        "next_due",
     ]  # fmt: skip
     ledger.job("failed", schedule=None, max_attempts=5, retry_backoff=["0 s"])
     ledger.job("late", schedule="* * * * *", catch_up="latest")
+    ledger.job("foreign", schedule="* * * * *", handler="external", target={})
     ledger.trigger("failed")
     async with runners(database_url, {}) as (one,):
         (first,) = await one.settle()
@@ -67,6 +69,7 @@ async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
             assert one.held == []
         started = {s.claimed.key.job_name: s.claimed.how for s in await one.settle()}
     assert started == {"failed": "retried", "late": "won"}
+    assert ledger.statuses("foreign") == ["PENDING"]
     assert ledger.skips("late") == [("superseded", 9)]
     assert ledger.accounted("late") == 10
 

@@ -11,7 +11,10 @@ COMMANDS = {
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),
     "jobs": ("jobs:jobs", "List, show, apply, pause, resume and remove jobs."),
     "trigger": ("trigger:trigger", "Make one execution of a job, due now."),
-    "executions": ("executions:executions", "List and show executions and their output."),
+    "enqueue": ("enqueue:enqueue", "Push work at a job; what is PENDING takes it up."),
+    "backfill": ("backfill:backfill", "Run plan_times of the past."),
+    "executions": ("executions:executions", "List, show, retry and cancel executions."),
+    "queues": ("queues:queues", "List, pause and resume queues."),
     "runners": ("runners:runners", "List the replicas."),
 }
 

@@ -1,4 +1,4 @@
-"""`cronledger executions`: the ledger's rows and what they wrote."""
+"""`cronledger executions`: the ledger's rows, what they wrote, one more attempt, an end."""
 
 import click
 
@@ -22,7 +22,7 @@ STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 
 @click.group()
 def executions() -> None:
-    """List and show executions and their output."""
+    """List and show executions and their output; retry and cancel them."""
 
 
 @executions.command("list")
@@ -108,6 +108,41 @@ def output(*, execution_id: int, as_json: bool) -> None:
         click.echo(f"execution {execution_id} ({row['status']}) has stored no output", err=True)
     else:
         click.echo(row["output"], nl=not row["output"].endswith("\n"))
+
+
+@executions.command()
+@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@click.option("--force", is_flag=True, help="Even if how its last attempt ended is unknown.")
+def retry(*, execution_id: int, force: bool) -> None:
+    """Give a FAILED or CANCELLED execution one more attempt, now.
+
+    Refused for a SUCCESS; and, without --force, where the end of the last attempt is unknown and
+    the job is not reentrant: make sure first that it has ended and may run again.
+    """
+    from cronledger.cli.session import requester, session
+
+    with session() as ledger:
+        said = ledger.call(
+            "retry", execution_id=execution_id, force=force, requested_by=requester()
+        )
+    click.echo(f"{execution_id}: {said.replace('_', ' ')}")
+
+
+@executions.command()
+@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+def cancel(*, execution_id: int) -> None:
+    """End an execution: at once if it waits; if it is RUNNING, its replica is asked to.
+
+    Exit status: 1 when its row is being written at this moment; ask again.
+    """
+    from cronledger.cli.session import requester, session
+    from cronledger.rules.errors import Exit
+
+    with session() as ledger:
+        said = ledger.call("cancel", execution_id=execution_id, requested_by=requester())
+    click.echo(f"{execution_id}: {said.replace('_', ' ')}")
+    if said == "busy":
+        raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _unknown(execution_id: int) -> click.UsageError:

@@ -4,14 +4,16 @@ import getpass
 import os
 import socket
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg
 from psycopg import sql
+from psycopg.rows import dict_row
 
 from cronledger.ledger.database import Access
 from cronledger.ledger.embedded import Embedded
@@ -33,16 +35,34 @@ class Session:
 
     def call(self, function: str, **arguments: object) -> Any:
         """Answer what the SQL function of that name answers. Raises psycopg.Error."""
+        (value,) = self.call_row(function, **arguments).values()
+        return value
+
+    def call_row(self, function: str, **arguments: object) -> dict[str, Any]:
+        """Answer the only row of what that SQL function answers. Raises psycopg.Error."""
         given = sql.SQL(", ").join(
             sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
             for name in arguments
         )
         name = sql.Identifier(self.settings.schema_name, function)
-        row = self.connection.execute(
-            sql.SQL("SELECT {}({})").format(name, given), arguments
-        ).fetchone()
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            row = cursor.execute(
+                sql.SQL("SELECT * FROM {}({})").format(name, given), arguments
+            ).fetchone()
         assert row is not None
-        return row[0]
+        return row
+
+
+def _say_once() -> Callable[[psycopg.errors.Diagnostic], None]:
+    """A handler of notices: a warning goes to standard error, the same one only once."""
+    said: set[str | None] = set()
+
+    def say(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING" and notice.message_primary not in said:
+            said.add(notice.message_primary)
+            click.echo(f"Warning: {notice.message_primary}", err=True)
+
+    return say
 
 
 @contextmanager
@@ -53,6 +73,7 @@ def session(settings: Settings | None = None) -> Iterator[Session]:
     """
     settings = settings or settings_here()
     with database(settings) as url, access(settings, url).connect("cronledger cli") as connection:
+        connection.add_notice_handler(_say_once())
         yield Session(settings, url, connection, Reports(connection, settings.schema_name))
 
 

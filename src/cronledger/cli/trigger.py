@@ -20,6 +20,7 @@ POLL_SECONDS = 0.2
 @click.option("--scope-kind", metavar="KIND", help="What the scope is [default: the job's].")
 @click.option("--payload", metavar="JSON", help="Instead of the job's payload.")
 @click.option("--force", is_flag=True, help="Even if the job or its queue is paused.")
+@click.option("--require-runner", is_flag=True, help="Only if a live replica can run it.")
 @click.option("--wait", is_flag=True, help="Until it has ended for good; exit 1 unless SUCCESS.")
 @json_option
 def trigger(
@@ -29,21 +30,23 @@ def trigger(
     scope_kind: str | None,
     payload: str | None,
     force: bool,
+    require_runner: bool,
     wait: bool,
     as_json: bool,
 ) -> None:
     """Make one execution of a job, due now, and print its id.
 
-    Its schedule goes on as before. Refused while one is RUNNING and overlap is skip.
+    Its schedule goes on as before. Refused while one is RUNNING and overlap is skip. Where no live
+    replica can run it, it stays PENDING until there is one.
     """
     from psycopg.types.json import Jsonb
 
     from cronledger.cli.session import requester, session
     from cronledger.rules.errors import Exit
 
-    given = None if payload is None else Jsonb(_payload(payload))
+    given = None if payload is None else Jsonb(read_payload(payload))
     with session() as ledger:
-        kind, scope_id = _scope(ledger, name, scope_kind, scope)
+        kind, scope_id = scope_of(ledger, name, scope_kind, scope)
         made: int = ledger.call(
             "trigger",
             job=name,
@@ -52,6 +55,7 @@ def trigger(
             payload=given,
             force=force,
             requested_by=requester(),
+            require_runner=require_runner,
         )
         row = _wait(ledger, made) if wait else ledger.reports.execution(made)
     if as_json:
@@ -62,7 +66,8 @@ def trigger(
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-def _payload(text: str) -> object:
+def read_payload(text: str) -> object:
+    """Answer what the JSON of --payload says. Raises BadParameter."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except ValueError as error:
@@ -76,8 +81,8 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not in JSON")
 
 
-def _scope(ledger: "Session", job: str, kind: str | None, scope: str | None) -> tuple[str, str]:
-    """The scope that is meant. An unknown job or scope is left for the database to refuse."""
+def scope_of(ledger: "Session", job: str, kind: str | None, scope: str | None) -> tuple[str, str]:
+    """Answer kind and id of the scope that is meant; an unknown one is the database's to refuse."""
     row = ledger.reports.job(job)
     if row is None:
         return kind or "global", scope or "global"

@@ -1,24 +1,27 @@
 """What a claim decides between its reads and its writes: no connection, no waiting.
 
-It is given what statement 1 locked and statement 2 read, and fills a `Round`: executions to take
-again, plan_times to run, skips, how far cursors move, who is parked.
+It is given which schedules are locked and what was read of them, and fills a `Round`: plan_times to
+run, skips, how far cursors move, who is parked.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID, uuid4
 
 import structlog
 
+from cronledger.engine.planners import Planners
 from cronledger.engine.revisions import Revisions
-from cronledger.ledger.rows import AgainClaim, DueAgain, JobFacts, NewClaim
+from cronledger.ledger.rows import JobFacts, NewClaim, Taken
 from cronledger.rules.model import (
+    CatchUp,
     ExecutionKey,
     Handler,
     Overlap,
     Parked,
     Plan,
+    Revision,
     Run,
     ScheduleRow,
     ScopeKey,
@@ -28,18 +31,28 @@ from cronledger.rules.planner import Room, plan
 
 log = structlog.get_logger(__name__)
 
+KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
+UNCLAIMED_STEP = 100
+"""Firings of one external schedule that one claim plans at most: they take no slot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What this runner can run."""
+    """What this runner can run: handler kinds, and of Python which functions."""
 
     functions: Collection[str]
     allow_sql_commands: bool = False
+    kinds: Collection[Handler] = KINDS
+    planners: Planners = field(default_factory=lambda: Planners({}))
 
     def runs(self, facts: JobFacts) -> bool:
-        if facts.handler == Handler.COMMAND:
-            return True
-        return facts.handler == Handler.PYTHON and facts.function in self.functions
+        if facts.handler == Handler.PYTHON:
+            return facts.function in self.functions
+        return facts.handler in self.kinds
+
+    def plans(self, facts: JobFacts) -> bool:
+        """Whether this runner plans its firings; those of `external` any runner does."""
+        return facts.handler == Handler.EXTERNAL or self.runs(facts)
 
     def refusal(self, facts: JobFacts) -> str | None:
         """Why no runner of this configuration may run the job; becomes its spec_error."""
@@ -56,11 +69,11 @@ class Held:
     """What the locks and reads of one claim brought."""
 
     now: datetime
-    again: Sequence[DueAgain]
     schedules: Sequence[ScheduleRow]
     jobs: Mapping[str, JobFacts]
     revisions: Revisions
-    running: Mapping[ScopeKey, dict[int, datetime]]  # execution id -> plan_time
+    running: Mapping[ScopeKey, int]  # the first execution that is RUNNING
+    unclaimed: Mapping[ScopeKey, int]  # of external jobs: the first PENDING one of the schedule
     locked_jobs: Collection[str]  # limited jobs whose row is held
     locked_queues: Collection[str]  # queues without a limit, or whose row is held
     queue_room: dict[str, int]  # of limited queues
@@ -71,8 +84,9 @@ class Held:
 class Round:
     """What one claim writes."""
 
-    again: list[AgainClaim] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)  # claimed already, by claim_due
     new: list[NewClaim] = field(default_factory=list)
+    pending: list[NewClaim] = field(default_factory=list)  # for workers that claim by themselves
     skips: list[tuple[ScopeKey, Skip, bool]] = field(default_factory=list)
     plans: list[tuple[ScopeKey, Plan]] = field(default_factory=list)
     replaced: list[ScopeKey] = field(default_factory=list)
@@ -83,86 +97,49 @@ class Round:
     queues: dict[UUID, str] = field(default_factory=dict)  # of the rows claimed, by token
     not_here: set[str] = field(default_factory=set)
     no_runner: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)  # a runner with newer tzdata or croniter plans them
     busy: int = 0  # rows that were locked and left for another round
 
     @property
     def writes(self) -> bool:
-        return bool(self.again or self.new or self.skips or self.plans or self.replaced)
+        return bool(self.taken or self.new or self.skips or self.plans or self.replaced)
 
     def claims(self) -> list[tuple[UUID, ExecutionKey]]:
         """Tokens and keys of what is claimed."""
-        return [(x.token, x.key) for x in self.again] + [(x.token, x.key) for x in self.new]
+        again = [(x.claimed.token, x.claimed.key) for x in self.taken]
+        return again + [(x.token, x.key) for x in self.new]
 
 
 class Chooser:
     """Fills one `Round` from one `Held`, with `slots` free slots."""
 
-    def __init__(self, held: Held, abilities: Abilities, slots: int) -> None:
+    def __init__(
+        self, held: Held, abilities: Abilities, slots: int, taken: Sequence[Taken] = ()
+    ) -> None:
         self._held = held
         self._abilities = abilities
-        self._slots = slots
+        self._slots = slots - len(taken)
         self._room = {
             name: facts.room for name, facts in held.jobs.items() if facts.room is not None
         }
-        self._taken: dict[ScopeKey, int] = {}  # scope -> execution claimed again in this round
-        self.round = Round()
+        queues = {x.claimed.token: x.queue for x in taken}
+        self.round = Round(taken=list(taken), queues=queues)
 
     def choose(self) -> Round:
-        for due in self._held.again:
-            self._take_again(due)
         for row in self._held.schedules:
             self._plan(row)
         return self.round
-
-    # -- executions that exist ------------------------------------------------------------------
-
-    def _take_again(self, due: DueAgain) -> None:
-        facts = self._held.jobs.get(due.key.job_name)
-        if facts is None or facts.retired_at is not None:
-            return  # the sweeper's
-        if facts.paused_at is not None and not _forced(due, facts.paused_at):
-            return  # paused between the lock and the read
-        if self._slots <= 0 or self._is_unlocked(facts, due.queue):
-            self.round.busy += 1
-            return
-        error = self._held.revisions.broken(facts.name) or self._abilities.refusal(facts)
-        if error is not None or not self._abilities.runs(facts):
-            self._name_error(facts, error)
-            self.round.not_here.add(facts.name)
-            return
-        job = self._held.revisions.newest(facts.name).job
-        steals = due.status == "RUNNING"
-        if job.overlap is not Overlap.ALLOW:
-            others = self._held.running.get(due.key.scope, {}).keys() - {due.id}
-            if others or due.key.scope in self._taken:
-                return
-        # A stale row holds its place already: stealing it takes none.
-        if not steals and not self._reserve(facts.name, due.queue):
-            return
-        self._slots -= 1
-        self._taken[due.key.scope] = due.id
-        claim = AgainClaim(due.key, uuid4(), job.stale_timeout, job.allow_stale_reentry)
-        self.round.queues[claim.token] = due.queue
-        self.round.again.append(claim)
 
     def _is_unlocked(self, facts: JobFacts, queue: str) -> bool:
         """A limited job or queue whose row another transaction holds: not claimed this round."""
         limited = facts.room is not None and facts.name not in self._held.locked_jobs
         return limited or queue not in self._held.locked_queues
 
-    def _reserve(self, job: str, queue: str) -> bool:
-        if self._room.get(job, 1) <= 0 or self._held.queue_room.get(queue, 1) <= 0:
-            return False
-        self._reserved(job, queue)
-        return True
-
-    def _reserved(self, job: str, queue: str, count: int = 1) -> None:
+    def _reserved(self, job: str, queue: str) -> None:
         if job in self._room:
-            self._room[job] -= count
+            self._room[job] -= 1
         if queue in self._held.queue_room:
-            self._held.queue_room[queue] -= count
-
-    # -- plan_times -----------------------------------------------------------------------------
+            self._held.queue_room[queue] -= 1
 
     def _plan(self, row: ScheduleRow) -> None:
         name = row.key.job_name
@@ -179,26 +156,47 @@ class Chooser:
             if error is not None:
                 self._settle(row, _park(row, Parked.SPEC_ERROR), facts, error)
                 return
+            job = self._held.revisions.newest(name).job
+            if self._abilities.planners.leaves(job, row.queue):
+                self.round.left.add(name)
+                return
         room = Room(self._slots, self._room.get(name), self._held.queue_room.get(row.queue))
+        blocker = self._held.running.get(row.key)
+        external = facts is not None and facts.handler == Handler.EXTERNAL
+        if external:
+            room = Room(UNCLAIMED_STEP, None, None)  # limits are for its worker's claim
+            if blocker is None:
+                blocker, revisions = self._behind_unclaimed(row.key, revisions)
         try:
-            planned = plan(
-                row, revisions, self._held.now, blocker=self._blocker(row.key), room=room
-            )
+            planned = plan(row, revisions, self._held.now, blocker=blocker, room=room)
         except Exception as bug:  # a job must not stop the others, whatever is wrong with it
             log.exception("planner_failed", job=name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"
             self._settle(row, _park(row, Parked.SPEC_ERROR), facts, error)
             return
-        if planned.runs and facts is not None and not self._abilities.runs(facts):
+        if planned.runs and facts is not None and not self._abilities.plans(facts):
             self._leave_to_others(row, facts)
             return
         self._settle(row, planned, facts, planned.spec_error)
         for run in planned.runs:
-            self._run(row, run)
+            if external:
+                self.round.pending.append(self._claim(row, run))
+            else:
+                self._run(row, run)
 
-    def _blocker(self, scope: ScopeKey) -> int | None:
-        running = self._held.running.get(scope)
-        return self._taken.get(scope) or (min(running) if running else None)
+    def _behind_unclaimed(
+        self, scope: ScopeKey, revisions: list[Revision]
+    ) -> tuple[int | None, list[Revision]]:
+        """A firing that no worker has claimed yet stands for the later ones, which are skips
+        `overlap`: workers that were away for a day find one execution and not a day's. Not where
+        all are wanted: `allow`, and `wait` with `catch_up = all`."""
+        waiting, newest = self._held.unclaimed.get(scope), revisions[-1]
+        job = newest.job
+        queues_all = job.overlap is Overlap.WAIT and job.catch_up is CatchUp.ALL
+        if waiting is None or job.overlap is Overlap.ALLOW or queues_all:
+            return None, revisions
+        job = job.model_copy(update={"overlap": Overlap.SKIP})
+        return waiting, [*revisions[:-1], replace(newest, job=job)]
 
     def _leave_to_others(self, row: ScheduleRow, facts: JobFacts) -> None:
         """Another live runner has the handler and will take the row; without one it is parked."""
@@ -236,22 +234,20 @@ class Chooser:
     def _run(self, row: ScheduleRow, run: Run) -> None:
         self._slots -= 1
         self._reserved(row.key.job_name, row.queue)
+        claim = self._claim(row, run)
+        self.round.queues[claim.token] = row.queue
+        self.round.new.append(claim)
+
+    def _claim(self, row: ScheduleRow, run: Run) -> NewClaim:
         definition = run.revision.job
         current = self._held.revisions.newest(row.key.job_name).job
         number = run.revision.revision
         # The queue of now, also for a plan_time of an earlier revision: its room was asked for.
-        claim = NewClaim(
+        return NewClaim(
             ExecutionKey(*row.key, run.plan_time), number, row.queue, run.due_at,
             self._held.revisions.payload(row.key.job_name, number), definition.max_attempts,
             uuid4(), current.stale_timeout,
         )  # fmt: skip
-        self.round.queues[claim.token] = row.queue
-        self.round.new.append(claim)
-
-
-def _forced(due: DueAgain, paused_at: datetime) -> bool:
-    """A manual execution made in the pause."""
-    return due.status == "PENDING" and due.key.plan_time > paused_at
 
 
 def _park(row: ScheduleRow, why: Parked) -> Plan:

@@ -1,42 +1,44 @@
 """One claim: a transaction of three round trips that plans, settles and wins executions.
 
-1. Lock what is due: stale leases, executions due again, schedules. 2. In new statements, read the
-jobs, revisions, running executions and limits that belong to them: the locking statement still sees
-what was before the locks. 3. Decide (`choose`), then write claims, skips and cursors, and COMMIT.
+1. Claim what exists already and is due (the SQL function claim_due, with which workers in other
+languages claim as well), and lock due schedules. 2. In new statements, read the jobs, revisions,
+running executions and limits that belong to them: the locking statement still sees what was before
+the locks. 3. Decide (`choose`), then write new executions, skips and cursors, and COMMIT.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg import errors
+from psycopg import AsyncCursor, errors
 
 from cronledger.engine.choose import Abilities, Chooser, Held, Round
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.revisions import Revisions
+from cronledger.engine.tokens import Tokens
 from cronledger.ledger.database import POISON, AsyncPool, is_away, step_transaction
-from cronledger.ledger.rows import Claimed, DueAgain, JobFacts, NextDue
+from cronledger.ledger.rows import Claimed, JobFacts, NextDue, Taken
 from cronledger.ledger.statements import Connection, Rows, Statements
-from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey
+from cronledger.rules.model import ExecutionKey, Handler, ScheduleRow, ScopeKey
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a claim brought. `sent`: monotonic time before its writes were sent: the leases count
-    from there. `full`: as many rows came as were asked for, so more may be due."""
+    """What a claim brought. `sent`: monotonic time before its first write was sent: the leases
+    count from there; `asked`: before it asked for `next_due`. `full`: as many rows came as were
+    asked for, so more may be due."""
 
     won: Sequence[Claimed]
     round: Round
     next_due: NextDue | None
     sent: float
+    asked: float
     full: bool
 
 
@@ -63,6 +65,7 @@ class Claimer:
         self.revisions = Revisions(statements)
         self.in_flight = False
         self._unknown: dict[UUID, ExecutionKey] = {}
+        self._tokens = Tokens()
 
     async def claim(
         self, slots: int, max_rows: int, *, steal: bool, not_here: Collection[str]
@@ -75,16 +78,19 @@ class Claimer:
         """
         only: Collection[ScopeKey] | None = None
         refused: set[str] = set()
+        broken: dict[str, tuple[int, str]] = {}
         self.in_flight = True
         try:
             while True:
-                look = _Look(max_rows, steal, {*not_here, *refused}, only)
+                look = _Look(max_rows, steal, {*not_here, *refused}, broken, only)
                 try:
                     claim = await self._attempt(slots, look)
-                    claim.round.not_here.update(refused)
+                    claim.round.not_here.update(refused, broken)
                     # Not earlier: what is cut off on its way to the caller has to go back, too.
                     self._forget(claim.round)
                     return claim
+                except _BrokenError as found:
+                    broken.update(found.jobs)
                 except _PoisonError as poison:
                     # Halve the batch until the one schedule with the bad value is alone.
                     if _lacks_partition(poison.error) and await self._make_partitions(poison):
@@ -101,93 +107,116 @@ class Claimer:
             self.in_flight = False
 
     async def _attempt(self, slots: int, look: "_Look") -> Claim:
-        begun, sent = Round(), monotonic()
-        again: Sequence[DueAgain] = ()
+        begun = Round()
         schedules: Sequence[ScheduleRow] = ()
         writes: list[Any] = []
         try:
             async with self._pool.connection() as c:
                 async with step_transaction(c):
                     before = await self._statements.read_clock(c)
-                    again, schedules = await self._lock(c, look)
+                    sent = asked = monotonic()
+                    again = await self._claim_due(c, slots, look)
+                    due_rows = await self._statements.lock_due_schedules(
+                        c, queues=self._queues,
+                        not_here=[*look.not_here, *self._abilities.planners.left],
+                        max_rows=look.max_rows,
+                    )  # fmt: skip
                     (since,) = await before.fetchone() or (None,)
-                    if again or schedules:
-                        held = await self._read(c, again, schedules)
-                        begun = Chooser(held, self._abilities, slots).choose()
-                        sent = monotonic()
+                    rows = await again.fetchall()
+                    begun.taken = self._take(rows)
+                    schedules = [
+                        row
+                        for row in await due_rows.fetchall()
+                        if look.only is None or row.key in look.only
+                    ]
+                    if begun.taken or schedules:
+                        held = await self._read(c, begun.taken, schedules)
+                        begun = Chooser(held, self._abilities, slots, begun.taken).choose()
+                        asked = monotonic()
                         # From here on their fate is not known, whatever cuts this off.
                         self._unknown.update(begun.claims())
                         writes = await self._write(c, begun)
+                    begun.not_here.update(_refusals(rows))
+                    self._abilities.planners.left.update(begun.left)
+                    begun.spec_errors += [(name, *why) for name, why in look.broken.items()]
                     assert since is not None
                     next_due = await self._statements.next_due(
                         c,
                         queues=self._queues,
-                        not_here=[*look.not_here, *begun.not_here],
+                        not_here=[*look.not_here, *begun.not_here, *self._abilities.planners.left],
                         since=since,
                     )
-                won = [row for cursor in writes for row in await cursor.fetchall()]
+                won = [row.claimed for row in begun.taken]
+                won += [row for cursor in writes for row in await cursor.fetchall()]
                 due = await next_due.fetchone()
                 await self._after(c, begun)
         except POISON as error:
             self._forget(begun)
-            raise _PoisonError(_scopes(again, schedules), begun, error) from error
+            scopes = sorted(row.key for row in schedules)
+            raise _PoisonError(scopes, begun, error) from error
+        except _BrokenError:
+            self._forget(begun)  # rolled back
+            raise
         except psycopg.Error as error:
             if not is_away(error):
                 self._forget(begun)
             raise
-        full = look.only is not None or max(len(again), len(schedules)) >= look.max_rows
-        return Claim(won, begun, due, sent, full)
+        more = any(row.more for row in rows) or len(schedules) >= look.max_rows
+        return Claim(won, begun, due, sent, asked, more or look.only is not None)
 
     def _forget(self, begun: Round) -> None:
         for token, _ in begun.claims():
             self._unknown.pop(token, None)
 
-    async def _lock(self, c: Connection, look: "_Look") -> tuple[list[DueAgain], list[ScheduleRow]]:
-        s, queues, known, most = self._statements, self._queues, list(look.not_here), look.max_rows
-        stale = None
-        if look.steal and self._clock.known:
-            stale = await s.lock_stale(
-                c, queues=queues, not_here=known,
-                trusted_since=self._clock.trusted_since, max_rows=most,
-            )  # fmt: skip
-        again = await s.lock_due_again(c, queues=queues, not_here=known, max_rows=most)
-        due = await s.lock_due_schedules(c, queues=queues, not_here=known, max_rows=most)
-        stolen = await stale.fetchall() if stale is not None else []
-        executions, schedules = [*stolen, *await again.fetchall()], await due.fetchall()
-        if look.only is None:
-            return executions, schedules
-        return (
-            [x for x in executions if x.key.scope in look.only],
-            [x for x in schedules if x.key in look.only],
-        )
+    async def _claim_due(self, c: Connection, slots: int, look: "_Look") -> AsyncCursor[Taken]:
+        """Steals, retries and PENDING rows before fresh plans."""
+        steals = look.steal and self._clock.known
+        tokens = self._tokens.offer(min(slots, look.max_rows))
+        return await self._statements.claim_due(
+            c, self._runner,
+            queues=self._queues, kinds=list(self._abilities.kinds),
+            functions=list(self._abilities.functions), tokens=tokens,
+            trusted_since=self._clock.trusted_since if steals else None,
+            sql_commands=self._abilities.allow_sql_commands,
+            not_here=[*look.not_here, *look.broken], max_rows=self._tokens.offered,
+        )  # fmt: skip
+
+    def _take(self, rows: Sequence[Taken]) -> list[Taken]:
+        """What was claimed; whether it is committed is not known from here on."""
+        claimed = [row for row in rows if row.refused is None]
+        self._tokens.spend({row.claimed.token for row in claimed})
+        self._unknown.update((row.claimed.token, row.claimed.key) for row in claimed)
+        return claimed
 
     async def _read(
-        self, c: Connection, again: Sequence[DueAgain], schedules: Sequence[ScheduleRow]
+        self, c: Connection, taken: Sequence[Taken], schedules: Sequence[ScheduleRow]
     ) -> Held:
         s = self._statements
-        jobs = sorted({x.key.job_name for x in again} | {x.key.job_name for x in schedules})
-        queues = sorted({x.queue for x in again} | {x.queue for x in schedules})
-        scopes = list({x.key.scope for x in again} | {x.key for x in schedules})
+        planned = sorted({row.key.job_name for row in schedules})
+        jobs = sorted({row.claimed.key.job_name for row in taken}.union(planned))
+        queues = sorted({row.queue for row in schedules})
+        scopes = [row.key for row in schedules]
         locked_queues = await s.lock_limited_queues(c, queues)
-        locked_jobs = await s.lock_limited_jobs(c, jobs)
+        locked_jobs = await s.lock_limited_jobs(c, planned)
         facts_rows = await s.read_jobs(c, jobs)
         queue_room = await s.count_running_queues(c, queues)
         running_rows = await s.read_running(c, scopes)
         now_row = await s.read_clock(c)
         facts = {row.name: row for row in await facts_rows.fetchall()}
-        await self._read_revisions(c, again, schedules, facts)
-        running: defaultdict[ScopeKey, dict[int, datetime]] = defaultdict(dict)
-        for job, kind, scope, plan_time, execution in await running_rows.fetchall():
-            running[ScopeKey(job, kind, scope)][execution] = plan_time
+        await self._read_revisions(c, taken, schedules, facts)
+        running: dict[ScopeKey, int] = {}
+        for job, kind, scope, _, execution in await running_rows.fetchall():
+            key = ScopeKey(job, kind, scope)
+            running[key] = min(execution, running.get(key, execution))
         (now,) = await now_row.fetchone() or (None,)
         assert now is not None
         return Held(
             now=now,
-            again=again,
             schedules=schedules,
             jobs=facts,
             revisions=self.revisions,
             running=running,
+            unclaimed=await self._unclaimed(c, schedules, facts),
             locked_jobs={row[0] for row in await locked_jobs.fetchall()},
             locked_queues={row[0] for row in await locked_queues.fetchall()},
             queue_room={row[0]: row[1] for row in await queue_room.fetchall()},
@@ -197,10 +226,11 @@ class Claimer:
     async def _read_revisions(
         self,
         c: Connection,
-        again: Sequence[DueAgain],
+        taken: Sequence[Taken],
         schedules: Sequence[ScheduleRow],
         facts: dict[str, JobFacts],
     ) -> None:
+        """Raises _BrokenError for jobs whose executions were claimed and that cannot be read."""
         wanted: dict[str, tuple[int, int]] = {}
         for row in schedules:
             known = facts.get(row.key.job_name)
@@ -208,11 +238,30 @@ class Claimer:
             newest = known.revision if known is not None else row.planned_revision + 1
             first = min(row.planned_revision, wanted.get(row.key.job_name, (newest, 0))[0])
             wanted[row.key.job_name] = (first, newest)
-        for due in again:
-            known = facts.get(due.key.job_name)
-            if known is not None and due.key.job_name not in wanted:
-                wanted[known.name] = (known.revision, known.revision)
+        names = {row.claimed.key.job_name for row in taken} & facts.keys()
+        for name in names - wanted.keys():
+            wanted[name] = (facts[name].revision, facts[name].revision)
         await self.revisions.read(c, wanted)
+        broken = {name: self.revisions.broken(name) for name in names}
+        errors = {
+            name: (facts[name].revision, error)
+            for name, error in broken.items()
+            if error is not None
+        }
+        if errors:
+            raise _BrokenError(errors)
+
+    async def _unclaimed(
+        self, c: Connection, schedules: Sequence[ScheduleRow], facts: dict[str, JobFacts]
+    ) -> dict[ScopeKey, int]:
+        """Firings that wait for workers that claim by themselves; asked only when there are such
+        jobs."""
+        external = {name for name, job in facts.items() if job.handler == Handler.EXTERNAL}
+        scopes = [row.key for row in schedules if row.key.job_name in external]
+        if not scopes:
+            return {}
+        rows = await self._statements.read_unclaimed(c, scopes)
+        return {ScopeKey(*row[:3]): row[3] for row in await rows.fetchall()}
 
     async def _live_functions(
         self, c: Connection, schedules: Sequence[ScheduleRow], facts: dict[str, JobFacts]
@@ -220,19 +269,17 @@ class Claimer:
         """(queue, function) of all live runners; asked only when something here is beyond this
         one."""
         of = [facts.get(row.key.job_name) for row in schedules]
-        if all(job is None or self._abilities.runs(job) for job in of):
+        if all(job is None or self._abilities.plans(job) for job in of):
             return None
         cursor: Rows = await self._statements.read_live_handlers(c)
         return {(row[0], row[1]) for row in await cursor.fetchall()}
 
     async def _write(self, c: Connection, begun: Round) -> list[Any]:
         s, answers = self._statements, []
-        if begun.again:
-            answers.append(
-                await s.try_claim_again(c, self._runner, begun.again, self._clock.trusted_since)
-            )
         if begun.new:
             answers.append(await s.try_claim_new(c, self._runner, begun.new))
+        if begun.pending:
+            await s.plan_pending(c, begun.pending)
         if begun.skips:
             await s.record_skips(c, begun.skips)
         if begun.replaced:
@@ -265,7 +312,8 @@ class Claimer:
 
     async def _make_partitions(self, poison: "_PoisonError") -> bool:
         """The partitions that a claim lacked; false when there was nothing to make."""
-        plans = [claim.key.plan_time for claim in poison.round.new]
+        fresh = [*poison.round.new, *poison.round.pending]
+        plans = [claim.key.plan_time for claim in fresh]
         async with self._pool.connection() as c:
             async with step_transaction(c):
                 made = await self._statements.make_partitions(c, plans)
@@ -319,7 +367,16 @@ class _Look(NamedTuple):
     max_rows: int
     steal: bool
     not_here: Collection[str]
+    broken: Mapping[str, tuple[int, str]]
     only: Collection[ScopeKey] | None
+
+
+class _BrokenError(Exception):
+    """Jobs with executions due again whose definition cannot be read: revision and why."""
+
+    def __init__(self, jobs: Mapping[str, tuple[int, str]]) -> None:
+        super().__init__(", ".join(jobs))
+        self.jobs = jobs
 
 
 class _PoisonError(Exception):
@@ -335,5 +392,9 @@ def _lacks_partition(error: psycopg.Error) -> bool:
     return isinstance(error, errors.CheckViolation) and error.diag.constraint_name is None
 
 
-def _scopes(again: Sequence[DueAgain], schedules: Sequence[ScheduleRow]) -> list[ScopeKey]:
-    return sorted({due.key.scope for due in again} | {row.key for row in schedules})
+def _refusals(rows: Sequence[Taken]) -> set[str]:
+    """Jobs with a value that the database refused; their spec_error says so."""
+    found = {row.claimed.key.job_name: row.refused for row in rows if row.refused is not None}
+    for job, error in found.items():
+        log.error("job_broken", job=job, error=error)
+    return set(found)

@@ -33,7 +33,8 @@ class Start:
 
 @dataclass(slots=True)
 class Ticks:
-    """What the dispatcher did, for people."""
+    """What the dispatcher did, for people. `lag_s`: how long after its due_at the latest of the
+    executions started that the last claim won for the first time; None: none was won yet."""
 
     steps: int = 0
     won: int = 0
@@ -41,6 +42,7 @@ class Ticks:
     retried: int = 0
     skipped: int = 0
     last_step: float = field(default_factory=monotonic)
+    lag_s: float | None = None
 
 
 class Dispatcher:
@@ -95,8 +97,18 @@ class Dispatcher:
         self.ticks.steps += 1
         self.ticks.last_step = monotonic()
         if claim.next_due is not None:
-            self._clock.observe(claim.next_due.now, max(sent, claim.sent))
+            self._clock.observe(claim.next_due.now, max(sent, claim.asked))
         return self._delay(claim)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the last step found no free slot."""
+        return self._saturated
+
+    def reconsider(self) -> None:
+        """Jobs that were left to other runners are looked at again: what can be run has changed."""
+        self._not_here.clear()
+        self.wake.set()
 
     def _elsewhere(self) -> list[str]:
         now = monotonic()
@@ -116,11 +128,15 @@ class Dispatcher:
             self.ticks.won += row.how == "won"
             self.ticks.stolen += row.how == "stolen"
             self.ticks.retried += row.how == "retried"
+        due = {new.token: new.due_at for new in claim.round.new}
+        lags = [row.started_at - due[row.token] for row in claim.won if row.token in due]
+        if lags:
+            self.ticks.lag_s = max(lags).total_seconds()
         if starts:
             self._start(starts)
 
     def _delay(self, claim: Claim) -> float | None:
-        if claim.round.not_here or (claim.full and claim.round.writes):
+        if claim.round.not_here or claim.round.left or (claim.full and claim.round.writes):
             return 0
         due = claim.next_due
         moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]

@@ -42,7 +42,7 @@ class Ended:
         o, claimed = self.outcome, self.lease.claimed
         return Ending(
             claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
-            o.error_code, o.error_msg, self.duration_ms, o.retry_after,
+            o.error_code, o.error_msg, self.duration_ms, o.retry_after, o.watermark, o.covers,
         )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ class Finisher:
         self._gather = gather
         self._waiting: list[Ended] = []
         self._to_rearm: list[tuple[ScopeKey, str]] = []
+        self._to_settle: set[ScopeKey] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self.wake = asyncio.Event()
@@ -147,7 +148,13 @@ class Finisher:
                             ended.outcome.error_code or "", ended.outcome.error_msg or "",
                         )
                     )  # fmt: skip
-            written = {row[0] for answer in answers for row in await answer.fetchall()}
+            rows = [row for answer in answers for row in await answer.fetchall()]
+            written = {row[0] for row in rows}
+            # What was written by somebody else may have input, too.
+            plain = {row[0] for row in rows if not any(row[1:])}
+            self._to_settle.update(
+                x.lease.claimed.key.scope for x in batch if x.lease.token not in plain
+            )
             silent = [x for x in batch if x.lease.token not in written]
             unsettled = await self._read_silent(c, silent) if silent else set()
         return [x for x in batch if x.lease.token not in unsettled]
@@ -178,21 +185,25 @@ class Finisher:
         return again
 
     async def _rearm(self) -> None:
-        """Schedules that waited for what ended go back into the due index.
+        """Schedules that waited for what ended go back into the due index; what it covered is
+        recorded.
 
-        After the finish and in its own transaction: executions come after schedules in the lock
-        order. What a crash leaves behind, the sweeper re-arms.
+        After the finish and in transactions of their own: executions come after schedules in the
+        lock order. What a crash leaves behind, the sweeper does.
         """
-        if not self._to_rearm:
-            return
-        ended = self._to_rearm
         try:
-            async with self._pool.connection() as c, step_transaction(c):
-                await self._statements.rearm_unblocked(c, ended)
+            if self._to_rearm:
+                ended = self._to_rearm
+                async with self._pool.connection() as c, step_transaction(c):
+                    await self._statements.rearm_unblocked(c, ended)
+                self._to_rearm = self._to_rearm[len(ended) :]
+            if self._to_settle:
+                scopes = sorted(self._to_settle)
+                async with self._pool.connection() as c, step_transaction(c):
+                    await self._statements.settle_inputs(c, scopes)
+                self._to_settle.difference_update(scopes)
         except PASSING:
             return
         except psycopg.Error as error:
-            if is_away(error):
-                return
-            raise
-        self._to_rearm = self._to_rearm[len(ended) :]
+            if not is_away(error):
+                raise

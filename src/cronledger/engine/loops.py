@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
+import psycopg
 import structlog
 
 from cronledger.ledger.database import is_away
@@ -33,6 +34,15 @@ class Loop:
     task: asyncio.Task[None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LoopSeen:
+    """`step_age_s`: since its step began; `busy`: it is in it; `failures`: of the last steps."""
+
+    step_age_s: float
+    busy: bool
+    failures: int
+
+
 class Loops:
     """The loops of one replica by name. `away` is called when the database stopped answering; who
     hears from it again calls `answered`."""
@@ -41,6 +51,7 @@ class Loops:
         self._away = away
         self._loops: dict[str, Loop] = {}
         self.away_since: float | None = None
+        self.database_errors = 0
 
     def drive(self, name: str, step: Step, wake: asyncio.Event | None = None) -> None:
         """`step` is called now, and again when it said, or when `wake` is set."""
@@ -55,7 +66,9 @@ class Loops:
 
     async def finish(self, name: str, seconds: float) -> bool:
         """The loop ended after the step it is in; False: not within `seconds`, it goes on."""
-        loop = self._loops[name]
+        loop = self._loops.get(name)
+        if loop is None:
+            return True
         assert loop.task is not None
         loop.last = True
         done, _ = await asyncio.wait([loop.task], timeout=seconds)
@@ -88,6 +101,14 @@ class Loops:
         """When the loop last began a step, monotonic; None: it is not driven."""
         return self._loops[name].at if name in self._loops else None
 
+    def seen(self) -> dict[str, LoopSeen]:
+        """How each driven loop is. Any thread may ask."""
+        now = monotonic()
+        return {
+            x.name: LoopSeen(round(now - x.at, 3), x.busy, x.failures)
+            for x in tuple(self._loops.values())
+        }
+
     async def _run(self, loop: Loop) -> None:
         while True:
             # Before the step: a wake from here on is answered by another one.
@@ -113,6 +134,7 @@ class Loops:
         """Log it once per trouble; answers the wait before the next try."""
         delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
         loop.failures += 1
+        self.database_errors += isinstance(error, psycopg.Error)
         if is_away(error):
             if self.away_since is None:
                 self.away_since = monotonic()

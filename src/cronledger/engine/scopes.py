@@ -24,6 +24,7 @@ class Scopes:
 
     A provider that raises, takes too long, or answers something else than names retires nothing.
     One runner asks at a time: the turn is a lock of the transaction in which the answer is stored.
+    `providers` may change between two steps and during one.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Scopes:
         """Answers the seconds until the next round; None: there are no providers."""
         if not self._providers:
             return None
-        for job, provider in self._providers.values():
+        for job, provider in tuple(self._providers.values()):
             await self._ask(job, provider)
         return EVERY_SECONDS
 
@@ -55,6 +56,8 @@ class Scopes:
             except Exception:
                 log.exception("scope_provider_failed", job=job.name)
                 return
+            if self._providers.get(job.name, (None,))[0] is not job:
+                return  # its App went meanwhile
             changed = await self._statements.set_scopes(c, job.name, job.scope_kind, scopes)
             row = await changed.fetchone()
         if row is not None and any(row):

@@ -58,6 +58,10 @@ class Sweeper:
             self._maintain_at = monotonic() + MAINTENANCE
         return max(0.1, self._full_at - monotonic())
 
+    def full_round(self) -> None:
+        """The next step is a full one: what this runner can run has changed."""
+        self._full_at = monotonic()
+
     async def sweep(self) -> None:
         """Stale executions that nobody may steal are FAILED; pauses that ended are lifted."""
         async with self._pool.connection() as c:
@@ -87,12 +91,15 @@ class Sweeper:
             async with step_transaction(c, 2000):
                 rearmed = await self._statements.rearm_left_behind(c)
             async with step_transaction(c, 2000):
+                settled = await self._statements.settle_left_behind(c)
+            async with step_transaction(c, 2000):
                 orphans = await self._statements.end_orphans(c)
             async with step_transaction(c, 2000):
                 await self._statements.reap_runners(c)
             due = await rearmed.fetchall()
             ended = await orphans.fetchall()
-        if due:
+            (made,) = await settled.fetchone() or (0,)
+        if due or made:
             self._rearmed()
         if ended:
             log.info("orphans_cancelled", count=len(ended), reason="their jobs are retired or gone")

@@ -1,0 +1,1 @@
+"""A program whose plugins bring jobs along."""

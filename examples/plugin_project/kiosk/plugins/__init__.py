@@ -1,0 +1,1 @@
+"""The plugins: each module has an `app`."""

@@ -1,0 +1,155 @@
+"""How a live runner is: what /healthz and /diagnostics answer, and `runners.diagnostics` keeps."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any, Literal
+
+from cronledger.engine.dispatcher import Dispatcher
+from cronledger.engine.executor import Executor, Running
+from cronledger.engine.finisher import Finisher
+from cronledger.engine.leases import Leases
+from cronledger.engine.loops import Loops, LoopSeen
+from cronledger.engine.presence import State
+
+MOST_KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`stuck`: name of a loop that has not stepped for two minutes while the database answered."""
+
+    state: State
+    database: Literal["ok", "away"]
+    away_for_s: float | None
+    stuck: str | None
+    running: int
+    slots: int
+    last_step_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """One execution in this process. `lease_left_s`: until its handler is stopped unless the lease
+    is renewed; `stopping`: why it was asked to end, if it was."""
+
+    execution_id: int
+    job: str
+    scope_kind: str
+    scope_id: str
+    plan_time: str
+    attempt: int
+    trigger: str
+    age_s: float
+    lease_left_s: float
+    stopping: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """A live runner at one moment. Ages and lags are seconds.
+
+    `ticks`: how often it looked for work; `lag_s`: how late the latest of the last claim started;
+    `saturated`: all slots are taken, so what is due waits; `unwritten`: ends that the database has
+    not taken yet; `database_errors` of its loops since the start.
+    """
+
+    runner: str
+    state: State
+    database: Literal["ok", "away"]
+    away_for_s: float | None
+    queues: Sequence[str]
+    slots: int
+    running: int
+    saturated: bool
+    unwritten: int
+    ticks: int
+    last_tick_age_s: float | None
+    lag_s: float | None
+    won: int
+    stolen: int
+    retried: int
+    skipped: int
+    lost_leases: int
+    database_errors: int
+    apps: Sequence[str]
+    loops: dict[str, LoopSeen]
+    executions: Sequence[Active]
+
+    def as_json(self, most: int | None = None) -> dict[str, Any]:
+        """Plain values; with `most`, only so many of the executions, the oldest."""
+        return asdict(self) | {"executions": [asdict(x) for x in self.executions[:most]]}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of what a runner consists, as far as people ask about it. Only read; any thread may."""
+
+    dispatcher: Dispatcher
+    executor: Executor
+    finisher: Finisher
+    leases: Leases
+    loops: Loops
+
+    def diagnose(
+        self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
+    ) -> Diagnostics:
+        """What is going on now."""
+        ticks, now = self.dispatcher.ticks, monotonic()
+        _, slots = self.executor.free()
+        active = sorted(map(_active, self.executor.executions()), key=lambda x: -x.age_s)
+        away = self.loops.away_since
+        return Diagnostics(
+            runner=runner,
+            state=state,
+            database="ok" if away is None else "away",
+            away_for_s=None if away is None else round(now - away, 1),
+            queues=list(queues),
+            slots=slots,
+            running=len(active),
+            saturated=self.dispatcher.saturated,
+            unwritten=self.finisher.waiting,
+            ticks=ticks.steps,
+            last_tick_age_s=round(now - ticks.last_step, 3) if ticks.steps else None,
+            lag_s=ticks.lag_s,
+            won=ticks.won,
+            stolen=ticks.stolen,
+            retried=ticks.retried,
+            skipped=ticks.skipped,
+            lost_leases=self.leases.lost,
+            database_errors=self.loops.database_errors,
+            apps=list(apps),
+            loops=self.loops.seen(),
+            executions=active,
+        )
+
+    def health(self, state: State) -> Health:
+        """What a load balancer or a supervisor asks for."""
+        now, away = monotonic(), self.loops.away_since
+        _, slots = self.executor.free()
+        stepped = self.loops.last_step("dispatcher") or self.dispatcher.ticks.last_step
+        return Health(
+            state,
+            "ok" if away is None else "away",
+            None if away is None else round(now - away, 1),
+            self.loops.stuck() if away is None else None,
+            self.executor.running,
+            slots,
+            round(now - stepped, 1),
+        )
+
+
+def _active(running: Running) -> Active:
+    claimed, now = running.lease.claimed, monotonic()
+    return Active(
+        execution_id=claimed.id,
+        job=claimed.key.job_name,
+        scope_kind=claimed.key.scope_kind,
+        scope_id=claimed.key.scope_id,
+        plan_time=claimed.key.plan_time.isoformat(),
+        attempt=claimed.attempt,
+        trigger=claimed.trigger,
+        age_s=round(running.duration_ms / 1000, 3),
+        lease_left_s=round(running.lease.deadline - now, 3),
+        stopping=running.stop,
+    )

@@ -1,0 +1,80 @@
+"""Apps that come and go while a runner runs: their jobs in the ledger, their functions here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from cronledger.app import App
+from cronledger.engine.plugins import Plugins, source_of
+from cronledger.sources.apply import Applied, Retired, apply, retire
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Registry:
+    """`pulse` makes the runner seen as it is now, with the functions that it has."""
+
+    plugins: Plugins
+    url: str = field(repr=False)
+    schema: str
+    runner: str
+    pulse: Callable[[], Awaitable[float]]
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def register(self, app: App, *, force: bool) -> Applied:
+        """See `Replica.register`."""
+        async with self._changing:
+            source_of(app)
+            known = app in self.plugins
+            if not known:
+                self.plugins.add(app)
+            try:
+                await self.pulse()  # nobody parks the new jobs for lack of a runner
+                return await self.apply(app, force=force)
+            except BaseException:
+                if not known:
+                    self.plugins.remove(app)
+                raise
+
+    async def unregister(self, app: App) -> Retired:
+        """See `Replica.unregister`."""
+        async with self._changing:
+            if app not in self.plugins:
+                raise ValueError(f"App {app.name!r} is not registered with this replica")
+            source = source_of(app)
+            self.plugins.remove(app)
+            try:
+                await self.pulse()  # others see that this runner has the functions no more
+                done = await asyncio.to_thread(
+                    retire, self.url, list(app.jobs), source=source, runner=self.runner,
+                    schema=self.schema, deploy=app.deploy, by=f"runner {self.runner}",
+                )  # fmt: skip
+            except BaseException:
+                self.plugins.add(app)
+                raise
+        if done.refused is not None:
+            log.warning("source_refused", source=source, why=done.refused)
+        log.info(
+            "app_unregistered", runner=self.runner, app=app.name, retired=list(done.retired),
+            kept=list(done.kept), cancelling=list(done.cancelling),
+        )  # fmt: skip
+        return done
+
+    async def apply(self, app: App, *, force: bool = False) -> Applied:
+        """The jobs of `app` are in the ledger as it declares them."""
+        source = source_of(app)
+        applied = await asyncio.to_thread(
+            apply, self.url, list(app.jobs.values()), source=source, schema=self.schema,
+            deploy=app.deploy, force=force, by=f"runner {self.runner}",
+        )  # fmt: skip
+        if applied.refused is not None:
+            log.warning("source_refused", source=source, why=applied.refused)
+        log.info(
+            "app_registered", runner=self.runner, app=app.name, added=len(applied.added),
+            changed=len(applied.changed), retired=len(applied.retired),
+            unchanged=applied.unchanged,
+        )  # fmt: skip
+        return applied

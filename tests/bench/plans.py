@@ -1,0 +1,440 @@
+"""Query plans of the hot statements at full size, judged by what they read and not by the clock.
+
+    python -m tests.bench.plans [--short] [--binaries DIR]
+
+Every statement is the product's text with the parameters that `Statements` makes, in a transaction
+that is rolled back, at batches of 1, 100 and 500, with a custom and with a generic plan (which is
+what replicas use). Exit 1 when one reads `executions` or `schedules` without an index, or more per
+claimed row than the limits.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg import ClientCursor
+from psycopg.pq import TransactionStatus
+from psycopg.types.json import Jsonb
+from tabulate import tabulate
+
+from cronledger.ledger.migrate import migrate
+from cronledger.ledger.rows import Ending, LeaseKey, NewClaim
+from cronledger.ledger.statements import Connection, Statements
+from cronledger.rules.model import ExecutionKey, Parked, Plan, ScopeKey, Skip, SkipReason
+from tests.bench import dataset
+from tests.bench.server import durable_server
+
+BATCHES = (1, 100, 500)
+MODES = ("custom", "generic")
+QUEUES = ("default", "reports", "mail", "full")
+MOST_REMOVED = 10.0
+MOST_BUFFERS = 40.0
+# What a statement may read whatever its batch: its scans of waiting rows probe each partition for
+# each job that has some, and limits are counted over the RUNNING rows.
+PROBES = 6
+LARGE = re.compile(r"^(executions|schedules)(_p\w+)?$")
+
+# As step_transaction sets them; the timeout is ours.
+PLANNING = ("jit = off", "seq_page_cost = 1000", "statement_timeout = '15s'")
+
+Call = Callable[[Statements, Connection], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One statement as it went out."""
+
+    text: str
+    params: Mapping[str, Any]
+
+
+class _Recorder:
+    """Stands for the connection: keeps what `Statements` would have sent."""
+
+    def __init__(self) -> None:
+        self.sent: Sent | None = None
+
+    def cursor(self, **_: object) -> "_Recorder":
+        return self
+
+    async def execute(self, text: bytes, params: Mapping[str, Any] | None) -> None:
+        self.sent = Sent(text.decode(), params or {})
+
+
+def sent(call: Call) -> Sent:
+    """What `call` sends."""
+    recorder = _Recorder()
+    asyncio.run(call(Statements(), cast("Connection", recorder)))
+    assert recorder.sent is not None
+    return recorder.sent
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one execution of a statement cost. `seq_scans`: of the large tables."""
+
+    ms: float
+    rows: int
+    buffers: int
+    removed: int
+    partitions: int
+    seq_scans: Sequence[str]
+    planning_ms: float
+    indexes: frozenset[str]
+    jit: bool
+
+
+def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
+    """Run it in the transaction of `c`, planned as `mode` says."""
+    order = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.text)))
+    text = re.sub(r"%\((\w+)\)s", lambda m: f"${order.index(m[1]) + 1}", statement.text)
+    cursor = ClientCursor(c)
+    for setting in PLANNING:
+        cursor.execute(f"SET LOCAL {setting}".encode())
+    cursor.execute(f"SET LOCAL plan_cache_mode = force_{mode}_plan".encode())
+    cursor.execute("DEALLOCATE ALL")
+    cursor.execute(f"PREPARE measured AS {text.replace('%%', '%')}".encode())
+    try:
+        values = cursor.mogrify(
+            ", ".join(["%s"] * len(order)), [statement.params[name] for name in order]
+        )
+        run = f"EXECUTE measured ({values})" if order else "EXECUTE measured"
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
+        row = cursor.fetchone()
+    finally:
+        if c.info.transaction_status != TransactionStatus.INERROR:
+            cursor.execute("DEALLOCATE measured")
+    assert row is not None
+    return _measured(row[0][0])
+
+
+def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _measured(explained: Mapping[str, Any]) -> Measured:
+    top = explained["Plan"]
+    nodes = [node for node in _nodes(top) if node["Actual Loops"]]
+    large = [node for node in nodes if LARGE.match(node.get("Relation Name", ""))]
+    removed = sum(
+        node[key] * node["Actual Loops"]
+        for node in nodes
+        for key in node
+        if key.startswith("Rows Removed by") and key != "Rows Removed by Conflict Filter"
+    )
+    return Measured(
+        ms=explained["Execution Time"],
+        rows=int(top["Actual Rows"]),
+        buffers=top["Shared Hit Blocks"] + top["Shared Read Blocks"],
+        removed=round(removed),
+        partitions=len({n["Relation Name"] for n in large if n["Relation Name"] != "schedules"}),
+        seq_scans=sorted({n["Relation Name"] for n in large if n["Node Type"] == "Seq Scan"}),
+        planning_ms=explained["Planning Time"],
+        indexes=frozenset(n["Index Name"] for n in nodes if "Index Name" in n),
+        jit="JIT" in explained,
+    )
+
+
+# -- what is sent ---------------------------------------------------------------------------------
+
+ALWAYS = timedelta(seconds=60)
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of the ledger to make parameters from."""
+
+    now: datetime
+    schedules: Sequence[tuple[ScopeKey, str]]
+    running: Sequence[tuple[ExecutionKey, UUID, str]]
+
+
+def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
+    """Due schedules, and leases of the current partition."""
+    now = c.execute("SELECT cronledger.db_now()").fetchone()
+    due = c.execute(
+        """SELECT job_name, scope_kind, scope_id, queue FROM cronledger.schedules
+           WHERE next_due_at <= cronledger.db_now() ORDER BY next_due_at LIMIT %s""", [most]
+    ).fetchall()  # fmt: skip
+    running = c.execute(
+        """SELECT job_name, scope_kind, scope_id, plan_time, lease_token, queue
+           FROM cronledger.executions
+           WHERE status = 'RUNNING' AND plan_time > cronledger.db_now() - interval '1 h'
+           ORDER BY id LIMIT %s""", [most]
+    ).fetchall()  # fmt: skip
+    assert now is not None
+    return Rows(
+        now[0],
+        [(ScopeKey(*row[:3]), row[3]) for row in due],
+        [(ExecutionKey(*row[:4]), row[4], row[5]) for row in running],
+    )
+
+
+def claims(rows: Rows, batch: int) -> dict[str, Call]:
+    """The statements of a claim."""
+    due = rows.schedules[:batch]
+    scopes = [key for key, _ in due]
+    jobs = sorted({key.job_name for key in scopes})
+    queues = sorted({queue for _, queue in due})
+    soon = rows.now + timedelta(minutes=5)
+    new = [
+        NewClaim(
+            ExecutionKey(*key, rows.now + timedelta(microseconds=7)), 1, queue, rows.now,
+            '{"size": 3}', 3, uuid4(), ALWAYS,
+        )
+        for key, queue in due
+    ]  # fmt: skip
+    skips = [(key, Skip(rows.now, rows.now, 1, SkipReason.MISSED, 1), True) for key in scopes]
+    plans = [
+        (key, Plan(rows.now, 1, soon, soon if n % 4 else None, None if n % 4 else Parked.WAITING))
+        for n, key in enumerate(scopes)
+    ]
+    return {
+        "lock_due_schedules": lambda s, c: s.lock_due_schedules(
+            c, queues=QUEUES, not_here=[], max_rows=batch
+        ),
+        "lock_limited_queues": lambda s, c: s.lock_limited_queues(c, queues),
+        "lock_limited_jobs": lambda s, c: s.lock_limited_jobs(c, jobs),
+        "read_jobs": lambda s, c: s.read_jobs(c, jobs),
+        "read_revisions": lambda s, c: s.read_revisions(c, jobs, [1] * len(jobs)),
+        "count_running_queues": lambda s, c: s.count_running_queues(c, queues),
+        "read_running": lambda s, c: s.read_running(c, scopes),
+        "try_claim_new": lambda s, c: s.try_claim_new(c, "runner-0", new),
+        "record_skips": lambda s, c: s.record_skips(c, skips),
+        "advance_schedules": lambda s, c: s.advance_schedules(c, plans),
+        "next_due": lambda s, c: s.next_due(c, queues=QUEUES, not_here=[], since=rows.now),
+    }
+
+
+def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
+    """The statement of a function that consists of one, with its parameters: no EXPLAIN looks into
+    a function."""
+    row = c.execute(
+        "SELECT prosrc, pg_get_function_identity_arguments(oid) FROM pg_proc"
+        " WHERE oid = (SELECT oid FROM pg_proc WHERE proname = %s"
+        " AND pronamespace = 'cronledger'::regnamespace)",
+        [function],
+    ).fetchone()
+    assert row is not None
+    body = re.search(r"RETURN(?: QUERY)?\b(.*);\s*END\s*$", row[0], re.DOTALL)
+    assert body is not None
+    text = body[1]
+    for argument in row[1].split(", "):
+        name, kind = argument.split(" ", 1)
+        if name in values:
+            text = re.sub(rf"\b{name}\b", f"%({name})s::{kind}", text)
+    return Sent(text, values)
+
+
+def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
+    """The statements of claim_due: what exists already and is due."""
+    able = _able(batch)
+    with c.transaction(force_rollback=True):
+        found = c.execute(
+            "SELECT array_agg(d)::text, min(d.plan_time), max(d.plan_time) FROM cronledger"
+            ".lock_due_again(%(of_queues)s, %(of_kinds)s, %(of_functions)s, false, '{}',"
+            " %(most_rows)s) d",
+            able,
+        ).fetchone()
+    assert found is not None
+    chosen, first, last = found
+    tokens = [uuid4() for _ in range(batch)]
+    return {
+        "lock_due_again": nested(c, "lock_due_again", **able),
+        "choose_again": nested(
+            c, "choose_again", candidates=chosen, held_queues=list(QUEUES), held_jobs=[],
+            most_rows=batch,
+        ),
+        "try_claim_again": nested(
+            c, "try_claim_again", by_runner="runner-0", chosen=chosen, new_tokens=tokens,
+            trusted_since=LONG_AGO, first_plan=first, last_plan=last,
+        ),
+    }  # fmt: skip
+
+
+def stale(c: psycopg.Connection, batch: int) -> Sent:
+    """What claim_due looks for only when a lease is known to be stale."""
+    return nested(c, "lock_stale", trusted_since=LONG_AGO, **_able(batch))
+
+
+def _able(batch: int) -> dict[str, Any]:
+    return {
+        "of_queues": list(QUEUES), "of_kinds": ["python"], "of_functions": ["bench:handler"],
+        "sql_commands": False, "not_here": [], "most_rows": batch,
+    }  # fmt: skip
+
+
+def leases(rows: Rows, batch: int) -> dict[str, Call]:
+    """The statements of heartbeats and finishes."""
+    held = rows.running[:batch]
+    keys, tokens = [key for key, _, _ in held], [token for _, token, _ in held]
+    beats = [LeaseKey(key, token, ALWAYS) for key, token, _ in held]
+    ends = [
+        Ending(key, token, "SUCCESS", '{"rows": 17}', 17, None, None, None, 12, None)
+        for key, token, _ in held
+    ]
+    ended = [(key.scope, queue) for key, _, queue in held]
+    return {
+        "heartbeat_leases": lambda s, c: s.heartbeat_leases(c, beats),
+        "read_leases": lambda s, c: s.read_leases(c, keys, tokens),
+        "finish_executions": lambda s, c: s.finish_executions(c, ends),
+        "rearm_unblocked": lambda s, c: s.rearm_unblocked(c, ended),
+        "give_back": lambda s, c: s.give_back(c, keys, tokens, "shutdown", "drained"),
+        "request_replacement": lambda s, c: s.request_replacement(c, [k.scope for k in keys]),
+        "lock_schedules": lambda s, c: s.lock_schedules(c, [k.scope for k in keys]),
+    }
+
+
+def rounds(rows: Rows, batch: int) -> dict[str, Call]:
+    """What runs on a timer and rightly reads every RUNNING or parked row; judged by that."""
+    since = rows.now - timedelta(days=1)
+    runner = {
+        "runner": "runner-0", "host": "h", "pid": 1, "version": "0", "state": "running",
+        "queues": list(QUEUES), "slots": 10, "running": 0, "ttl": ALWAYS, "clock_skew": ALWAYS,
+        "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}),
+    }  # fmt: skip
+    return {
+        "pulse": lambda s, c: s.pulse(c, **runner),
+        "sweep_stale": lambda s, c: s.sweep_stale(c, since),
+        "rearm_left_behind": lambda s, c: s.rearm_left_behind(c),
+        "resume_paused": lambda s, c: s.resume_paused(c),
+    }
+
+
+# -- judging --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One line of the report; `faults` empty: within the limits."""
+
+    name: str
+    batch: int
+    mode: str
+    measured: Measured
+    per_row: int
+    faults: Sequence[str]
+
+
+def judge(name: str, batch: int, mode: str, m: Measured, fixed: int) -> Verdict:
+    """Per claimed row: the rows of the batch, whatever the statement itself returns; above `fixed`
+    buffers or rows in any case."""
+    faults = [f"Seq Scan on {table}" for table in m.seq_scans]
+    if m.buffers > fixed + MOST_BUFFERS * batch:
+        faults.append(f"{m.buffers / batch:.0f} buffers per row")
+    if m.removed > fixed + MOST_REMOVED * batch:
+        faults.append(f"{m.removed / batch:.0f} rows removed per row")
+    if m.jit:
+        faults.append("JIT")
+    return Verdict(name, batch, mode, m, batch, faults)
+
+
+def judge_round(name: str, batch: int, mode: str, m: Measured, budget: int) -> Verdict:
+    """`budget`: RUNNING rows, dead entries of the index among them, and parked ones."""
+    faults = [f"Seq Scan on {table}" for table in m.seq_scans]
+    if m.buffers > 4 * budget:
+        faults.append(f"{m.buffers} buffers for {budget} RUNNING and parked rows")
+    if m.jit:
+        faults.append("JIT")
+    return Verdict(name, batch, mode, m, budget, faults)
+
+
+def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Verdict]:
+    """Every statement, batch and mode once warm; nothing is changed. `c` in autocommit mode."""
+    rows = read_rows(c, max(batches))
+    found = c.execute(
+        """SELECT (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING') +
+           (SELECT count(*) FROM cronledger.schedules
+            WHERE parked IN ('waiting', 'limit', 'no_runner'))"""
+    ).fetchone()
+    waiting = c.execute(
+        """SELECT (SELECT count(DISTINCT job_name) FROM cronledger.executions
+                   WHERE next_attempt_at IS NOT NULL),
+                  (SELECT count(*) FROM cronledger.partitions()),
+                  (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING')"""
+    ).fetchone()
+    assert found is not None
+    assert waiting is not None
+    fixed = PROBES * waiting[0] * waiting[1] + waiting[2]
+    verdicts = []
+    for batch in batches:
+        calls = {**claims(rows, batch), **leases(rows, batch)}
+        statements = {name: sent(call) for name, call in calls.items()} | again(c, batch)
+        for name, statement in statements.items():
+            for mode in MODES:
+                verdicts.append(judge(name, batch, mode, _warm(c, statement, mode), fixed))
+    timed = {name: sent(call) for name, call in rounds(rows, batches[-1]).items()}
+    timed["lock_stale"] = stale(c, batches[-1])
+    for name, statement in timed.items():
+        for mode in MODES:
+            measured = _warm(c, statement, mode)
+            verdicts.append(judge_round(name, batches[-1], mode, measured, found[0]))
+    return verdicts
+
+
+def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
+    best: Measured | None = None
+    for _ in range(2):
+        try:
+            with c.transaction(force_rollback=True):
+                measured = explain(c, statement, mode)
+        except psycopg.errors.QueryCanceled:
+            return Measured(15_000, 0, 0, 0, 0, ["longer than 15 s"], 0, frozenset(), False)
+        if best is None or measured.ms < best.ms:
+            best = measured
+    assert best is not None
+    return best
+
+
+def report(verdicts: Sequence[Verdict]) -> str:
+    """The table for people."""
+    lines = [
+        (
+            v.name, v.batch, v.mode, f"{v.measured.ms:.2f}",
+            f"{v.measured.planning_ms:.2f}", v.measured.rows,
+            f"{v.measured.buffers / v.per_row:.1f}", f"{v.measured.removed / v.per_row:.1f}",
+            v.measured.partitions, "; ".join(v.faults)[:70] or "ok",
+        )
+        for v in verdicts
+    ]  # fmt: skip
+    headers = (
+        "statement", "batch", "plan", "ms", "planning", "rows", "buffers/row", "removed/row",
+        "partitions", "verdict",
+    )  # fmt: skip
+    return tabulate(lines, headers)
+
+
+def main() -> int:
+    """Fill a server of its own, measure, print; answers the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--binaries")
+    parser.add_argument("--dsn", help="a database that is filled already")
+    options = parser.parse_args()
+    if options.dsn:
+        with psycopg.connect(options.dsn, autocommit=True) as c:
+            verdicts = measure(c)
+    else:
+        size = dataset.SHORT if options.short else dataset.FULL
+        with durable_server(options.binaries) as dsn:
+            migrate(dsn)
+            with psycopg.connect(dsn, autocommit=True) as c:
+                dataset.fill(c, size)
+                print(c.execute("SELECT version()").fetchone()[0])  # type: ignore[index]
+                verdicts = measure(c)
+    print(report(verdicts))
+    return 1 if any(v.faults for v in verdicts) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

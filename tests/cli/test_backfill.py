@@ -1,0 +1,211 @@
+"""`cronledger backfill`, `queues`, `executions retry` and `cancel`, `trigger --require-runner`."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Cli
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def db(database_url: str) -> Any:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def past(filled: Cli, db: Any) -> Cli:
+    """The cli with `hourly` planned through now and no execution."""
+    db.execute("DELETE FROM cronledger.executions")
+    db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
+    return filled
+
+
+def plan_times(db: Any) -> list[datetime]:
+    return [
+        row[0].astimezone(UTC)
+        for row in db.execute("SELECT plan_time FROM cronledger.executions ORDER BY due_at")
+    ]
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_f35_a_range_becomes_executions_in_their_order(past: Cli, db: Any, order: str) -> None:
+    said = past("backfill", "hourly", "--from", "5h", "--to", "0s", "--order", order)
+    assert said.exit_code == 0, said.output
+    assert said.stdout == "made: 5\nretried: 0\nleft alone: 0\nremaining: 0\n"
+    assert "Warning: job hourly: no live runner" not in said.stderr  # `alive` has its queue
+    made = plan_times(db)
+    assert made == sorted(made, reverse=order == "newest")
+    assert {later - earlier for earlier, later in zip(sorted(made), sorted(made)[1:], strict=False)}
+    assert all((at.minute, at.second) == (0, 0) for at in made)
+    again = json.loads(past("backfill", "hourly", "--from", "5h", "--to", "0s", "--json").stdout)
+    assert (again["made"], again["left_alone"]) == (0, 5)
+
+
+def test_f35_a_dry_run_does_nothing(past: Cli, db: Any) -> None:
+    said = past("backfill", "hourly", "--from", "3h", "--to", "0s", "--dry-run", "--json")
+    assert [row["action"] for row in json.loads(said.stdout)] == ["make"] * 3
+    assert plan_times(db) == []
+
+
+def test_f35_a_cap_bounds_what_is_unfinished(past: Cli, db: Any) -> None:
+    backfill = ("backfill", "hourly", "--from", "5h", "--to", "0s", "--cap", "2", "--json")
+    assert json.loads(past(*backfill).stdout)["remaining"] == 3
+    said = past(*backfill[:-1])
+    assert "made: 0" in said.stdout  # two are unfinished
+    assert "--cap is reached" in said.stderr
+    assert len(plan_times(db)) == 2
+
+
+def test_f35_wait_feeds_as_they_end_and_tells_how(past: Cli, database_url: str) -> None:
+    """The work of a replica is done by hand: two at a time, every second one fails."""
+    stop, most = threading.Event(), [0]
+
+    def work() -> None:
+        with psycopg.connect(database_url, autocommit=True) as c:
+            while not stop.is_set():
+                rows = c.execute(
+                    "SELECT id FROM cronledger.executions WHERE status = 'PENDING'"
+                ).fetchall()
+                most[0] = max(most[0], len(rows))
+                for (found,) in rows:
+                    c.execute(
+                        "UPDATE cronledger.executions SET status = CASE id %% 2 WHEN 0 THEN"
+                        " 'FAILED' ELSE 'SUCCESS' END, error_code = 'x', next_attempt_at = NULL,"
+                        " lease_token = gen_random_uuid(), started_at = due_at, duration_ms = 1,"
+                        " finished_at = cronledger.db_clock(), updated_at = cronledger.db_clock()"
+                        " WHERE id = %s",
+                        [found],
+                    )
+                stop.wait(0.02)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        said = past("backfill", "hourly", "--from", "6h", "--to", "0s", "--cap", "2", "--wait")
+    finally:
+        stop.set()
+        worker.join()
+    assert said.exit_code == 1, said.output
+    assert said.stdout.splitlines() == [
+        "made: 6", "retried: 0", "left alone: 0", "remaining: 0", "FAILED: 3", "SUCCESS: 3"
+    ]  # fmt: skip
+    assert 0 < most[0] <= 2
+
+
+def test_f35_a_terminal_shows_a_progress_bar(past: Cli) -> None:
+    ours, theirs = os.openpty()
+    call = "from cronledger.cli import main; main()"
+    command = [sys.executable, "-c", call, "backfill", "hourly", "--from", "3h", "--to"]
+    with subprocess.Popen([*command, "0s"], stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        out, _ = process.communicate(timeout=30)
+    seen = b""
+    with contextlib.suppress(OSError):  # the end of a terminal whose other side is closed
+        while more := os.read(ours, 4096):
+            seen += more
+    os.close(ours)
+    assert out.startswith(b"made: 3\n")
+    assert b"100%" in seen
+    assert "%" not in past("backfill", "hourly", "--from", "3h", "--to", "0s").stderr
+
+
+def test_f35_retention_is_that_of_the_settings(past: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEDGER_RETENTION", "1d")
+    said = past("backfill", "hourly", "--from", "3d", "--to", "2d")
+    assert said.exit_code == 2
+    assert "behind the retention of 1 day" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing", "--from", "2h", "--to", "1h"], "there is no such job"),
+        (["hourly", "--from", "1h", "--to", "2h"], "lies before --from"),
+        (["hourly", "--from", "soon", "--to", "2h"], "neither an instant"),
+        (["manual", "--from", "2h", "--to", "1h"], "it has no schedule"),
+        (["tenants", "--from", "2h", "--to", "1h"], "say --scope ID"),
+        (["tenants", "--from", "2h", "--to", "1h", "--scope", "x"], "there is no such scope"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_f35_bad_input_is_exit_2(past: Cli, arguments: list[str], message: str) -> None:
+    said = past("backfill", *arguments)
+    assert said.exit_code == 2, said.output
+    assert message in " ".join(said.stderr.split())
+
+
+def test_f23_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
+    (row,) = json.loads(filled("queues", "list", "--json").stdout)
+    assert (row["name"], row["jobs"], row["running"], row["runners"]) == ("default", 3, 1, 1)
+    assert filled("queues", "pause", "default", "--reason", "why").stdout == "default: paused\n"
+    assert "why" in filled("queues", "list").stdout
+    assert filled("queues", "pause", "default").stdout == "default: was paused already\n"
+    assert filled("trigger", "manual").exit_code == 1
+    assert filled("queues", "resume", "default").stdout == "default: resumed\n"
+    assert filled("queues", "resume", "default").stdout == "default: was not paused\n"
+    assert filled("queues", "pause", "--all").stdout == "paused: 1\n"
+    assert filled("queues", "resume", "--all").stdout == "resumed: 1\n"
+    assert filled("queues", "pause", "x").exit_code == 2
+    assert filled("queues", "pause").exit_code == 2
+    assert filled("queues", "pause", "default", "--all").exit_code == 2
+
+
+def test_f10_one_execution_is_retried_and_cancelled(filled: Cli, db: Any) -> None:
+    assert filled("executions", "retry", "2").stdout == "2: retried\n"
+    assert filled("executions", "retry", "2").stdout == "2: brought forward\n"
+    assert filled("executions", "cancel", "2").stdout == "2: cancelled\n"
+    assert filled("executions", "cancel", "3").stdout == "3: requested\n"
+    assert filled("executions", "cancel", "1").stdout == "1: already finished\n"
+    asked = db.execute("SELECT requested_by FROM cronledger.executions WHERE id = 2").fetchone()
+    assert "@" in asked[0]
+    refused = filled("executions", "retry", "1")
+    assert refused.exit_code == 1
+    assert "it is SUCCESS" in refused.stderr
+    assert filled("executions", "retry", "99").exit_code == 2
+
+
+def test_f10_an_unknown_end_is_retried_only_by_force(filled: Cli, db: Any) -> None:
+    db.execute("UPDATE cronledger.executions SET error_code = 'stale_timeout' WHERE id = 2")
+    refused = filled("executions", "retry", "2")
+    assert refused.exit_code == 1
+    assert "is not reentrant" in refused.stderr
+    assert filled("executions", "retry", "2", "--force").stdout == "2: retried\n"
+
+
+def test_f10_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db: Any) -> None:
+    assert filled("trigger", "manual", "--require-runner").exit_code == 0
+    db.execute("UPDATE cronledger.runners SET state = 'draining'")
+    refused = filled("trigger", "tenants", "--scope", "acme", "--require-runner")
+    assert refused.exit_code == 1
+    assert "no live runner has queue default" in refused.stderr
+    accepted = filled("trigger", "tenants", "--scope", "acme")
+    assert accepted.exit_code == 0
+    assert accepted.stderr == (
+        "Warning: job tenants: no live runner has queue default; it stays PENDING until there is "
+        "one\n"
+    )
+    (status,) = db.execute(
+        "SELECT status FROM cronledger.executions WHERE job_name = 'tenants'"
+    ).fetchone()
+    assert status == "PENDING"
+
+
+def test_f10_a_trigger_is_refused_clearly(filled: Cli) -> None:
+    unknown = filled("trigger", "nothing")
+    assert (unknown.exit_code, "there is no such job" in unknown.stderr) == (2, True)
+    running = filled("trigger", "hourly")
+    assert (running.exit_code, "is RUNNING, and overlap is skip" in running.stderr) == (1, True)
+    filled("jobs", "pause", "hourly", "--reason", "why")
+    paused = filled("trigger", "hourly")
+    assert (paused.exit_code, "it is paused since" in paused.stderr) == (1, True)

@@ -1,0 +1,189 @@
+"""F11 Apps register with a live replica and unregister, and leave others alone."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cronledger.app import App
+from cronledger.replica import Replica
+from cronledger.rules.errors import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+from tests.cluster.conftest import eventually
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def live(ledger: Ledger, *apps: App, **settings: Any) -> Replica:
+    return Replica(*apps, url=ledger.url, settings=Settings(**settings))
+
+
+def nothing() -> None:
+    return
+
+
+def plugin(name: str, **policies: Any) -> App:
+    """An App with one job of that name, every second unless `policies` say otherwise."""
+    app = App(name)
+
+    async def run() -> None:
+        return
+
+    run.__qualname__ = name
+    app.job(policies.pop("schedule", "* * * * * *"), name=name, **policies)(run)
+    return app
+
+
+def statuses(ledger: Ledger, job: str) -> list[str]:
+    return [row["status"] for row in ledger.executions(job)]
+
+
+def retired(ledger: Ledger) -> list[str]:
+    return [
+        row["name"]
+        for row in ledger.rows("SELECT name FROM jobs WHERE retired_at IS NOT NULL ORDER BY 1")
+    ]
+
+
+async def test_f11_unregistering_stops_one_app_and_no_other(ledger: Ledger) -> None:
+    app, release = App("leaving"), asyncio.Event()
+    ended: list[str] = []
+
+    @app.job()
+    async def running() -> None:
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    @app.job()
+    async def queued() -> None:
+        return
+
+    async def held() -> None:
+        await release.wait()
+
+    async with live(ledger, slots=2, poll_interval="200ms") as replica:
+        await replica.register(app)
+        staying = App("staying")
+        staying.job(name="held")(held)
+        staying.job("* * * * * *", name="beat")(nothing)
+        await replica.register(staying)
+        await asyncio.to_thread(ledger.rows, "SELECT pause('beat')")
+        await asyncio.to_thread(ledger.trigger, "running")
+        await asyncio.to_thread(ledger.trigger, "held")
+        await eventually("both run", lambda: replica.diagnostics().saturated)
+        await asyncio.to_thread(ledger.trigger, "queued")
+        done = await replica.unregister(app)
+        assert (done.retired, done.kept) == (("queued", "running"), ())
+        assert len(done.cancelling) == 1
+        await eventually("the handler was told", lambda: ended == ["cancelled"])
+        await eventually("ended", lambda: statuses(ledger, "running") == ["CANCELLED"])
+        assert statuses(ledger, "queued") == ["CANCELLED"]
+        assert statuses(ledger, "held") == ["RUNNING"]
+        release.set()
+        await asyncio.to_thread(ledger.rows, "SELECT resume('beat')")
+        await eventually("others go on", lambda: "SUCCESS" in statuses(ledger, "beat"))
+        assert statuses(ledger, "held") == ["SUCCESS"]
+        (row,) = ledger.rows("SELECT handlers FROM runners")
+        assert not [name for name in row["handlers"] if "running" in name]
+    assert retired(ledger) == ["queued", "running"]
+
+
+async def test_f11_a_job_that_another_live_runner_declares_goes_on(ledger: Ledger) -> None:
+    app = plugin("shared")
+    one, two = live(ledger, app, runner_id="one"), live(ledger, app, runner_id="two")
+    async with one, two:
+        first = await one.unregister(app)
+        assert (first.retired, first.kept) == ((), ("shared",))
+        count = len(ledger.executions())
+        await eventually("it goes on", lambda: len(ledger.executions()) > count + 1)
+        assert {row["runner_id"] for row in ledger.executions()[count + 1 :]} <= {"two"}
+        second = await two.unregister(app)
+        assert (second.retired, second.kept) == (("shared",), ())
+    assert retired(ledger) == ["shared"]
+
+
+async def test_f11_two_that_give_up_a_job_at_once_retire_it(ledger: Ledger) -> None:
+    app = plugin("shared")
+    one, two = live(ledger, app, runner_id="one"), live(ledger, app, runner_id="two")
+    async with one, two:
+        done = await asyncio.gather(one.unregister(app), two.unregister(app))
+    assert [name for each in done for name in each.retired] == ["shared"]
+    assert retired(ledger) == ["shared"]
+
+
+async def test_f11_registering_again_resumes_without_the_past(ledger: Ledger) -> None:
+    app = plugin("minutely", schedule="* * * * *", catch_up="all", overlap="wait")
+    ledger.travel(to=NOON.replace(second=30))
+    async with ledger.replica(app) as replica:
+        ledger.travel(by="1m")
+        assert len(await replica.step()) == 1
+        await replica.unregister(app)
+        ledger.travel(by="10m")
+        assert await replica.step() == ()
+        await replica.register(app)
+        assert await replica.step() == ()
+        ledger.travel(by="1m")
+        (ran,) = await replica.step()
+    assert ran.plan_time == NOON.replace(minute=12)
+    assert [(row["reason"], row["count"]) for row in ledger.skips()] == [("retired", 10)]
+
+
+async def test_f11_a_reloaded_app_runs_its_new_functions(ledger: Ledger) -> None:
+    def version(answer: str) -> App:
+        app = App("reloaded")
+
+        @app.job("* * * * *")
+        def job() -> str:
+            return answer
+
+        return app
+
+    old, new = version("old"), version("new")
+    ledger.travel(to=NOON)
+    async with ledger.replica(old) as replica:
+        ledger.travel(by="1m")
+        assert [ran.result for ran in await replica.step()] == ["old"]
+        with pytest.raises(ConfigurationError, match="place of another function"):
+            await replica.register(new)
+        await replica.unregister(old)
+        await replica.register(new)
+        ledger.travel(by="1m")
+        assert [ran.result for ran in await replica.step()] == ["new"]
+
+
+async def test_f11_what_is_refused_changes_nothing(ledger: Ledger) -> None:
+    ledger.travel(to=NOON)
+    mine = plugin("mine", schedule="* * * * *")
+    foreign = App("foreign")
+    foreign.job("* * * * *", name="mine")(nothing)
+    async with ledger.replica(mine) as replica:
+        before = replica.diagnostics().apps
+        with pytest.raises(ConfigurationError, match="has no name"):
+            await replica.register(App())
+        with pytest.raises(ConfigurationError, match="belongs to the source 'mine'"):
+            await replica.register(foreign)
+        with pytest.raises(ValueError, match="is not registered"):
+            await replica.unregister(foreign)
+        assert replica.diagnostics().apps == before == ["mine"]
+        ledger.travel(by="1m")
+        assert [ran.job for ran in await replica.step()] == ["mine"]
+    with pytest.raises(RuntimeError, match="stopped"):
+        await replica.register(mine)
+
+
+async def test_f11_an_older_deploy_does_not_retire_a_newer_ones_jobs(ledger: Ledger) -> None:
+    old, new = App("app", deploy=1), App("app", deploy=2)
+    for app in (old, new):
+        app.job("* * * * *", name="job")(nothing)
+    async with ledger.replica(old, runner_id="one") as one:
+        async with ledger.replica(new, runner_id="two"):
+            pass
+        done = await one.unregister(old)
+    assert (done.retired, done.kept) == ((), ("job",))
+    assert done.refused is not None
+    assert retired(ledger) == []

@@ -1,0 +1,93 @@
+"""F15 `step` runs what is due, to its end; the fixture that users get."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cronledger.app import App, Context
+from cronledger.replica import Replica
+from cronledger.rules.errors import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+async def test_f15_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger) -> None:
+    app, ran = App("steps"), []
+
+    @app.job("*/5 * * * *", catch_up="all", overlap="wait", catch_up_window="1h")
+    async def job(ctx: Context) -> int:
+        await asyncio.sleep(0.001)
+        ran.append(ctx.plan_time)
+        return len(ran)
+
+    ledger.travel(to=NOON + timedelta(seconds=1))
+    async with ledger.replica(app, slots=1) as replica:
+        assert await replica.step() == ()
+        ledger.travel(by="20m")
+        await asyncio.sleep(0.1)
+        assert ran == []
+        ended = await replica.step()
+        assert [one.result for one in ended] == [1, 2, 3, 4]
+        assert [one.status for one in ended] == ["SUCCESS"] * 4
+        assert ran == [NOON + timedelta(minutes=5 * n) for n in (1, 2, 3, 4)]
+        assert await replica.step() == ()
+        assert [row["status"] for row in ledger.executions("job")] == ["SUCCESS"] * 4
+
+
+async def test_f15_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger) -> None:
+    app = App("steps")
+
+    @app.job()
+    async def first() -> None:
+        await asyncio.to_thread(ledger.trigger, "second")
+
+    @app.job(max_attempts=3, retry_backoff=["0s"])
+    def second(ctx: Context) -> str:
+        if ctx.attempt < 3:
+            raise ValueError("not yet")
+        return ctx.trigger.value
+
+    async with ledger.replica(app) as replica:
+        ledger.trigger("first")
+        ended = await replica.step()
+    assert [(one.job, one.attempt, one.status) for one in ended] == [
+        ("first", 1, "SUCCESS"),
+        ("second", 1, "FAILED"),
+        ("second", 2, "FAILED"),
+        ("second", 3, "SUCCESS"),
+    ]
+    assert ended[-1].result == "manual"
+
+
+async def test_f15_a_pause_with_an_end_ends_in_a_step(ledger: Ledger) -> None:
+    app = App("steps")
+
+    @app.job("* * * * *")
+    def job() -> None:
+        return
+
+    ledger.travel(to=NOON + timedelta(seconds=1))
+    async with ledger.replica(app) as replica:
+        ledger.rows("SELECT pause('job', until => %s)", NOON + timedelta(minutes=5))
+        ledger.travel(by="3m")
+        assert await replica.step() == ()
+        ledger.travel(by="3m")
+        (ran,) = await replica.step()
+        assert ran.plan_time == NOON + timedelta(minutes=6)
+
+
+async def test_f15_what_is_wrong_is_said(ledger: Ledger) -> None:
+    app = App("steps")
+    async with Replica(app, url=ledger.url, settings=Settings()) as replica:
+        with pytest.raises(RuntimeError, match="manual=True"):
+            await replica.step()
+    manual = ledger.replica(app)
+    with pytest.raises(RuntimeError, match="starting"):
+        await manual.step()
+    with pytest.raises(ValueError, match="has no zone"):
+        ledger.travel(to=datetime(2030, 1, 1))  # noqa: DTZ001
+    with pytest.raises(ConfigurationError, match="has no name"):
+        ledger.replica(App())

@@ -1,0 +1,155 @@
+"""F24 a replica in any asyncio program; F26 what a drain reports; F27 names and their events."""
+
+import asyncio
+import os
+import socket
+import threading
+
+import pytest
+from structlog.testing import capture_logs
+
+from cronledger.app import App, Context
+from cronledger.replica import DrainReport, Replica
+from cronledger.rules.errors import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+from tests.cluster.conftest import eventually
+
+
+async def test_f24_one_block_is_all_it_takes(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, told = App("embedded"), asyncio.Event()
+
+    @app.job("* * * * * *")
+    async def job() -> None:
+        told.set()
+
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", ledger.url)
+    async with Replica(app) as replica:
+        assert not replica.is_draining
+        async with asyncio.timeout(20):
+            await told.wait()
+    assert str(replica.state) == "stopped"
+    assert ledger.rows("SELECT state FROM runners") == [{"state": "stopped"}]
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "embedded")
+    with pytest.raises(ConfigurationError, match="embedded"):
+        Replica(app)
+
+
+async def test_f24_drain_and_abort_are_idempotent(ledger: Ledger) -> None:
+    app, release = App("embedded"), asyncio.Event()
+
+    @app.job()
+    async def job() -> None:
+        await release.wait()
+
+    async with Replica(app, url=ledger.url, settings=Settings()) as replica:
+        await asyncio.to_thread(ledger.trigger, "job")
+        await eventually("it runs", lambda: replica.health().running)
+        first = asyncio.ensure_future(replica.drain())
+        await asyncio.sleep(0)
+        assert replica.is_draining
+        second = asyncio.ensure_future(replica.drain(timeout=0.0))
+        await asyncio.sleep(0.05)
+        assert not first.done()
+        aborted = await replica.abort()
+        assert await first == await second == aborted == await replica.drain()
+        assert aborted.failed == 1
+
+
+async def test_f24_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
+    names = {thread.name for thread in threading.enumerate()}
+    other = App("other")
+    other.job(name="job")(job_of_another)
+    async with ledger.replica(other):
+        pass
+    mine = App("mine")
+    mine.job(name="job")(job_of_another)
+    with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
+        await Replica(mine, url=ledger.url, settings=Settings()).start()
+    assert {row["state"] for row in ledger.rows("SELECT state FROM runners")} == {"stopped"}
+    assert "heartbeats" not in {t.name for t in threading.enumerate()} - names
+
+
+def job_of_another() -> None:
+    return
+
+
+async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> None:
+    app, release = App("drained"), threading.Event()
+
+    @app.job()
+    async def quick() -> None:
+        await asyncio.sleep(0.2)
+
+    @app.job(allow_stale_reentry=True)
+    async def again() -> None:
+        await asyncio.sleep(60)
+
+    @app.job()
+    async def once() -> None:
+        await asyncio.sleep(60)
+
+    @app.job()
+    def deaf(ctx: Context) -> None:
+        release.wait(60)
+
+    replica = Replica(app, url=ledger.url, settings=Settings(runner_id="one"))
+    replica_jobs = ("quick", "again", "once", "deaf")
+    with capture_logs() as logged:
+        await replica.start()
+        replica._parts.executor.GRACE = 0.2
+        for name in replica_jobs:
+            await asyncio.to_thread(ledger.trigger, name)
+        await eventually("all run", lambda: len(ledger.rows("SELECT 1 FROM running")) == 4)
+        began = asyncio.get_running_loop().time()
+        report = await replica.drain(timeout=0.6)
+        took = asyncio.get_running_loop().time() - began
+    release.set()
+    assert 0.5 < took < 10
+    cut_off = {one.job for one in report.cut_off}
+    assert cut_off == {"again", "once", "deaf"}
+    assert (report.finished, report.given_back, report.failed) == (1, 1, 2)
+    assert report.unfinished == 0
+    (passed,) = [x for x in logged if x["event"] == "drain_deadline_passed"]
+    assert {x["job"] for x in passed["executions"]} == cut_off
+    (stopped,) = [x for x in logged if x["event"] == "runner_stopped"]
+    assert (stopped["given_back"], stopped["failed"]) == (1, 2)
+    rows = {row["job_name"]: row["status"] for row in ledger.executions()}
+    assert rows == {"quick": "SUCCESS", "again": "PENDING", "once": "FAILED", "deaf": "FAILED"}
+
+
+async def test_f26_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:
+    replica = ledger.replica()
+    await replica.start()
+    assert await replica.drain() == DrainReport()
+
+
+async def test_f27_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> None:
+    expected = f"{socket.gethostname()}-{os.getpid()}"
+    first, second = ledger.replica(), ledger.replica()
+    with pytest.raises(RuntimeError, match="once it has started"):
+        _ = first.runner_id
+    async with first:
+        assert first.runner_id == expected
+        async with second:  # such as another container with the same host name
+            assert second.runner_id == f"{expected}-2"
+    async with ledger.replica() as third:
+        assert third.runner_id == expected
+    async with ledger.replica(runner_id="billing-1") as named:
+        assert named.runner_id == "billing-1"
+    assert len(ledger.rows("SELECT id FROM runners")) == 3
+
+
+async def test_f27_lifecycle_events_say_who_and_where(ledger: Ledger) -> None:
+    with capture_logs() as logged:
+        async with ledger.replica(App("lively"), queues=("heavy",), slots=3) as replica:
+            pass
+    events = {x["event"]: x for x in logged}
+    started = events["runner_started"]
+    assert started["runner"] == replica.runner_id
+    assert (started["pid"], started["host"]) == (os.getpid(), socket.gethostname())
+    assert (started["queues"], started["slots"], started["apps"]) == (["heavy"], 3, ["lively"])
+    assert events["runner_draining"]["patience_s"] == 25.0
+    assert events["runner_stopped"]["runner"] == replica.runner_id

@@ -1,0 +1,70 @@
+"""The plans of the hot statements as the product runs them; `make bench` has the full size."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tests.bench import dataset, plans
+
+BATCH = 100
+SIZE = dataset.Size(400, 20_000, 60_000, 400, 4_000, 1_000, 400)
+RUNNING = "job_name_scope_kind_scope_id_plan_time_idx"
+
+
+@pytest.fixture
+def filled(database_url: str) -> Iterator[psycopg.Connection]:
+    """A connection to a small ledger of the benchmark's shape."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        dataset.fill(c, SIZE)
+        yield c
+
+
+def _index_kinds(measured: plans.Measured) -> set[str]:
+    """Names of the indexes used, without the partitions'."""
+    return {
+        name.split("_", 2)[2] if name.startswith("executions_p") else name
+        for name in measured.indexes
+    }
+
+
+def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connection) -> None:
+    verdicts = {(v.name, v.mode): v for v in plans.measure(filled, [BATCH])}
+
+    faults = {key: v.faults for key, v in verdicts.items() if key[1] == "generic" and v.faults}
+    assert faults == {}
+    assert len(verdicts) > 40
+    used = {name: _index_kinds(v.measured) for (name, m), v in verdicts.items() if m == "generic"}
+    assert used["lock_due_schedules"] >= {"schedules_due"}
+    assert "schedules_pkey" not in used["lock_due_schedules"]
+    for name in ("heartbeat_leases", "finish_executions", "give_back", "try_claim_again"):
+        assert used[name] == {"pkey"}, name
+    assert used["read_leases"] == {"pkey"}
+    assert used["read_running"] == {RUNNING}
+    assert used["advance_schedules"] == {"schedules_pkey"}
+    assert "job_name_next_attempt_at_idx" in used["lock_due_again"]
+    # Of 14 partitions with rows and those ahead, a statement with bounds opens those in between.
+    assert verdicts["read_leases", "generic"].measured.partitions <= 2
+
+
+def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Connection) -> None:
+    def cost() -> plans.Measured:
+        statement = plans.again(filled, BATCH)["lock_due_again"]
+        with filled.transaction(force_rollback=True):
+            return plans.explain(filled, statement, "generic")
+
+    before = cost()
+    filled.execute(
+        """INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,
+               trigger, revision, queue, due_at, attempt, max_attempts, next_attempt_at)
+           SELECT e.job_name, e.scope_kind, e.scope_id, p, 'PENDING', 'backfill', 1, e.queue,
+               p, 0, 1, p
+           FROM (SELECT * FROM cronledger.executions WHERE status = 'PENDING'
+                 ORDER BY job_name LIMIT 1) e,
+                generate_series(1, 8000) n,
+                LATERAL (SELECT cronledger.db_now() - interval '20 h' - interval '1 s' * n) t(p)"""
+    )
+    after = cost()
+
+    assert after.removed <= before.removed + BATCH
+    assert after.buffers <= before.buffers + 2 * BATCH

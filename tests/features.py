@@ -1,0 +1,116 @@
+"""docs/features.md from the names of the tests: `python -m tests.features > docs/features.md`.
+
+A test that shows feature Fn is named `test_fnn_…`; one that shows two of them names both:
+`test_f08_f09_…`.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+WHERE = ("tests", "examples")
+NUMBERED = re.compile(r"test_((?:f\d\d_)+)")
+
+GROUPS: dict[str, dict[int, str]] = {
+    "Input and watermarks": {
+        1: "`enqueue` makes a PENDING execution, or merges into the one of its key",
+        2: "dirty while the input is ahead of what succeeded; runs once more, once",
+        3: "asking for one execution answers a reason when it is refused",
+        4: "`max_running` of a job, exact over all scopes and replicas",
+        5: "new input renews the attempts",
+        6: "finish, fail and give back only under the right token",
+        7: "status of one, listing by job and status, `is_dirty`",
+    },
+    "Schedules and plugins": {
+        8: "a tick never overlaps itself and never waits for handlers",
+        9: "overlap holds over all replicas, for manual executions too",
+        10: "trigger and retry of one execution, refused clearly; the handler is told its trigger",
+        11: "Apps register and unregister while a replica runs",
+        12: "`run_timeout` of a job",
+        13: "slots of a replica, `max_running` of a queue",
+        14: "diagnostics of a live replica",
+        15: "`await replica.step()` and a clock that travels, for users' own tests",
+    },
+    "Queues and other languages": {
+        16: "payloads are validated; one that cannot be read fails its own execution for good",
+        17: "workers in other languages: `claim_next`, `heartbeat`, `finish`, `fail`",
+        18: "a renewal that the database accepted is never treated as lost",
+        19: "result and terminal status are one write",
+        20: "an execution of a runner that crashed is stolen, and its history says so",
+        21: "`take_results`: each result is consumed once",
+        22: "`group_id`: many executions are followed as one",
+        23: "queues: which replica takes which; pause of one, pause of all",
+    },
+    "In a program of one's own": {
+        24: "`async with Replica(app, …)`, `drain`, `abort`, `is_draining`",
+        25: "a cancellation that handlers and their helpers share",
+        26: "the deadline of a drain is kept and reported",
+        27: "names of runners, events of their lives",
+    },
+    "Handlers": {
+        28: "`sql`: a statement in one transaction with its terminal write",
+        29: "`http`: a request, with secrets from the environment",
+        30: "`ctx.transaction()`: the handler's writes and its SUCCESS, both or neither",
+        31: "`assert_lease(id, token)` fences the user's own SQL",
+    },
+    "From psql": {
+        32: "`trigger`, `enqueue`, `pause`, `resume`, `cancel`, `retry` from another process",
+        33: "INSERT and UPDATE on `jobs` are noticed; a bad job shows its error, hurts nobody",
+        34: "`cancel` reaches a running handler by a notification or a heartbeat",
+        35: "`backfill`: plan_times of the past under their own key",
+    },
+}
+"""Every feature by its number."""
+
+
+class Shown(NamedTuple):
+    """One numbered test: its file, relative to the project, and its function."""
+
+    file: str
+    function: str
+
+
+def collect(root: Path = ROOT) -> dict[int, list[Shown]]:
+    """Answer the numbered tests of each feature, by file and place in it."""
+    found: dict[int, list[Shown]] = {}
+    for where in WHERE:
+        for path in sorted((root / where).rglob("test_*.py")):
+            for name in _functions(path):
+                if numbers := NUMBERED.match(name):
+                    for number in re.findall(r"\d\d", numbers[1]):
+                        shown = Shown(path.relative_to(root).as_posix(), name)
+                        found.setdefault(int(number), []).append(shown)
+    return found
+
+
+def _functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def document(tests: dict[int, list[Shown]]) -> str:
+    """Answer the text of docs/features.md."""
+    parts = [
+        "# Features and their tests\n\n"
+        "Written by `python -m tests.features > docs/features.md`; a test keeps it current. "
+        "`tested`: the tests that bear its number. `not yet`: none does.\n"
+    ]
+    for title, features in GROUPS.items():
+        rows = [_row(number, said, tests.get(number, ())) for number, said in features.items()]
+        head = "| | feature | state | tests |\n| --- | --- | --- | --- |\n"
+        parts.append(f"## {title}\n\n{head}{''.join(rows)}")
+    return "\n".join(parts)
+
+
+def _row(number: int, said: str, tests: Sequence[Shown]) -> str:
+    links = "<br>".join(f"[{test.function}](../{test.file})" for test in tests)
+    return f"| F{number} | {said} | {'tested' if tests else 'not yet'} | {links} |\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document(collect()))
