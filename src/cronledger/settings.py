@@ -119,7 +119,7 @@ class Settings(BaseSettings):
         10, description="Executions this runner runs at once."
     )
     runner_id: Name | None = Field(
-        None, description="Name of this runner; none: made from host, process and chance."
+        None, description="Name of this runner; none: host and process id."
     )
     poll_interval: Patience = Field(
         timedelta(seconds=5), description="Look for work at least this often."
@@ -139,10 +139,10 @@ class Settings(BaseSettings):
         description="`database_url` is a pooler in transaction mode: no server-side prepares.",
     )
     health_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
-        None, description="Port of /healthz and /readyz; none: off; 0: any free one."
+        None, description="Port of /healthz, /readyz and /diagnostics; none: off; 0: any free one."
     )
     health_host: Annotated[str, Field(min_length=1)] = Field(
-        "127.0.0.1", description="Address of /healthz and /readyz."
+        "127.0.0.1", description="Address of /healthz, /readyz and /diagnostics."
     )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="`auto`: `console` on a terminal, else `json`."
