@@ -50,9 +50,12 @@ bench: $(STAMP) ## query plans and throughput on a server of its own; SHORT=1: s
 	$(BIN)/python -m tests.bench.plans $(if $(SHORT),--short)
 	$(BIN)/python -m tests.bench.throughput $(if $(SHORT),--short)
 
+soak: $(STAMP) ## replicas, a foreign worker and somebody who kills them, for MINUTES (10); needs psql
+	$(BIN)/python -m tests.bench.soak $(or $(MINUTES),10)
+
 check: lint test ## what CI runs
 
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test lint format bench check clean
+.PHONY: help setup run test lint format bench soak check clean

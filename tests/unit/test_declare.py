@@ -36,6 +36,7 @@ FINE: list[dict[str, Any]] = [
     {"catch_up": "all", "overlap": "allow"},
     {"stale_timeout": "3s", "max_attempts": 3, "retry_jitter": 0.5, "allow_stale_reentry": True},
     {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00.000001Z"},
+    {"scope_kind": "tenant", "schedule": None},  # its scopes appear when they are pushed
     {"scope_kind": "tenant", "scopes": ["a", "b"], "payload": {"a": [1, 2.5, None, True, "ä"]}},
     {"target": {"shell": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
     {"handler": "python", "target": {"function": "a.b:c.d"}},
@@ -73,7 +74,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"starts_at": "2026-01-01T00:00:00"}, ["starts_at"]),
     ({"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, ["starts_at"]),
     ({"scopes": ["a"]}, ["scopes"]),
-    ({"scope_kind": "tenant"}, ["scope_kind"]),
+    ({"scope_kind": "tenant", "schedule": "0 6 * * *"}, ["scope_kind"]),
     ({"scope_kind": "tenant", "scopes": ["a", "a"]}, ["scopes"]),
     ({"payload": {1, 2}}, ["payload"]),
     ({"payload": [float("nan")]}, ["payload"]),
@@ -119,7 +120,6 @@ def test_everything_is_collected() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"allow_stale_reentry": True}, ["allow_stale_reentry"]),
         ({"retry_jitter": 0.1, "retry_backoff": ["1s"]}, ["retry_backoff", "retry_jitter"]),
         ({"schedule": "@every 7d"}, ["schedule"]),
         ({"schedule": "*/7 * * * *"}, ["schedule"]),
@@ -172,8 +172,10 @@ def test_one_line_per_problem() -> None:
 
 
 def test_check_answers_warnings_and_knows_providers() -> None:
-    job = Job.model_validate(BASE | {"scope_kind": "t", "allow_stale_reentry": True})
+    job = Job.model_validate(
+        BASE | {"scope_kind": "t", "schedule": "0 6 * * *", "retry_jitter": 0.5}
+    )
     (warning,) = declare.check([job], retention=RETENTION, providers={"j"})
-    assert warning.field == "allow_stale_reentry"
+    assert warning.field == "retry_jitter"
     with pytest.raises(ConfigurationError, match="scope_kind"):
         declare.check([job], retention=RETENTION)

@@ -216,7 +216,7 @@ def test_everything_is_reported_together(file: Path) -> None:
             ['jobs.a.catch_up = "everything": is none of the choices'],
         ),
         ("external = true\nstarts_at = 2026-01-01T00:00:00", ["jobs.a.starts_at = "]),
-        ('external = true\nscope_kind = "tenant"', ["jobs.a.scope_kind = "]),
+        ('external = true\nscope_kind = "tenant"\nschedule = "@daily"', ["jobs.a.scope_kind = "]),
         ('external = true\nschedule = "@every 1s"\njitter = "1s"', ["jobs.a.jitter = "]),
         ("external = true\nschedule = 5", ["jobs.a.schedule = 5: should be a valid string"]),
     ],

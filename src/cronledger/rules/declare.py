@@ -213,14 +213,6 @@ def _combinations(report: Report) -> None:
         )
     if job.max_attempts > 1:
         return
-    if job.allow_stale_reentry:
-        report.add(
-            "allow_stale_reentry",
-            "a stale lease is stolen only while attempts are left, and max_attempts = 1 leaves "
-            "none",
-            "write max_attempts = 2 or more",
-            warning=True,
-        )
     for name in sorted({"retry_backoff", "retry_jitter"} & explicit):
         report.add(
             name,
@@ -340,10 +332,11 @@ def _scopes(report: Report, has_provider: bool) -> None:
             "does not say what the scopes of the provider are",
             'write what they are, such as scope_kind = "tenant"',
         )
-    elif job.scope_kind != GLOBAL and not has_provider:
+    elif job.scope_kind != GLOBAL and not has_provider and job.schedule is not None:
+        # Without a schedule they appear by being pushed: see enqueue.
         report.add(
             "scope_kind",
-            "has no scopes",
+            "has no scopes for its schedule",
             'list them: scopes = ["a", "b"]; a scope provider exists only in Python '
             "(`@app.job(..., scopes=function)`)",
         )
