@@ -271,9 +271,6 @@ class Replica:
         self._parts.clock.distrust()
         self._parts.loops.wake("pulse")  # it notices the return, and begins the new time of trust
 
-    def _wake_dispatcher(self) -> None:
-        self._parts.dispatcher.wake.set()
-
     def _notified(self, payload: str) -> None:
         self._parts.dispatcher.wake.set()
         # A cancel may have been among what was notified while nobody listened.

@@ -28,10 +28,6 @@ class Waker:
         self._woken = woken
         self._connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
 
-    @property
-    def listening(self) -> bool:
-        return self._connection is not None and not self._connection.closed
-
     async def step(self) -> float:
         """Answers 0: it has done its own waiting. Raises psycopg.Error when the connection is
         lost.

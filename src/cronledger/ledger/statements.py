@@ -398,9 +398,6 @@ class Statements:
     ) -> Rows:
         return await self._rows(c, "maintain_partitions", retention=retention, width=width)
 
-    async def read_bounds(self, c: Connection) -> Rows:
-        return await self._rows(c, "read_bounds")
-
     async def take_turn(self, c: Connection, subject: str) -> Rows:
         return await self._rows(c, "take_turn", subject=subject)
 
