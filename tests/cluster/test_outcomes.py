@@ -10,53 +10,40 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 import pytest
 import structlog
-from psycopg.rows import dict_row
 from structlog.testing import capture_logs
 
 from cronledger.app import App, Context, Discard, Result, Retry
 from cronledger.engine.executor import Executor
 from cronledger.replica import Replica
 from cronledger.rules.errors import ConfigurationError
-from cronledger.rules.model import Handler, Job
+from cronledger.rules.model import Handler
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.db.whole import Whole, until
 
-FINAL = ("SUCCESS", "FAILED", "CANCELLED")
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
-async def until(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
-    give_up_at = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.01)
-    return found
-
-
-class World:
-    """An App on a database, and what a test asks of both."""
+class World(Whole):
+    """An App with commands on a database."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        self.app = App()
-        self.commands: list[Job] = []
+        super().__init__(url)
         self.release = threading.Event()
-        self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
 
     def command(self, name: str, argv: list[str] | None = None, **more: Any) -> None:
         target = {"shell": more.pop("shell")} if argv is None else {"argv": argv}
         target |= {key: more.pop(key) for key in ("env", "cwd") if key in more}
-        values = {"name": name, "handler": Handler.COMMAND, "target": target, **more}
-        self.commands.append(Job.model_validate(values))
+        self.declare(name, Handler.COMMAND, target, **more)
 
     @asynccontextmanager
     async def replica(self, **settings: Any) -> AsyncIterator[Replica]:
-        apply(self.url, [*self.app.jobs.values(), *self.commands], source="test")
+        apply(self.url, [*self.app.jobs.values(), *self.jobs], source="test")
         async with self.made(Settings(**settings)) as replica:
             try:
                 yield replica
@@ -65,36 +52,6 @@ class World:
 
     def made(self, settings: Settings) -> Replica:
         return Replica(self.app, url=self.url, settings=settings, applied=True)
-
-    def rows(self, statement: LiteralString, *values: object) -> list[dict[str, Any]]:
-        return self._connection.execute(statement, values or None).fetchall()
-
-    def trigger(self, job: str) -> int:
-        (row,) = self.rows("SELECT cronledger.trigger(%s) AS id", job)
-        found: int = row["id"]
-        return found
-
-    def get(self, execution: int) -> dict[str, Any]:
-        (row,) = self.rows("SELECT * FROM cronledger.executions WHERE id = %s", execution)
-        return row
-
-    def ended(self, execution: int) -> dict[str, Any] | None:
-        """The execution once it is over and will not be tried again."""
-        row = self.get(execution)
-        return row if row["status"] in FINAL and row["next_attempt_at"] is None else None
-
-    async def run(self, job: str) -> dict[str, Any]:
-        """The execution of `job`, triggered and over."""
-        # Not `trigger`: it would block the loop in waiting for a lock that the replica holds.
-        async with await psycopg.AsyncConnection.connect(self.url) as c:
-            answer = await (await c.execute("SELECT cronledger.trigger(%s)", [job])).fetchone()
-        assert answer is not None
-        execution: int = answer[0]
-        row: dict[str, Any] = await until(f"{job} has ended", lambda: self.ended(execution))
-        return row
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 @pytest.fixture
@@ -258,7 +215,7 @@ async def test_run_timeout_stops_what_can_be_stopped(
     world.command("command", shell="echo begun; exec sleep 60", run_timeout="200ms")
     with capture_logs() as logs:
         async with world.replica(slots=5) as replica:
-            held = world.trigger("deaf")
+            held = await world.trigger("deaf")
             others = ["sleeps", "swallows", "command"]
             for row in await asyncio.gather(*map(world.run, others)):
                 assert (row["status"], row["error_code"]) == ("FAILED", "timeout")
@@ -300,7 +257,7 @@ async def test_threads_that_overran_starve_nobody_but_their_slots(world: World) 
     declare(world, lambda: "ran", "sync")
     async with world.replica(slots=4):
         for _ in range(3):
-            world.trigger("deaf")
+            await world.trigger("deaf")
         await until("three are stuck", lambda: _running(world) == 3)
         assert (await world.run("sync"))["result"] == "ran"
         release.set()
@@ -325,7 +282,7 @@ async def test_a_cancel_reaches_the_handler_within_a_moment(world: World) -> Non
     declare(world, asks, "asks", max_attempts=5, stale_timeout="10m")
     world.command("command", shell="echo begun; exec sleep 60", stale_timeout="10m")
     async with world.replica():
-        ids = [world.trigger(job) for job in ("sleeps", "asks", "command")]
+        ids = [await world.trigger(job) for job in ("sleeps", "asks", "command")]
         await until("they run", lambda: _running(world) == 3)
         await asyncio.sleep(0)
         for execution in ids:
@@ -349,7 +306,7 @@ async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> 
 
     declare(world, works, "works", overlap="replace", stale_timeout="3s")
     async with world.replica():
-        old = world.trigger("works")
+        old = await world.trigger("works")
         await until("it runs", lambda: spans)
         new = await world.run("works")
     assert world.get(old)["status"] == "CANCELLED"
@@ -422,7 +379,7 @@ async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> No
     declare(world, works, "works")
     before = set(threading.enumerate())
     async with world.replica() as replica:
-        execution = world.trigger("works")
+        execution = await world.trigger("works")
         await until("it runs", lambda: _running(world) == 1)
         await asyncio.gather(replica.drain(), replica.drain(), replica.drain())
         assert replica.health().state == "stopped"
@@ -460,7 +417,7 @@ async def test_a_thread_that_never_returns_does_not_hold_up_a_drain(
     declare(world, once, "deaf")
     declare(world, again, "deaf_again", allow_stale_reentry=True)
     async with world.replica() as replica:
-        ids = world.trigger("deaf"), world.trigger("deaf_again")
+        ids = await world.trigger("deaf"), await world.trigger("deaf_again")
         await until("they run", lambda: _running(world) == 2)
         await replica.abort()
     row = world.get(ids[0])

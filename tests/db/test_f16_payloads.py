@@ -70,7 +70,7 @@ async def test_f16_a_bad_payload_fails_its_own_execution_for_good(whole: Whole) 
     async with whole.replica(slots=1):
         for name in ("order", "order_async"):
             # The bad one first: it must not hold up those behind it.
-            first, second = whole.trigger(name, bad), whole.trigger(name, good)
+            first, second = await whole.trigger(name, bad), await whole.trigger(name, good)
             assert (await whole.end(second))["status"] == "SUCCESS"
             failed = await whole.end(first)
             assert (failed["status"], failed["attempt"]) == ("FAILED", 1)

@@ -51,7 +51,7 @@ async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
     jobs = [whole.job(asynchronous), whole.job(synchronous)]
     async with whole.replica():
         for job, helpers in zip(jobs, (3, 1), strict=True):
-            execution = whole.trigger(job)
+            execution = await whole.trigger(job)
             for _ in range(helpers):
                 await until("a helper runs", lambda: inside.acquire(blocking=False))
             assert whole.one("SELECT cronledger.cancel(%s)", execution) == "requested"

@@ -95,7 +95,7 @@ async def test_f28_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> No
     async with whole.replica():
         slow = await whole.run("slow")
         assert (slow["status"], slow["error_code"]) == ("FAILED", "timeout")
-        long = whole.trigger("long")
+        long = await whole.trigger("long")
         await until("it sleeps", lambda: whole.one(sleeping) == 1)
         assert whole.one("SELECT cronledger.cancel(%s)", long) == "requested"
         assert (await whole.end(long))["status"] == "CANCELLED"
@@ -116,7 +116,7 @@ async def test_f28_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None
     with psycopg.connect(whole.url, autocommit=True) as gate:
         gate.execute("SELECT pg_advisory_lock(7)")
         async with whole.replica():
-            execution = whole.trigger("loses")
+            execution = await whole.trigger("loses")
             waiting: LiteralString = (
                 "SELECT count(*) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND wait_event = 'advisory'"
@@ -152,6 +152,6 @@ async def test_f28_a_role_of_the_script_does_not_stop_its_end(whole: Whole) -> N
 async def test_f28_more_executions_than_connections_wait_for_their_turn(whole: Whole) -> None:
     sql(whole, "many", "INSERT INTO done VALUES ('x', 'y')", overlap="allow")
     async with whole.replica(slots=20):
-        for execution in [whole.trigger("many") for _ in range(25)]:
+        for execution in [await whole.trigger("many") for _ in range(25)]:
             assert (await whole.end(execution))["status"] == "SUCCESS"
     assert whole.one("SELECT count(*) FROM done") == 25

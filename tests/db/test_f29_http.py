@@ -228,7 +228,7 @@ async def test_f29_run_timeout_and_cancel_drop_the_connection(
     policies = {"run_timeout": "1s"} if how == "timeout" else {}
     http(whole, "slow", site.url + "/slow", policies)
     async with whole.replica():
-        execution = whole.trigger("slow")
+        execution = await whole.trigger("slow")
         await until("it was asked", lambda: site.asked)
         if how == "cancelled":
             whole.one("SELECT cronledger.cancel(%s)", execution)

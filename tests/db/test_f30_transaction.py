@@ -76,7 +76,7 @@ async def test_f30_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
 
     jobs = [whole.job(f, max_attempts=2) for f in (in_the_block, after_the_block, in_a_thread)]
     async with whole.replica():
-        executions = [whole.trigger(job) for job in jobs]
+        executions = [await whole.trigger(job) for job in jobs]
         await until("all have failed", lambda: all(whole.get(x)["error_code"] for x in executions))
     ended = [whole.get(x)["error_code"] for x in executions]
     assert ended == ["handler_error", "unwanted", "retry_requested"]
@@ -111,7 +111,7 @@ async def test_f30_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
 
     job = whole.job(loses)
     async with whole.replica():
-        execution = whole.trigger(job)
+        execution = await whole.trigger(job)
         await until("it is inside", inside.is_set)
         whole.rows(
             "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
@@ -135,7 +135,7 @@ async def test_f30_a_transaction_is_refused_without_the_lease(whole: Whole) -> N
 
     job = whole.job(late)
     async with whole.replica():
-        execution = whole.trigger(job)
+        execution = await whole.trigger(job)
         await began.wait()
         whole.rows(
             "UPDATE cronledger.executions SET status = 'FAILED', finished_at = now(),"
@@ -176,7 +176,7 @@ async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> No
     async with whole.replica() as replica:
         for job in jobs:
             inside.clear()
-            executions.append(whole.trigger(job))
+            executions.append(await whole.trigger(job))
             await until("it is inside", inside.is_set)
             if how == "cancel":
                 whole.one("SELECT cronledger.cancel(%s)", executions[-1])
@@ -198,7 +198,7 @@ async def test_f30_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
 
     job = whole.job(long, stale_timeout="3s", allow_stale_reentry=True, max_attempts=3)
     async with whole.replica():
-        execution = whole.trigger(job)
+        execution = await whole.trigger(job)
         await inside.wait()
         first = whole.get(execution)
         await until(
@@ -235,9 +235,9 @@ async def test_f30_who_waits_for_a_connection_can_be_cancelled(
 
     jobs = [whole.job(f) for f in (holds, waits, waits_too)]
     async with whole.replica():
-        first = whole.trigger(jobs[0])
+        first = await whole.trigger(jobs[0])
         await until("it is inside", inside.is_set)
-        second, third = whole.trigger(jobs[1]), whole.trigger(jobs[2])
+        second, third = await whole.trigger(jobs[1]), await whole.trigger(jobs[2])
         await until(
             "both run",
             lambda: (

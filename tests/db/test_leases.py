@@ -114,6 +114,16 @@ def test_hurry_outlives_an_answer_that_was_under_way() -> None:
     assert leases.due(time.monotonic()) == []
 
 
+def test_hurry_reaches_a_lease_whose_claim_was_under_way() -> None:
+    # Others see the COMMIT of a claim, and cancel, before its answer has come to the runner.
+    early, _ = lease(sent=time.monotonic(), length=60)
+    leases = Leases()
+    leases.hurry()
+    late, _ = lease(sent=time.monotonic(), length=60)
+    leases.add([early, late])
+    assert leases.due(time.monotonic()) == [early]
+
+
 def test_a_very_old_lease_has_a_statement_of_its_own() -> None:
     new = [lease(EPOCH + timedelta(seconds=n))[0] for n in range(5)]
     old, _ = lease(EPOCH - timedelta(weeks=5))

@@ -46,7 +46,8 @@ class Lease:
 
     The deadline counts from before the last good heartbeat was sent, so it lies before the
     database's stale_after by the way there and the margin. `next_beat` (monotonic): when the next
-    heartbeat is due. `stopped`: the deadline passed and the handler was told; it is not moved any
+    heartbeat is due. `sent` (monotonic): when the claim or heartbeat that it counts from was sent.
+    `stopped`: the deadline passed and the handler was told; it is not moved any
     more, though the row is kept until the handler has ended.
     """
 
@@ -56,6 +57,7 @@ class Lease:
     deadline: float
     next_beat: float
     stop: Callable[[Stop], None] = field(repr=False)
+    sent: float = 0.0
     stopped: bool = False
     held: bool = True
 
@@ -74,7 +76,7 @@ class Lease:
 
     def renew(self, sent: float) -> None:
         """The lease counts from `sent`, monotonic, when its claim or heartbeat was sent."""
-        self.next_beat = sent + self.length / 3
+        self.sent, self.next_beat = sent, sent + self.length / 3
         if not self.stopped:
             self.deadline = sent + self.length - margin(self.length)
 
@@ -90,7 +92,15 @@ class Leases:
 
     def add(self, leases: Iterable[Lease]) -> None:
         with self._lock:
-            self._held.update((lease.token, lease) for lease in leases)
+            for lease in leases:
+                self._held[lease.token] = lease
+                self._catch_up(lease)
+
+    def _catch_up(self, lease: Lease) -> None:
+        # Asked before the hurry, it may not have seen what the hurry is about; and a claim whose
+        # COMMIT others saw before its answer came here was not among the held ones to be hurried.
+        if lease.sent < self._hurried:
+            lease.next_beat = 0.0
 
     def remove(self, token: UUID) -> None:
         with self._lock:
@@ -116,7 +126,7 @@ class Leases:
             return [lease for lease in self._held.values() if now >= lease.next_beat]
 
     def hurry(self) -> None:
-        """Every heartbeat is due now, those whose answer is under way included."""
+        """Every heartbeat is due now; those whose answer, or whose claim's, is under way too."""
         with self._lock:
             self._hurried = monotonic()
             for lease in self._held.values():
@@ -131,8 +141,7 @@ class Leases:
                 if lease is None:
                     continue
                 lease.renew(sent)
-                if sent < self._hurried:
-                    lease.next_beat = 0.0
+                self._catch_up(lease)
                 if not lease.stopped:
                     renewed[token] = lease.deadline
             return renewed
