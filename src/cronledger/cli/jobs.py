@@ -1,9 +1,8 @@
-"""`cronledger jobs`: list, show, apply, pause, resume, remove."""
-
-from typing import TYPE_CHECKING, Any
+"""`cronledger jobs`: list, show, apply, diff, pause, resume, remove."""
 
 import click
 
+from cronledger.cli.apply import apply, diff
 from cronledger.cli.show import (
     iso,
     json_option,
@@ -11,10 +10,8 @@ from cronledger.cli.show import (
     print_json,
     print_rows,
     read_moment,
+    without_secrets,
 )
-
-if TYPE_CHECKING:
-    from cronledger.sources.apply import Applied
 
 COLUMNS = {
     "name": "JOB",
@@ -46,7 +43,11 @@ REVISION_COLUMNS = {
 
 @click.group()
 def jobs() -> None:
-    """List, show, apply, pause, resume and remove jobs."""
+    """List, show, apply, compare, pause, resume and remove jobs."""
+
+
+jobs.add_command(apply)
+jobs.add_command(diff)
 
 
 @jobs.command("list")
@@ -80,7 +81,7 @@ def show(*, name: str, as_json: bool) -> None:
             )
         scopes = ledger.reports.scopes(name)
         revisions = ledger.reports.revisions(name)
-    row["target"] = _without_secrets(row["target"])
+    row["target"] = without_secrets(row["target"])
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
         return
@@ -91,76 +92,6 @@ def show(*, name: str, as_json: bool) -> None:
     print_rows(scopes, SCOPE_COLUMNS, "it has no scopes")
     click.echo()
     print_rows(revisions, REVISION_COLUMNS, "it has no history")
-
-
-def _without_secrets(target: dict[str, Any]) -> dict[str, Any]:
-    """The target with what may be secret masked: variables, headers, passwords in URLs."""
-    from cronledger.settings import MASK, masked
-
-    shown: dict[str, Any] = {}
-    for key, value in target.items():
-        if key in ("env", "headers") and isinstance(value, dict):
-            shown[key] = dict.fromkeys(value, MASK)
-        else:
-            shown[key] = masked(value) if isinstance(value, str) else value
-    return shown
-
-
-@jobs.command()
-@click.argument("source", metavar="FILE|APP")
-@click.option("--deploy", type=int, help="Ordered version; an older one does not apply.")
-@click.option("--force", is_flag=True, help="Apply it even if a newer deploy was applied.")
-@click.option("--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP].")
-@json_option
-def apply(*, source: str, deploy: int | None, force: bool, name: str | None, as_json: bool) -> None:
-    """Make the jobs of the ledger those of a file (….toml) or an App (package.module:app).
-
-    Jobs that this source had before and has no longer retire. All or nothing: one bad job, and none
-    is applied. A path is taken from / on, so name the source when its place changes.
-
-    Exit status: 1 when a newer deploy was applied before.
-    """
-    from cronledger.cli.session import database, requester
-    from cronledger.cli.source import load_source
-    from cronledger.rules.errors import Exit
-    from cronledger.sources import apply as sources
-
-    loaded = load_source(source, name=name)
-    for warning in loaded.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    with database(loaded.settings) as url:
-        applied = sources.apply(
-            url,
-            loaded.jobs,
-            source=loaded.name,
-            schema=loaded.settings.schema_name,
-            deploy=deploy if deploy is not None else loaded.deploy,
-            force=force,
-            by=requester(),
-        )
-    _report(applied, as_json)
-    if applied.refused is not None:
-        raise click.exceptions.Exit(Exit.FAILED)
-
-
-def _report(applied: "Applied", as_json: bool) -> None:
-    if applied.refused is not None:
-        click.echo(f"Error: nothing was applied: {applied.refused}", err=True)
-    if as_json:
-        print_json(
-            {
-                "added": list(applied.added),
-                "changed": list(applied.changed),
-                "retired": list(applied.retired),
-                "unchanged": applied.unchanged,
-                "refused": applied.refused,
-            }
-        )
-    elif applied.refused is None:
-        for word in ("added", "changed", "retired"):
-            for job in getattr(applied, word):
-                click.echo(f"{word} {job}")
-        click.echo(f"unchanged: {applied.unchanged}")
 
 
 @jobs.command()

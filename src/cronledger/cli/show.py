@@ -106,3 +106,16 @@ def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
         return now + sign * length
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long", param_hint=field) from None
+
+
+def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
+    """The target with what may be secret masked: variables, headers, passwords in URLs."""
+    from cronledger.settings import MASK, masked
+
+    shown: dict[str, Any] = {}
+    for key, value in target.items():
+        if key in ("env", "headers") and isinstance(value, dict):
+            shown[key] = dict.fromkeys(value, MASK)
+        else:
+            shown[key] = masked(value) if isinstance(value, str) else value
+    return shown

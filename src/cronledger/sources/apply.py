@@ -1,7 +1,7 @@
 """Applying a source: its jobs are upserted, those it no longer has retire, in one transaction."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from time import sleep
@@ -142,11 +142,7 @@ class _Applying:
 
     def refused(self, deploy: int | None, force: bool) -> str | None:
         """Locks the source; why this deploy may not change its jobs, None: it may."""
-        stored = self._lock_source()
-        if stored is None or force or (deploy is not None and deploy >= stored):
-            return None
-        given = "no deploy was given" if deploy is None else f"deploy {deploy} is older"
-        return f"{given}; deploy {stored} was applied before (--force to override)"
+        return outdated(self._lock_source(), deploy, force=force)
 
     def _lock_source(self) -> int | None:
         rows = self.rows("lock_source", source=self._source)
@@ -156,17 +152,31 @@ class _Applying:
         return deploy
 
     def _refuse_foreign(self, before: dict[str, list[Any]]) -> None:
-        """Two sources with one name would take the job from each other at every deploy."""
-        problems = [
-            Problem(
-                self._source, name, "name", name, f"belongs to the source {owner!r}",
-                "choose another name, or remove it there first",
-            )
-            for name, (_, retired, owner) in before.items()
-            if not retired and owner is not None and owner != self._source
-        ]  # fmt: skip
-        if problems:
-            raise ConfigurationError(problems)
+        owners = {name: owner for name, (_, retired, owner) in before.items() if not retired}
+        refuse_foreign(self._source, owners)
+
+
+def outdated(stored: int | None, deploy: int | None, *, force: bool) -> str | None:
+    """Why a source of which `stored` was applied last does not take `deploy`; None: it does."""
+    if stored is None or force or (deploy is not None and deploy >= stored):
+        return None
+    given = "no deploy was given" if deploy is None else f"deploy {deploy} is older"
+    return f"{given}; deploy {stored} was applied before (--force to override)"
+
+
+def refuse_foreign(source: str, owners: Mapping[str, str | None]) -> None:
+    """Raise ConfigurationError if another source has one of these jobs: two with one name would
+    take it from each other at every deploy."""
+    problems = [
+        Problem(
+            source, name, "name", name, f"belongs to the source {owner!r}",
+            "choose another name, or remove it there first",
+        )
+        for name, owner in owners.items()
+        if owner is not None and owner != source
+    ]  # fmt: skip
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def columns(job: Job) -> dict[str, Any]:

@@ -1,0 +1,145 @@
+"""What applying a source would do, and which occurrences would appear and disappear; no write."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from psycopg.rows import dict_row
+
+from cronledger.ledger.database import connect
+from cronledger.ledger.statements import text
+from cronledger.rules import cron
+from cronledger.rules.model import GLOBAL, Job
+from cronledger.sources.apply import columns, outdated, refuse_foreign
+
+SHOWN = 10
+_TICK = timedelta(microseconds=1)
+_TIMING = ("schedule", "timezone", "day_or", "dst_gap", "dst_fold", "starts_at", "ends_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """How many plan_times of one scope, and the first `SHOWN` of them."""
+
+    count: int = 0
+    first: tuple[datetime, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One job that would not stay as it is. `fields`: what differs, as (before, after).
+
+    `appear` and `disappear`: plan_times of its first scope that only the definition after, or only
+    the one before, has.
+    """
+
+    job: str
+    what: Literal["added", "changed", "retired"]
+    fields: Mapping[str, tuple[Any, Any]]
+    appear: Occurrences
+    disappear: Occurrences
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What applying would do to plan_times in (after, through]; `refused`: why it would not."""
+
+    after: datetime
+    through: datetime
+    changes: tuple[Change, ...]
+    unchanged: int
+    refused: str | None
+
+
+def diff(
+    url: str,
+    jobs: Sequence[Job],
+    *,
+    source: str,
+    days: int,
+    schema: str = "cronledger",
+    deploy: int | None = None,
+    force: bool = False,
+) -> Diff:
+    """Answer what `apply` with the same arguments would do now, and to the next `days` days.
+
+    Raises psycopg.Error, and ConfigurationError for a job that another source has.
+    """
+    with connect(url) as c, c.transaction(), c.cursor(row_factory=dict_row) as cursor:
+
+        def rows(name: str, **params: Any) -> list[dict[str, Any]]:
+            return cursor.execute(text(name, schema).encode(), params or None).fetchall()
+
+        (clock,) = rows("read_clock")
+        stored = next((row["deploy"] for row in rows("read_deploy", source=source)), None)
+        given = json.dumps([columns(job) for job in jobs])
+        found = rows("compare_source", jobs=given, source=source)
+    refuse_foreign(source, {
+        row["name"]: row["source"] for row in found
+        if row["stored"] and row["declared"] and row["retired_at"] is None
+    })  # fmt: skip
+    now: datetime = clock["now"]
+    window = now, now + timedelta(days=days)
+    declared = {job.name: job for job in jobs}
+    changes = [_change(row, declared.get(row["name"]), *window) for row in found]
+    kept = tuple(change for change in changes if change is not None)
+    return Diff(*window, kept, len(changes) - len(kept), outdated(stored, deploy, force=force))
+
+
+def _change(
+    row: Mapping[str, Any], job: Job | None, after: datetime, through: datetime
+) -> Change | None:
+    alive = row["stored"] and row["retired_at"] is None
+    if job is not None and alive and not row["differs"]:
+        return None
+    new = dict(job.model_dump(mode="python")) if job is not None else {}
+    fields = {
+        name: (row[name] if row["stored"] else None, new[name])
+        for name in row["differs"] if name != "name" and job is not None
+    }  # fmt: skip
+    # A pause outlives both a retirement and an edit.
+    began = after if row["paused_at"] is None else (row["paused_until"] or through)
+    began = max(after, began)
+    same = alive and job is not None and not fields.keys() & {*_TIMING, "scopes", "scope_kind"}
+    old_times = _plan_times(row, began, through) if alive and not same else iter(())
+    new_times = _plan_times({**row, **new}, began, through) if new and not same else iter(())
+    disappear, appear = _only(old_times, new_times)
+    what: Literal["added", "changed", "retired"] = "changed" if alive else "added"
+    return Change(row["name"], "retired" if job is None else what, fields, appear, disappear)
+
+
+def _plan_times(row: Mapping[str, Any], after: datetime, through: datetime) -> Iterator[datetime]:
+    """The plan_times of the first scope; of a schedule that cannot be read, none."""
+    if row["schedule"] is None:
+        return iter(())
+    first = row["scopes"][0] if row["scopes"] else row["scope_kind"]
+    scope = f"{row['scope_kind']}/{GLOBAL if row['scope_kind'] == GLOBAL else first}"
+    named = {key: row[key] for key in ("timezone", "day_or", "dst_gap", "dst_fold")}
+    try:
+        spec = cron.parse(row["schedule"], job=row["name"], scope=scope, **named)
+    except cron.CronError:
+        return iter(())  # the ledger's own says so as spec_error; a new one was refused before
+    if row["starts_at"] is not None:
+        after = max(after, row["starts_at"] - _TICK)
+    return spec.plan_times(after, min(through, row["ends_at"] or through))
+
+
+def _only(a: Iterator[datetime], b: Iterator[datetime]) -> tuple[Occurrences, Occurrences]:
+    """What only the first, and what only the second of two ascending walks has."""
+    counts = [0, 0]
+    firsts: tuple[list[datetime], list[datetime]] = ([], [])
+    x, y = next(a, None), next(b, None)
+    while x is not None or y is not None:
+        if x == y:
+            x, y = next(a, None), next(b, None)
+            continue
+        side = 0 if y is None or (x is not None and x < y) else 1
+        instant = (x, y)[side]
+        assert instant is not None
+        counts[side] += 1
+        if len(firsts[side]) < SHOWN:
+            firsts[side].append(instant)
+        x, y = (next(a, None), y) if side == 0 else (x, next(b, None))
+    return Occurrences(counts[0], tuple(firsts[0])), Occurrences(counts[1], tuple(firsts[1]))
