@@ -31,12 +31,12 @@ _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_NUMBERS = {
+_MONTHS = {
     **{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6},
     **{"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12},
-    **{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6},
-    "l": 31,
 }
+_WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_NUMBERS = {**_MONTHS, **_WEEKDAYS, "l": 31}
 # Fields as users write them: seconds first. (name, values, size, what the field starts anew with)
 _FIELDS = (
     ("second", "0-59", 60, "minute"),
@@ -96,9 +96,14 @@ def _days(day_of_month: str, month: str, day_of_week: str, both: bool) -> Days:
     """Build the days where `both` day fields match, or (not `both`) either does."""
     if day_of_month == month == day_of_week == "*":
         return Days((), True)
-    pairs = [(day_of_month, day_of_week)]
+    # L walks alone: beside 30 other values croniter would take the two for all 31.
+    others = ",".join(item for item in day_of_month.split(",") if item != "l")
+    parts = [day_of_month]
+    if others and others != day_of_month:
+        parts = ["l", others]
+    pairs = [(part, day_of_week if both else "*") for part in parts]
     if not both:
-        pairs = [(day_of_month, "*"), ("*", day_of_week)]
+        pairs.append(("*", day_of_week))
     walkers = tuple(croniter(f"0 0 {d} {month} {w}", 0.0, day_or=False) for d, w in pairs)
     weekly = re.fullmatch(r"[0-7a-km-z,*/-]+", day_of_week) is not None  # neither '#' nor 'l'
     return Days(walkers, weekly and day_of_month == month == "*")
@@ -221,7 +226,7 @@ def _expand(text: str, fields: tuple[str, ...], hash_id: bytes) -> list[list[int
     """Return croniter's values per field, seconds first; refuse what can never occur."""
 
     def expand(trial: list[str], strict: bool) -> list[list[int | str]]:
-        joined = " ".join(trial)
+        joined = " ".join(_unwrapped(value, i) for i, value in enumerate(trial))
         values: list[list[int | str]]
         values, _ = croniter.expand(joined, hash_id, second_at_beginning=True, strict=strict)
         return [values[5], *values[:5]]
@@ -243,13 +248,37 @@ def _expand(text: str, fields: tuple[str, ...], hash_id: bytes) -> list[list[int
     raise CronError("schedule", text, problem, "choose a day that month has, or L for its last")
 
 
+def _unwrapped(value: str, i: int) -> str:
+    """Return the field with each wrapping range that has a step written out as its values.
+
+    croniter goes on one too late past the end of the field: `37-34/2` of minutes would be even
+    after the hour, and `5-1/5` of hours would lose 01.
+    """
+    size, low_end = _FIELDS[i][2], 1 if i in (3, 4) else 0
+    names = {4: _MONTHS, 5: {**_WEEKDAYS, "7": 0}}.get(i, {})
+
+    def written_out(found: re.Match[str]) -> str:
+        low, high = (
+            names.get(end, int(end) if end.isdecimal() else -1) for end in found.groups()[:2]
+        )
+        step = int(found[3])
+        if not high < low < low_end + size or high < 0 or step == 0:
+            return found[0]
+        walk = range(low, high + size + 1, step)
+        return ",".join(str((number - low_end) % size + low_end) for number in walk)
+
+    return re.sub(r"(?<![^,])(\w+)-(\w+)/(\d+)(?![^,])", written_out, value, flags=re.ASCII)
+
+
 def _read_days(
     text: str, fields: tuple[str, ...], values: list[list[int | str]], day_or: bool
 ) -> Days:
     # Debian's rule: either day field is enough, unless one begins with '*' ('?' is another '*').
     both = not day_or or any(fields[i].startswith(("*", "?")) for i in (3, 5))
     written = [
-        ",".join(map(str, values[i])) if fields[i].startswith("h") else fields[i].replace("?", "*")
+        ",".join(map(str, values[i]))
+        if fields[i].startswith("h")
+        else _unwrapped(fields[i].replace("?", "*"), i)
         for i in (3, 4, 5)
     ]
     days = _days(*written, both)

@@ -1,0 +1,311 @@
+"""What the fields of a schedule name, as plain sets of numbers, read a second time.
+
+The planner reads a schedule with a library; this is the reading that the audit checks it against,
+and the two share no code. A schedule means:
+
+- Five fields (minute, hour, day of month, month, day of week) or six with seconds first; or an
+  alias; or `@every` and a duration of whole seconds: its multiples since 1970 in UTC.
+- A field is a list of items; it names what any of them names. Items: `*`, a value, a name of a
+  month or weekday, `low-high`, each with `/step`; `value/step` runs to the end of the field.
+  `7` is Sunday. `low-low` is the whole field; a range with low > high goes on past the end of the
+  field, its step too (`22-5/5` of hours: 22 and 3).
+- Day of month: `L` is the last day; `15W` the working day nearest to the 15th in its month (of a
+  shorter month: to its last day). `?` is another `*`, in both day fields.
+- Day of week: `mon#2` is the second Monday, `L5` the last Friday. Where such items occur they alone
+  count, and plain weekdays beside them are refused unless they are the same ones or all seven.
+- `H` fills its field alone: `H`, `H(low-high)`, `H/step`, `H(low-high)/step`. The hash is CRC-32 of
+  the UTF-8 text `job NUL scope_kind/scope_id`, shifted right by 0 for the minute, 1 hour, 2 day of
+  month, 3 month, 4 day of week, 5 second. `H` is low + hash mod (high - low + 1). With a step the
+  same is drawn from the first step of the range, [low, low + step - 1] cut at high, and the field
+  is `drawn-high/step`, or the drawn value alone where it is `high`.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import lru_cache
+from zlib import crc32
+
+from cronledger.rules import durations
+
+_LONGEST_TEXT = 256
+_LONGEST_PERIOD = timedelta(days=3653)
+_LENGTHS = {1: 31, 2: 29, 3: 31, 4: 30, 5: 31, 6: 30, 7: 31, 8: 31, 9: 30, 10: 31, 11: 30, 12: 31}
+_WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+_MONTHS = {
+    **{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6},
+    **{"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12},
+}
+_ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_HASHED = re.compile(r"h(?:\(([0-9]+)-([0-9]+)\))?(?:/([0-9]+))?")
+_NTH = re.compile(r"([0-9]+|[a-z]{3}|[a-z]{3}-[a-z]{3})#0*([1-5])|l([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """`@every`: the multiples of `period` since 1970-01-01T00:00Z."""
+
+    period: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The days that are named (`names`), and the times of each; hours, minutes, seconds ascend.
+
+    `elapsed`: the minute or hour field begins with `*`. `both`: a day must match both day fields.
+    """
+
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    elapsed: bool
+    both: bool
+    _day: "_Named"
+    _month: "_Named"
+    _weekday: "_Named"
+
+    def names(self, day: date) -> bool:
+        """Return whether the date fires at all."""
+        if day.month not in self._month.values:
+            return False
+        if self.both:
+            return self._by_weekday(day) and self._by_month_day(day)
+        return self._by_weekday(day) or self._by_month_day(day)
+
+    def _by_month_day(self, day: date) -> bool:
+        named = self._day
+        if day.day in named.values:
+            return True
+        if named.near:
+            return _nearest_working_day(day.year, day.month, named.near) == day.day
+        return named.last and day.day == monthrange(day.year, day.month)[1]
+
+    def _by_weekday(self, day: date) -> bool:
+        weekday = day.isoweekday() % 7
+        if not self._weekday.nths:
+            return weekday in self._weekday.values
+        if (weekday, (day.day + 6) // 7) in self._weekday.nths:
+            return True
+        final = day.day + 7 > monthrange(day.year, day.month)[1]
+        return final and (weekday, 0) in self._weekday.nths
+
+
+@lru_cache(maxsize=1024)
+def read(
+    text: str, *, day_or: bool, job_name: str, scope_kind: str, scope_id: str
+) -> Grid | Calendar:
+    """Return what `text` means for one (job, scope). Raises ValueError naming field and value."""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"schedule: {len(text)} characters, more than {_LONGEST_TEXT}")
+    lowered = text.strip().lower()
+    words = text.split(maxsplit=1)
+    if words and words[0].lower() == "@every":
+        return Grid(_period(text, words[1].rstrip() if len(words) > 1 else ""))
+    fields = re.split(r"[ \t\n\r\f\v]+", _ALIASES.get(lowered, lowered))
+    if len(fields) == 5:
+        fields.insert(0, "0")
+    if len(fields) != 6:
+        raise ValueError(f"schedule {text!r}: {len(fields)} fields instead of 5 or 6")
+    drawn = crc32(f"{job_name}\0{scope_kind}/{scope_id}".encode())
+    try:
+        second, minute, hour, day, month, weekday = (
+            _read_field(written, unit, drawn) for written, unit in zip(fields, _UNITS, strict=True)
+        )
+        _refuse_impossible(day, month)
+        _refuse_mixed(weekday)
+    except ValueError as error:
+        raise ValueError(f"schedule {text!r}: {error}") from None
+    calendar = Calendar(
+        seconds=tuple(sorted(second.values)),
+        minutes=tuple(sorted(minute.values)),
+        hours=tuple(sorted(hour.values)),
+        elapsed=fields[1][0] == "*" or fields[2][0] == "*",
+        both=not day_or or fields[3][0] in "*?" or fields[5][0] in "*?",
+        _day=day,
+        _month=month,
+        _weekday=weekday,
+    )
+    _refuse_empty(text, calendar)
+    return calendar
+
+
+def _period(text: str, written: str) -> timedelta:
+    period = durations.parse(written)
+    if not timedelta(seconds=1) <= period <= _LONGEST_PERIOD or period.microseconds:
+        raise ValueError(f"schedule {text!r}: a period is whole seconds, up to ten years")
+    return period
+
+
+# --- one field ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A field: its bounds, its names, and by how much the hash is shifted for `H`."""
+
+    name: str
+    low: int
+    high: int
+    shift: int
+    names: Mapping[str, int] = field(default_factory=dict)
+
+
+_DAY = _Unit("day of month", 1, 31, 2)
+_WEEKDAY = _Unit("day of week", 0, 6, 4, _WEEKDAYS)
+_UNITS = (
+    _Unit("second", 0, 59, 5),
+    _Unit("minute", 0, 59, 0),
+    _Unit("hour", 0, 23, 1),
+    _DAY,
+    _Unit("month", 1, 12, 3, _MONTHS),
+    _WEEKDAY,
+)
+
+
+@dataclass(slots=True)
+class _Named:
+    """What one field names. `values` holds every value when `star`; `written` only those named.
+
+    `last`: the last day of the month. `near`: the day of `15W`, or 0. `nths`: (weekday, which one
+    of the month), 0 for the last one.
+    """
+
+    values: set[int] = field(default_factory=set)
+    written: set[int] = field(default_factory=set)
+    star: bool = False
+    last: bool = False
+    near: int = 0
+    nths: set[tuple[int, int]] = field(default_factory=set)
+
+
+def _read_field(written: str, unit: _Unit, drawn: int) -> _Named:
+    named = _Named()
+    hashed = _HASHED.fullmatch(written)
+    near = re.fullmatch(r"([0-9]+)w|w([0-9]+)", written)
+    try:
+        if hashed is not None:
+            named.written = _draw(unit, drawn >> unit.shift, *hashed.groups())
+        elif near is not None and unit is _DAY:
+            named.near = int(near[1] or near[2])
+            if not 1 <= named.near <= 31:
+                raise ValueError("no such day")
+        elif written == "?" and unit in (_DAY, _WEEKDAY):
+            named.star = True
+        else:
+            for item in written.split(","):
+                _read_item(item, unit, named)
+    except ValueError as error:
+        raise ValueError(f"the {unit.name} field {written!r} cannot be read: {error}") from None
+    named.values = set(range(unit.low, unit.high + 1)) if named.star else named.written
+    return named
+
+
+def _read_item(item: str, unit: _Unit, named: _Named) -> None:
+    if item == "*":
+        named.star = True
+    elif item == "l" and unit is _DAY:
+        named.last = True
+    elif unit is _WEEKDAY and (nth := _NTH.fullmatch(item)) is not None:
+        head, which = (nth[1], int(nth[2])) if nth[1] else (nth[3], 0)
+        named.nths |= {(weekday, which) for weekday in _span(head, unit)}
+    else:
+        named.written |= _span(item, unit)
+
+
+def _span(item: str, unit: _Unit) -> set[int]:
+    """Return what `value`, `low-high`, `value/step`, `low-high/step` or `*/step` names."""
+    body, slash, written_step = item.partition("/")
+    step = _digits(written_step) if slash else 1
+    if step == 0:
+        raise ValueError("a step of 0")
+    first, dash, end = body.partition("-")
+    size = unit.high - unit.low + 1
+    if body == "*":
+        low, high = unit.low, unit.high
+    elif dash:
+        low = _value(first, unit)
+        high = 31 if unit is _DAY and end == "l" else _value(end, unit)
+        if low == high:
+            low, high = unit.low, unit.high
+        elif low > high:
+            high += size
+    else:
+        low = _value(first, unit)
+        high = unit.high if slash else low
+    if low < unit.low:
+        raise ValueError(f"{low} is below {unit.low}")
+    return {(value - unit.low) % size + unit.low for value in range(low, high + 1, step)}
+
+
+def _value(written: str, unit: _Unit) -> int:
+    value = unit.names[written] if written in unit.names else _digits(written)
+    if unit is _WEEKDAY and value == 7:
+        return 0
+    if value > unit.high:
+        raise ValueError(f"{value} is above {unit.high}")
+    return value
+
+
+def _digits(written: str) -> int:
+    if re.fullmatch("[0-9]+", written) is None:
+        raise ValueError(f"{written!r} is no value")
+    return int(written)
+
+
+def _draw(
+    unit: _Unit, hashed: int, begin: str | None, end: str | None, written_step: str | None
+) -> set[int]:
+    low, high = unit.low, unit.high
+    if begin is not None and end is not None:
+        low, high = int(begin), int(end)
+        if low >= high:
+            raise ValueError(f"{high} is not above {low}")
+        if low < unit.low or _value(begin, unit) < unit.low or _value(end, unit) < unit.low:
+            raise ValueError(f"{low} is below {unit.low}")
+    if written_step is None:
+        return _span(str(low + hashed % (high - low + 1)), unit)
+    step = int(written_step)
+    if step == 0:
+        raise ValueError("a step of 0")
+    drawn = low + hashed % (min(step, high - low + 1))
+    return _span(str(drawn) if drawn == high else f"{drawn}-{high}/{step}", unit)
+
+
+# --- what can never be -------------------------------------------------------------------------
+
+
+def _refuse_impossible(day: _Named, month: _Named) -> None:
+    days = day.written | ({day.near} if day.near else set())
+    if days and month.written and min(days) > max(_LENGTHS[number] for number in month.written):
+        raise ValueError(f"no month it names has a day {min(days)}")
+
+
+def _refuse_mixed(weekday: _Named) -> None:
+    counted = {number for number, _ in weekday.nths}
+    everything = len(counted | weekday.written) + weekday.star == 7
+    if counted and weekday.written - counted and not everything:
+        raise ValueError("plain weekdays beside '#' or 'L' ones in the day of week field")
+
+
+def _refuse_empty(text: str, calendar: Calendar) -> None:
+    # In 28 years every date has met every weekday, 29 February too.
+    first = date(2000, 1, 1)
+    if not any(calendar.names(first + timedelta(days=n)) for n in range(28 * 365 + 7)):
+        raise ValueError(f"schedule {text!r}: its day of month and day of week never meet")
+
+
+def _nearest_working_day(year: int, month: int, wanted: int) -> int:
+    length = monthrange(year, month)[1]
+    target = min(wanted, length)
+    working = (n for n in range(1, length + 1) if date(year, month, n).isoweekday() < 6)
+    return min(working, key=lambda n: abs(n - target))

@@ -1,0 +1,358 @@
+"""The plan_times of a schedule by brute force: the audit's answer to what the planner computed.
+
+It shares no code with the planner, on purpose, and goes the other way about it. The planner walks
+stretches of constant UTC offset; this takes each date that `fields` names, each wall time of it,
+and asks zoneinfo for both folds which instants show that wall time. Only on a date with no clock
+change near it one offset serves all of them.
+
+- A wall time shown twice fires at both instants if the schedule keeps elapsed time (its minute or
+  hour field begins with `*`) or with dst_fold=both; else at the first.
+- A wall time never shown lies in a gap. Unless the schedule keeps elapsed time, or dst_gap=skip, or
+  the gap is three hours or longer, it fires at the instant of the change: instants are a set, so
+  whatever falls on that instant fires once.
+
+Zone data is that of the tzdata package, never the system's. Instants before 1900 and after 9899
+are not walked.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any, NamedTuple, Self
+from zoneinfo import ZoneInfo
+
+from cronledger.audit import fields
+from cronledger.audit.fields import Calendar, Grid
+
+TEN_YEARS = timedelta(days=3653)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = datetime(1900, 1, 1, tzinfo=UTC)
+_LAST = datetime(9899, 12, 31, 23, 59, 59, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+_LONG_GAP = 3 * _HOUR
+
+
+class ClockChange(NamedTuple):
+    """The local clock leaps at `instant` (UTC): its offset is `before` until then, then `after`."""
+
+    instant: datetime
+    before: timedelta
+    after: timedelta
+
+
+# --- definitions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What decides the plan_times and due_at of a job, of one of its revisions."""
+
+    schedule: str | None
+    timezone: str = "UTC"
+    day_or: bool = True
+    dst_gap: str = "shift"
+    dst_fold: str = "first"
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    schedule_delay: timedelta = timedelta(0)
+    jitter: timedelta = timedelta(0)
+
+    @classmethod
+    def from_revision(cls, definition: Mapping[str, Any]) -> Self:
+        """Read `job_revisions.definition`. Raises ValueError naming field and value."""
+
+        def read(name: str, kind: type, nullable: bool = False) -> Any:
+            value = definition.get(name)
+            if not (isinstance(value, kind) or (nullable and value is None)):
+                raise ValueError(f"definition: {name} = {value!r} is no {kind.__name__}")
+            return value
+
+        return cls(
+            schedule=read("schedule", str, nullable=True),
+            timezone=read("timezone", str),
+            day_or=read("day_or", bool),
+            dst_gap=read("dst_gap", str),
+            dst_fold=read("dst_fold", str),
+            starts_at=_timestamp("starts_at", read("starts_at", str, nullable=True)),
+            ends_at=_timestamp("ends_at", read("ends_at", str, nullable=True)),
+            schedule_delay=_interval("schedule_delay", read("schedule_delay", str)),
+            jitter=_interval("jitter", read("jitter", str)),
+        )
+
+
+def _timestamp(name: str, written: str | None) -> datetime | None:
+    if written is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(written)
+    except ValueError:
+        raise ValueError(f"definition: {name} = {written!r} is no timestamp") from None
+    if instant.tzinfo is None:
+        raise ValueError(f"definition: {name} = {written!r} has no UTC offset")
+    return instant.astimezone(UTC)
+
+
+_COUNT, _PART = "[+-]?[0-9]+", r"[+-]?[0-9]+(?:\.[0-9]{1,6})?"
+_CLOCK = r"(?:(?P<sign>[+-])?(?P<h>[0-9]+):(?P<m>[0-9]{2}):(?P<s>[0-9]{2}(?:\.[0-9]{1,6})?))"
+_INTERVALS = tuple(
+    map(
+        re.compile,
+        (
+            rf"(?:@ )?(?:(?P<year>{_COUNT}) years? ?)?(?:(?P<mon>{_COUNT}) mons? ?)?"
+            rf"(?:(?P<day>{_COUNT}) days? ?)?(?:(?P<hour>{_COUNT}) hours? ?)?"
+            rf"(?:(?P<minute>{_COUNT}) mins? ?)?(?:(?P<second>{_PART}) secs?)?{_CLOCK}?",
+            rf"P(?:(?P<year>{_COUNT})Y)?(?:(?P<mon>{_COUNT})M)?(?:(?P<day>{_COUNT})D)?"
+            rf"(?:T(?:(?P<hour>{_COUNT})H)?(?:(?P<minute>{_COUNT})M)?(?:(?P<second>{_PART})S)?)?",
+            rf"(?:(?P<year>{_COUNT})-(?P<mon>[0-9]+) ?)?(?:(?P<day>{_COUNT}) )?{_CLOCK}?",
+        ),
+    )
+)
+_SECONDS = {
+    **{"year": 365 * 86_400, "mon": 30 * 86_400, "day": 86_400, "hour": 3_600, "minute": 60},
+    **{"second": 1, "h": 3_600, "m": 60, "s": 1},
+}
+
+
+def _interval(name: str, written: str) -> timedelta:
+    """Read an interval as PostgreSQL writes it in any IntervalStyle; a month is 30 days."""
+    if written in ("0", "@ 0"):
+        return timedelta(0)
+    found = next((m for style in _INTERVALS if (m := style.fullmatch(written))), None)
+    if found is None or not any(found.groups()):
+        raise ValueError(f"definition: {name} = {written!r} is no interval")
+    parts = {part: value for part, value in found.groupdict().items() if value}
+    back = parts.pop("sign", "+") == "-"
+    seconds = sum(
+        Decimal(value) * _SECONDS[part] * (-1 if back and part in "hms" else 1)
+        for part, value in parts.items()
+    )
+    if seconds < 0:
+        raise ValueError(f"definition: {name} = {written!r} is negative")
+    return timedelta(microseconds=int(seconds * 1_000_000))
+
+
+# --- the walk ----------------------------------------------------------------------------------
+
+
+def walk(  # noqa: PLR0917 - the key of a schedule row, then the window
+    definition: Definition,
+    job_name: str,
+    scope_kind: str,
+    scope_id: str,
+    after: datetime,
+    through: datetime,
+) -> Iterator[datetime]:
+    """Return every plan_time in (after, through], lazily, ascending, in UTC; both are aware.
+
+    None without a schedule. Raises ValueError, at once, when the schedule, the zone or a policy
+    cannot be read.
+    """
+    if definition.schedule is None:
+        return iter(())
+    meant = fields.read(
+        definition.schedule,
+        day_or=definition.day_or,
+        job_name=job_name,
+        scope_kind=scope_kind,
+        scope_id=scope_id,
+    )
+    zone = _zone(definition.timezone)
+    for name, value, known in (
+        ("dst_gap", definition.dst_gap, ("shift", "skip")),
+        ("dst_fold", definition.dst_fold, ("first", "both")),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} {value!r}: unknown policy; write {known[0]} or {known[1]}")
+    after = max(after.astimezone(UTC), _FIRST - _SECOND)
+    through = min(through.astimezone(UTC), _LAST)
+    if definition.starts_at is not None:
+        after = max(after, definition.starts_at.astimezone(UTC) - _MICROSECOND)
+    if definition.ends_at is not None:
+        through = min(through, definition.ends_at.astimezone(UTC))
+    if after >= through:
+        return iter(())
+    if isinstance(meant, Grid):
+        return _multiples(meant.period, after, through)
+    wall_clock = _WallClock(
+        zone=zone,
+        shift=definition.dst_gap == "shift" and not meant.elapsed,
+        both=definition.dst_fold == "both" or meant.elapsed,
+    )
+    return _dates(meant, wall_clock, after, through)
+
+
+class _WallClock(NamedTuple):
+    """A zone, and how often a wall time fires that it never shows, or shows twice."""
+
+    zone: ZoneInfo
+    shift: bool
+    both: bool
+
+
+def _multiples(period: timedelta, after: datetime, through: datetime) -> Iterator[datetime]:
+    moment = _EPOCH + ((after - _EPOCH) // period + 1) * period
+    while moment <= through:
+        yield moment
+        moment += period
+
+
+def _dates(
+    meant: Calendar, clock: _WallClock, after: datetime, through: datetime
+) -> Iterator[datetime]:
+    # Around a clock change the instants of one date may lie between those of the next.
+    unsettled: set[datetime] = set()
+    parts = [timedelta(minutes=m, seconds=s) for m in meant.minutes for s in meant.seconds]
+    for number in range(after.toordinal() - 1, through.toordinal() + 2):
+        day = date.fromordinal(number)
+        if not meant.names(day):
+            continue
+        offset = _steady_offset(clock.zone, day)
+        midnight = datetime.combine(day, time())
+        if offset is None:
+            for hour in meant.hours:
+                for part in parts:
+                    wall = midnight + hour * _HOUR + part
+                    unsettled.update(_instants(wall, clock))
+            continue
+        yield from sorted(moment for moment in unsettled if after < moment <= through)
+        unsettled.clear()
+        start = midnight.replace(tzinfo=UTC) - offset
+        for hour in meant.hours:
+            base = start + hour * _HOUR
+            if base + _HOUR <= after:
+                continue
+            if base > through:
+                return
+            for part in parts:
+                moment = base + part
+                if after < moment <= through:
+                    yield moment
+    yield from sorted(moment for moment in unsettled if after < moment <= through)
+
+
+def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:
+    """Return the instants, none to two, at which the naive `wall` fires."""
+    zone = clock.zone
+    passes = [wall.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
+    early, late = sorted(local.astimezone(UTC) for local in passes)
+    shown = [
+        moment
+        for moment in ((early,) if early == late else (early, late))
+        if moment.astimezone(zone).replace(tzinfo=None) == wall
+    ]
+    if shown:
+        return shown if clock.both else shown[:1]
+    # In a gap: by the offset of either side `wall` lies beyond the change, once on each side.
+    return [_change(zone, early, late)] if clock.shift and late - early < _LONG_GAP else []
+
+
+# --- zones -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> ZoneInfo:
+    """Return the zone of the tzdata package, whatever the system has."""
+    package = files("tzdata")
+    if name not in package.joinpath("zones").read_text("ascii").splitlines():
+        raise ValueError(f"timezone {name!r}: the tzdata package has no such zone")
+    with package.joinpath("zoneinfo", *name.split("/")).open("rb") as data:
+        return ZoneInfo.from_file(data, name)
+
+
+def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta(0)
+
+
+def _steady_offset(zone: ZoneInfo, day: date) -> timedelta | None:
+    """Return the offset all through the local date and well around it; None: it changes."""
+    # A local date lies within -14 h and +36 h of its midnight in UTC; no offset lasts for hours.
+    midnight = datetime.combine(day, time(), UTC)
+    offset = _offset(zone, midnight)
+    for hours in range(-18, 43, 4):
+        if _offset(zone, midnight + hours * _HOUR) != offset:
+            return None
+    return offset
+
+
+def _change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
+    """Return the first second with the offset of `high`, which is not that of `low`."""
+    before = _offset(zone, low)
+    while high - low > _SECOND:
+        middle = low + (high - low) // _SECOND // 2 * _SECOND
+        if _offset(zone, middle) == before:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def clock_change(timezone: str, instant: datetime) -> ClockChange | None:
+    """Return the clock change of the zone nearest to `instant`, within a day of it either way.
+
+    Raises ValueError for an unknown zone.
+    """
+    zone = _zone(timezone)
+    start = instant.astimezone(UTC).replace(microsecond=0) - _DAY - _SECOND
+    found = []
+    for hour in range(49):
+        low = start + hour * _HOUR
+        before, after = _offset(zone, low), _offset(zone, low + _HOUR)
+        if before != after:
+            found.append(ClockChange(_change(zone, low, low + _HOUR), before, after))
+    near = [change for change in found if abs(change.instant - instant) <= _DAY]
+    return min(near, key=lambda change: abs(change.instant - instant), default=None)
+
+
+# --- around an instant -------------------------------------------------------------------------
+
+
+def due_at(
+    definition: Definition, job_name: str, scope_kind: str, scope_id: str, plan_time: datetime
+) -> datetime:
+    """Return when `plan_time` may start: plan_time + schedule_delay + its share of the jitter.
+
+    The share: the first 8 bytes of BLAKE2b (digest size 8, big-endian, over the UTF-8 text `job NUL
+    scope_kind NUL scope_id NUL plan_time in microseconds since 1970`), divided by 2**64, of the
+    jitter, rounded down to microseconds.
+    """
+    microseconds = (plan_time - _EPOCH) // _MICROSECOND
+    identity = "\0".join((job_name, scope_kind, scope_id, str(microseconds)))
+    drawn = int(blake2b(identity.encode(), digest_size=8).hexdigest(), 16)
+    share = (definition.jitter // _MICROSECOND) * drawn // 2**64
+    return plan_time + definition.schedule_delay + timedelta(microseconds=share)
+
+
+def neighbours(  # noqa: PLR0917 - as `walk`
+    definition: Definition,
+    job_name: str,
+    scope_kind: str,
+    scope_id: str,
+    instant: datetime,
+    bound: timedelta = TEN_YEARS,
+) -> tuple[datetime | None, datetime | None]:
+    """Return the last plan_time at or before `instant` and the first one after it.
+
+    None for either that is further away than `bound`. Raises ValueError as `walk` does.
+    """
+    key = (job_name, scope_kind, scope_id)
+    instant = min(max(instant.astimezone(UTC), _FIRST), _LAST)
+    farthest = instant + bound if _LAST - instant > bound else _LAST
+    following = next(walk(definition, *key, instant, farthest), None)
+    earliest = instant - bound if instant - _FIRST > bound else _FIRST
+    through = instant if definition.ends_at is None else min(instant, definition.ends_at)
+    while through > earliest:
+        after = through - _DAY if through - earliest > _DAY else earliest
+        previous = max(walk(definition, *key, after - _MICROSECOND, through), default=None)
+        if previous is not None:
+            return previous, following
+        through = after
+    return None, following
