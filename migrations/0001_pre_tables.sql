@@ -130,6 +130,7 @@ CREATE TABLE {schema}.job_revisions (
     paused_until   timestamptz,
     definition     jsonb NOT NULL,
     requested_by   text,
+    reason         text,
     PRIMARY KEY (job_name, revision)
 );
 COMMENT ON TABLE {schema}.job_revisions IS 'History of every job, appended by a trigger on jobs. Planner and verify read history from here and only from here.';
@@ -140,6 +141,7 @@ COMMENT ON COLUMN {schema}.job_revisions.state IS 'active, paused or retired fro
 COMMENT ON COLUMN {schema}.job_revisions.paused_until IS 'With state paused: when the pause ends by itself.';
 COMMENT ON COLUMN {schema}.job_revisions.definition IS 'The row of jobs as it was.';
 COMMENT ON COLUMN {schema}.job_revisions.requested_by IS 'Who asked for it.';
+COMMENT ON COLUMN {schema}.job_revisions.reason IS 'Why it was paused, as who paused it said.';
 
 CREATE TABLE {schema}.schedules (
     job_name          text COLLATE "C" NOT NULL,
@@ -333,6 +335,7 @@ CREATE TABLE {schema}.runners (
     started_at   timestamptz NOT NULL DEFAULT {schema}.db_now(),
     heartbeat_at timestamptz NOT NULL DEFAULT {schema}.db_now(),
     stale_after  timestamptz NOT NULL,
+    timeline     integer,
     clock_skew   interval NOT NULL DEFAULT '0',
     fingerprint  jsonb NOT NULL DEFAULT '{}',
     handlers     text[] NOT NULL DEFAULT '{}',
@@ -350,6 +353,7 @@ COMMENT ON COLUMN {schema}.runners.running IS 'How many it ran at the last heart
 COMMENT ON COLUMN {schema}.runners.started_at IS 'When it registered.';
 COMMENT ON COLUMN {schema}.runners.heartbeat_at IS 'When it was last seen.';
 COMMENT ON COLUMN {schema}.runners.stale_after IS 'Not seen by then: dead.';
+COMMENT ON COLUMN {schema}.runners.timeline IS 'Timeline of the server that the last heartbeat was written on; set by a trigger.';
 COMMENT ON COLUMN {schema}.runners.clock_skew IS 'Its wall clock minus the database''s; for people, nothing is decided by it.';
 COMMENT ON COLUMN {schema}.runners.fingerprint IS 'Versions of Python, croniter and the time zone data.';
 COMMENT ON COLUMN {schema}.runners.handlers IS 'Python functions that it has.';
@@ -372,15 +376,17 @@ CREATE TABLE {schema}.identity (
     system_identifier bigint NOT NULL,
     database_oid      oid NOT NULL,
     timeline          integer NOT NULL,
-    recorded_at       timestamptz NOT NULL DEFAULT {schema}.db_now()
+    recorded_at       timestamptz NOT NULL DEFAULT {schema}.db_now(),
+    recorded_by       text NOT NULL DEFAULT session_user
 );
 COMMENT ON TABLE {schema}.identity IS 'Which database this ledger belongs to; a restored or cloned one differs.';
 COMMENT ON COLUMN {schema}.identity.singleton IS 'There is one row.';
 COMMENT ON COLUMN {schema}.identity.system_identifier IS 'pg_control_system().system_identifier.';
 COMMENT ON COLUMN {schema}.identity.database_oid IS 'pg_database.oid.';
-COMMENT ON COLUMN {schema}.identity.timeline IS 'pg_control_checkpoint().timeline_id.';
+COMMENT ON COLUMN {schema}.identity.timeline IS 'Timeline that the server wrote; a failover moves it along.';
 COMMENT ON COLUMN {schema}.identity.recorded_at IS 'When it was recorded.';
+COMMENT ON COLUMN {schema}.identity.recorded_by IS 'Who made the ledger, or accepted this database.';
 INSERT INTO {schema}.identity (system_identifier, database_oid, timeline)
 SELECT (SELECT system_identifier FROM pg_control_system()),
        (SELECT oid FROM pg_database WHERE datname = current_database()),
-       (SELECT timeline_id FROM pg_control_checkpoint());
+       ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer;

@@ -217,7 +217,18 @@ class Databases:
         return name
 
     def create(self, template: str = "template0") -> str:
-        """The name of a fresh database, a copy of `template`."""
+        """The name of a fresh database, a copy of `template`; a ledger in it is its own."""
+        name = self.clone(template)
+        if template != "template0":
+            with psycopg.connect(self.url(name), autocommit=True) as connection:
+                connection.execute(
+                    "UPDATE cronledger.identity SET database_oid ="
+                    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+        return name
+
+    def clone(self, template: str) -> str:
+        """The name of a fresh database, a copy of `template` as it is."""
         self._count += 1
         name = f"{self._family}{self._run}_{os.getpid()}_{self._count}"
         self._create(name, template)

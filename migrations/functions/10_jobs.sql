@@ -82,11 +82,11 @@ BEGIN
     END IF;
     at := greatest(at, last);
     INSERT INTO {schema}.job_revisions
-        (job_name, revision, effective_from, state, paused_until, definition, requested_by)
+        (job_name, revision, effective_from, state, paused_until, definition, requested_by, reason)
     VALUES (NEW.name, NEW.revision, at,
             CASE WHEN NEW.retired_at IS NOT NULL THEN 'retired'
                  WHEN NEW.paused_at IS NOT NULL THEN 'paused' ELSE 'active' END,
-            NEW.paused_until, {schema}.job_definition(NEW), NEW.edited_by);
+            NEW.paused_until, {schema}.job_definition(NEW), NEW.edited_by, NEW.paused_reason);
     IF NEW.retired_at IS NOT NULL THEN
         PERFORM {schema}.cancel_waiting(NEW.name, NEW.edited_by);
     ELSIF NEW.scope_kind = 'global' THEN

@@ -13,8 +13,8 @@ BEGIN
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
     at := coalesce(seen_at, {schema}.db_clock());
     INSERT INTO {schema}.schedules
-        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at)
-    SELECT j.name, kind, u.id, j.queue, at, j.revision, at
+        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at, created_at)
+    SELECT j.name, kind, u.id, j.queue, at, j.revision, at, at
     FROM {schema}.jobs j CROSS JOIN (SELECT DISTINCT id COLLATE "C" AS id FROM unnest(ids) u(id)) u
     WHERE j.name = job ORDER BY 1, 2, 3
     ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;

@@ -206,7 +206,8 @@ BEGIN
         max_attempts = greatest(e.max_attempts, e.attempt + 1),
         runner_id = by_runner, lease_token = h.token, next_attempt_at = NULL,
         heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + h.lease,
-        started_at = {schema}.db_now(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
+        -- What kept it waiting has ended by now, perhaps after this statement began.
+        started_at = {schema}.db_clock(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
         result = NULL, result_taken_at = NULL, output = NULL, error_code = NULL, error_msg = NULL,
         cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
         watermark = coalesce(h.input, e.watermark),
@@ -308,8 +309,10 @@ DECLARE
     due        {schema}.due_again[];
     used       integer := 0;
     refused    boolean;
+    unseen     boolean;
     won        record;
 BEGIN
+    PERFORM {schema}.require_own_database();
     LOOP
         candidates := NULL;
         refused := false;
@@ -321,6 +324,10 @@ BEGIN
             queues, kinds, functions, sql_commands, elsewhere, at_most) c);
         candidates := candidates || due;
         EXIT WHEN coalesce(cardinality(candidates), 0) = 0;
+        -- Of two of one scope only one may start, and the other may have kept a third out of the few
+        -- that were looked at because their job has room for no more.
+        unseen := cardinality(candidates) >= at_most OR cardinality(candidates) > (
+            SELECT count(DISTINCT (c.job_name, c.scope_kind, c.scope_id)) FROM unnest(candidates) c);
         FOR won IN SELECT t.* FROM {schema}.take_again(
                 runner, candidates, tokens[used + 1:], trusted_since) t LOOP
             IF won.how = 'refused' THEN
@@ -331,10 +338,10 @@ BEGIN
             END IF;
             RETURN QUERY SELECT won.job_name, won.scope_kind, won.scope_id, won.plan_time, won.id,
                 won.lease_token, won.attempt, won.max_attempts, won.trigger, won.payload, won.revision,
-                won.started_at, won.how, won.queue, won.stale_after, cardinality(candidates) >= at_most;
+                won.started_at, won.how, won.queue, won.stale_after, unseen;
         END LOOP;
         -- What was refused may have kept others out of the batch.
         EXIT WHEN NOT refused OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at most of them. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due.';
+COMMENT ON FUNCTION {schema}.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at most of them. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due. Raises CL005 in another database than the ledger''s own.';

@@ -80,8 +80,8 @@ BEGIN
     END IF;
     at := {schema}.db_clock();
     INSERT INTO {schema}.schedules
-        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at)
-    VALUES (job, kind, scope, definition.queue, at, definition.revision, at)
+        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at, created_at)
+    VALUES (job, kind, scope, definition.queue, at, definition.revision, at, at)
     ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
     SELECT s.* INTO held FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, scope) FOR NO KEY UPDATE;

@@ -34,7 +34,7 @@ COMMENT ON FUNCTION {schema}.db_clock() IS 'The same clock, read now: for what i
 -- to be open to whoever may read a view.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION {schema}.db_now(), {schema}.db_clock(),
-    {schema}.local_time(timestamptz, text) TO PUBLIC;
+    {schema}.local_time(timestamptz, text), {schema}.partitions() TO PUBLIC;
 
 DO $grants$
 BEGIN
@@ -70,7 +70,7 @@ BEGIN
             {schema}.retry(bigint, boolean, text), {schema}.assert_lease(bigint, uuid),
             {schema}.set_scopes(text, text, text[], timestamptz),
             {schema}.queues_in_use(), {schema}.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz),
-            {schema}.partitions(), {schema}.make_partitions_for(timestamptz[]),
+            {schema}.make_partitions_for(timestamptz[]),
             {schema}.maintain_partitions(interval, interval, interval)
             TO cronledger_runner;
     END IF;

@@ -51,13 +51,7 @@ WITH RECURSIVE due_queues AS (
 ), by_queue AS (
     SELECT h.queue, count(*) AS count FROM held h GROUP BY 1
 ), home AS MATERIALIZED (
-    -- The test that a replica makes before it plans anything (another or a restored database).
-    SELECT i.system_identifier = s.system_identifier
-           AND i.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-           AND (i.timeline = c.timeline_id OR EXISTS (
-               SELECT FROM {schema}.runners r
-               WHERE r.heartbeat_at > {schema}.db_now() - interval '10 minutes')) AS same
-    FROM {schema}.identity i, pg_control_system() s, pg_control_checkpoint() c
+    SELECT {schema}.other_database() IS NULL AS same
 ), explained AS (
     SELECT l.*, b.id AS running_id, j.paused_by, j.paused_reason, j.spec_error, j.max_running,
            j.handler, j.target ->> 'function' AS function, q.paused_by AS queue_paused_by,
@@ -92,7 +86,8 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
        {schema}.db_now() - x.due_at AS overdue_for, x.reason,
        CASE x.reason WHEN 'waiting' THEN x.running_id END AS blocked_by, x.id, x.queue,
        CASE x.reason
-           WHEN 'database' THEN 'this is not the database that the ledger was made in; accept-database decides'
+           WHEN 'database' THEN format('this is not the database that the ledger was made in (%s); accept-database decides',
+                                  {schema}.other_database())
            WHEN 'retired' THEN 'the job is retired'
            WHEN 'spec_error' THEN x.spec_error
            WHEN 'paused' THEN format('paused by %s%s', x.paused_by, ': ' || x.paused_reason)

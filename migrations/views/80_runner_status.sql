@@ -3,6 +3,7 @@ SELECT r.id AS runner_id, r.host, r.pid, r.version,
        CASE WHEN r.state = 'stopped' THEN 'stopped'
             WHEN r.stale_after <= {schema}.db_now() THEN 'dead'
             WHEN r.state = 'draining' THEN 'draining'
+            WHEN r.diagnostics ->> 'database' = 'other' THEN 'refused'
             ELSE 'alive' END AS state,
        r.queues, r.slots, r.running,
        CASE WHEN r.slots > 0 THEN round(r.running::numeric / r.slots, 3) END AS load,
@@ -14,7 +15,7 @@ COMMENT ON COLUMN {schema}.runner_status.runner_id IS 'Name of the runner.';
 COMMENT ON COLUMN {schema}.runner_status.host IS 'Host it runs on.';
 COMMENT ON COLUMN {schema}.runner_status.pid IS 'Its process id there.';
 COMMENT ON COLUMN {schema}.runner_status.version IS 'Version of cronledger.';
-COMMENT ON COLUMN {schema}.runner_status.state IS 'alive; draining: it takes nothing new; stopped: it left in good order; dead: it was not seen in time.';
+COMMENT ON COLUMN {schema}.runner_status.state IS 'alive; refused: alive, but this is another database than the ledger''s own, and it takes nothing; draining: it takes nothing new; stopped: it left in good order; dead: it was not seen in time.';
 COMMENT ON COLUMN {schema}.runner_status.queues IS 'Queues that it takes from.';
 COMMENT ON COLUMN {schema}.runner_status.slots IS 'How many executions it runs at once.';
 COMMENT ON COLUMN {schema}.runner_status.running IS 'How many it ran at the last heartbeat.';

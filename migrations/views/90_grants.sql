@@ -8,6 +8,13 @@ BEGIN
     LOOP
         EXECUTE format('GRANT SELECT ON {schema}.ledger, {schema}.job_status, {schema}.running,
             {schema}.overdue, {schema}.recent_failures, {schema}.upcoming, {schema}.lateness,
-            {schema}.runner_status, {schema}.crashes, {schema}.input_status TO %I', role);
+            {schema}.runner_status, {schema}.crashes, {schema}.input_status, {schema}.attempts,
+            {schema}.job_history, {schema}.violations TO %I', role);
+        -- What verify reads besides; payloads, results and outputs stay with those who run.
+        EXECUTE format('GRANT SELECT ON {schema}.verify_schedules, {schema}.verify_executions,
+            {schema}.verify_skips TO %I', role);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION {schema}.history_violations(timestamptz),
+            {schema}.recent_violations(), {schema}.present_violations(),
+            {schema}.partitions() TO %I', role);
     END LOOP;
 END $grants$;

@@ -26,6 +26,7 @@ from tabulate import tabulate
 from cronledger import log as logs
 from cronledger.app import App
 from cronledger.health import HealthServer
+from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access, is_away
 from cronledger.ledger.embedded import Embedded
@@ -69,8 +70,9 @@ class Daemon:
     def run(self) -> Exit:
         """Serve until a signal, in the main thread; FINE after a drain, FAILED when it was cut off.
 
-        Raises ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError, psycopg.Error
-        when it cannot start. Afterwards the process ends within seconds, whatever its threads do.
+        Raises ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError,
+        OtherDatabaseError, psycopg.Error when it cannot start. Afterwards the process ends within
+        seconds, whatever its threads do.
         """
         logs.configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
@@ -170,6 +172,7 @@ class Work:
             log.info("embedded_started", url=self._url)
         await self._await_database()
         await asyncio.to_thread(self._migrate)
+        await asyncio.to_thread(self._require_own_database)
         if self._daemon.jobs is not None:
             await asyncio.to_thread(self._apply, self._daemon.jobs)
         if self._daemon.summary:
@@ -230,6 +233,11 @@ class Work:
             )
         for found in state.pending:
             log.info("migration_pending", name=found.name)
+
+    def _require_own_database(self) -> None:
+        """Before anything is applied. Raises OtherDatabaseError."""
+        with self._access().connect("cronledger start") as connection:
+            identity.require_own(connection, self._settings.schema_name)
 
     def _apply(self, jobs: Sequence[Job]) -> None:
         daemon = self._daemon

@@ -25,6 +25,7 @@ EVENTS: Mapping[str, str] = {
     "commit_unknown": "The answer to the COMMIT of an end was lost; it is looked up.",
     "commit_was_unknown": "The answer to a claim's COMMIT was lost; what landed was given back.",
     "database_answers": "The database that was waited for at the start answers.",
+    "database_accepted": "accept-database was called; this runner works again.",
     "database_awaited": "The database does not answer yet; the start waits for it.",
     "database_away": "The database stopped answering; running work goes on, nothing new starts.",
     "database_back": "The database answers again.",
@@ -41,7 +42,7 @@ EVENTS: Mapping[str, str] = {
     "execution_failed": "An attempt failed; `retry_after_s`: it is tried again so much later.",
     "execution_given_back": "An execution was given back unfinished; another runner takes it.",
     "execution_started": "An execution was won, retried or stolen (`how`) and starts.",
-    "execution_succeeded": "An execution is SUCCESS.",
+    "execution_succeeded": "A handler ended well; its execution is SUCCESS once that is written.",
     "execution_swept": "A lease ran out and nobody may take it over: the execution is FAILED.",
     "handler_overran": "A sync handler was asked to stop and goes on; it keeps its slot.",
     "health_listening": "/healthz and /readyz answer on this address.",
@@ -55,6 +56,8 @@ EVENTS: Mapping[str, str] = {
     "migrated": "A migration was applied.",
     "migration_pending": "A migration awaits `cronledger migrate`, once no older code runs.",
     "orphans_cancelled": "What waited of jobs that are retired or gone was CANCELLED.",
+    "other_database": "This is another database than the ledger's own, restored or cloned: nothing "
+    "is claimed or swept here until accept-database; what runs goes on.",
     "outcome_dropped": "The end of an execution could not be stored at all.",
     "outcome_not_storable": "The database refused the end of an execution; an error is stored.",
     "partitions_maintained": "A partition of executions was made or dropped, or skips were pruned.",
@@ -130,8 +133,8 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
-    # It warns at every failed connect; `database_away` says that once.
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+    # It warns of every connection that breaks or cannot be made; `database_away` says that once.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 class _Patient:

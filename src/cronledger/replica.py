@@ -22,6 +22,7 @@ from cronledger.engine.parts import Hooks, Parts, poll_seconds, ttl
 from cronledger.engine.plugins import Plugins, source_of
 from cronledger.engine.presence import State, take_name
 from cronledger.engine.stepping import Ran
+from cronledger.ledger import identity
 from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules.errors import ConfigurationError, Problem
@@ -96,7 +97,8 @@ class Replica:
         """Registered, its apps applied, and everything runs (nothing by itself when `manual`).
 
         Raises psycopg.OperationalError when the database is away, ConfigurationError when a job
-        belongs to another source, and what else hinders a start; then nothing runs.
+        belongs to another source, OtherDatabaseError where the ledger was restored or cloned, and
+        what else hinders a start; then nothing runs.
         """
         self._statements = Statements(self.settings.schema_name)
         self._pool = self._access.pool("cronledger", POOL_SIZE)
@@ -104,6 +106,7 @@ class Replica:
         try:
             await self._pool.open()
             await self._pool.wait(self.settings.connect_timeout.total_seconds())
+            await self._require_own_database()
             self._runner_id = await take_name(
                 self._pool, self._statements, self.settings, ttl(self.settings)
             )
@@ -140,6 +143,16 @@ class Replica:
             functions=len(self._plugins.claimable),
             version=metadata.version("cronledger"),
         )
+
+    async def _require_own_database(self) -> None:
+        try:
+            async with self._pool.connection() as c:
+                await self._statements.require_own_database(c)
+        except psycopg.Error as error:
+            why = identity.refusal(error)
+            if why is None:
+                raise
+            raise identity.OtherDatabaseError(why) from error
 
     def _drive(self) -> None:
         dispatcher = self._parts.dispatcher

@@ -19,6 +19,7 @@ RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)
         (replace(RUNNING, state="draining"), 200, 503),
         (replace(RUNNING, state="stopped"), 200, 503),
         (replace(RUNNING, database="away", away_for_s=7.5), 200, 503),
+        (replace(RUNNING, database="other"), 200, 503),
         (replace(RUNNING, stuck="dispatcher"), 503, 200),
     ],
     ids=str,

@@ -52,6 +52,7 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(
         assert ledger.statuses() == ["RUNNING"]
         await two.pulse()
         ledger.clock.travel(by=MINUTE + timedelta(seconds=1))
+        await two.live_through()
         await two.sweeper.sweep()
         assert ledger.statuses() == ["FAILED"]
 

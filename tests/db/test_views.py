@@ -16,11 +16,6 @@ DAY = timedelta(days=1)
 @pytest.fixture
 def db(database_url: str) -> Iterator[Db]:
     with connected(database_url) as connection:
-        # The database is a clone, which the identity of a ledger is there to notice.
-        connection.execute(
-            "UPDATE cronledger.identity SET database_oid ="
-            " (SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
         yield connection
 
 
@@ -378,13 +373,17 @@ def test_overdue_in_another_database(db: Db) -> None:
     job(db)
     late(db)
     runner(db)
-    db.execute("UPDATE cronledger.identity SET timeline = timeline + 1")
+    for table in ("identity", "runners"):
+        db.execute(sql.SQL("UPDATE cronledger.{} SET timeline = 99").format(sql.Identifier(table)))
     assert overdue(db)["reason"] == "behind"  # a failover: a runner was seen just now
-    db.execute("UPDATE cronledger.runners SET heartbeat_at = cronledger.db_now() - interval '1 h'")
+    db.execute("UPDATE cronledger.runners SET timeline = 98")
     assert overdue(db)["reason"] == "database"
-    db.execute("UPDATE cronledger.runners SET heartbeat_at = cronledger.db_now()")
+    db.execute("UPDATE cronledger.identity SET timeline = cronledger.current_timeline()")
+    assert overdue(db)["reason"] == "behind"
     db.execute("UPDATE cronledger.identity SET system_identifier = 1")
-    assert overdue(db)["reason"] == "database"
+    found = overdue(db)
+    assert found["reason"] == "database"
+    assert "system identifier 1, and this one has" in found["detail"]
 
 
 @pytest.mark.parametrize("status", ["PENDING", "FAILED"])

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, field_serializer
 
@@ -254,29 +254,153 @@ def test_text_is_cut_at_either_end() -> None:
     assert oc.clean_text("ab\x00cd", 4) == "abcd"
 
 
-@given(st.text(st.characters(exclude_categories=())), st.integers(1, 20))
-def test_clean_text_can_be_stored(text: str, limit: int) -> None:
-    clean = oc.clean_text(text, limit)
+def test_a_count_that_cannot_be_shown_is_a_note() -> None:
+    for value in (10**5_000, Silent()):
+        made = oc.success(oc.Result({"kept": 1}, rows_affected=value, watermark=value))  # type: ignore[arg-type]
+        assert (made.status, made.result_json) == (Status.SUCCESS, '{"kept": 1}')
+        assert made.error_msg == f"rows_affected = a {type(value).__name__} without text is not a count; not stored"
+    assert oc.failure(oc.Discard("code", Silent())).error_msg == "a Silent without text"  # type: ignore[arg-type]
+
+
+any_text = st.text(st.characters(exclude_categories=()))  # NUL and lone surrogates, too
+
+
+@given(any_text, st.integers(1, 20), st.booleans())
+def test_clean_text_can_be_stored(text: str, limit: int, tail: bool) -> None:
+    clean = oc.clean_text(text, limit, tail=tail)
     assert len(clean) <= limit
     assert b"\x00" not in clean.encode("utf-8")
+    assert oc.clean_text(clean, limit, tail=tail) == clean
 
 
-json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+class Silent:
+    """Nothing that is asked of it is answered."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    __str__ = __repr__
+
+
+class Broken(BaseModel):
+    at: int = 1
+
+    @field_serializer("at")
+    def raises(self, value: int) -> int:
+        raise Mute
+
+
+leaves = (
+    st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.binary()
+    | st.decimals() | st.dates() | st.datetimes(timezones=st.none() | st.timezones())
+    | st.timedeltas() | st.uuids() | st.complex_numbers() | st.fractions()
+    | st.builds(Silent) | st.builds(Broken) | st.builds(Hostile) | st.just(10).map(lambda n: n**5_000)
+    | st.sampled_from([object(), int, ..., oc.AtClaim.AT_CLAIM])
+)  # fmt: skip
+keys = st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.dates() | st.uuids()
+anything = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(keys, inner)
+        | st.frozensets(st.integers()) | st.builds(iter, st.lists(inner))
+    ),
     max_leaves=10,
-)
+)  # fmt: skip
 
 
-@given(json_like, st.integers(0, 60))
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(anything, st.integers(0, 60))
 def test_clean_json_can_be_stored_or_says_why_not(value: Any, limit: int) -> None:
     stored = oc.clean_json(value, limit)
     if stored.text is None:
         assert value is None or (stored.error_code and stored.error_msg)
+        assert len(stored.error_msg or "") <= oc.HEAD_LENGTH
         return
     assert stored.error_code is None
     assert len(stored.text.encode("utf-8")) <= limit
-    assert "\x00" not in json.dumps(json.loads(stored.text), ensure_ascii=False)
+    read = json.loads(stored.text, parse_constant=lambda name: pytest.fail(name))
+    assert "\x00" not in json.dumps(read, ensure_ascii=False)
+    if read is not None:
+        assert oc.clean_json(read, limit).text == stored.text
+
+
+def storable(text: str | None, most: int) -> bool:
+    return text is None or ("\x00" not in text and len(text) <= most and bool(text.encode() or True))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(anything, anything, anything, st.none() | any_text)
+def test_whatever_a_handler_returns_is_a_success_that_can_be_stored(
+    value: Any, rows: Any, watermark: Any, output: str | None
+) -> None:
+    made = oc.success(oc.Result(value, rows, watermark), output)
+    assert (made.status, made.final) == (Status.SUCCESS, True)
+    assert storable(made.output, 10**9)
+    assert storable(made.error_msg, oc.ERROR_LENGTH)
+    assert (made.error_code is None) == (made.error_msg is None)
+    assert made.rows_affected is None or 0 <= made.rows_affected <= oc.LARGEST_COUNT
+    assert made.watermark is None or abs(made.watermark) <= oc.LARGEST_COUNT
+
+
+errors = st.builds(
+    lambda kind, code, message: kind(code, message) if kind is oc.Discard else kind(message),
+    st.sampled_from([ValueError, oc.Discard, oc.LeaseLost, KeyError, OSError, SystemExit]),
+    anything, anything,
+) | st.builds(oc.Retry, st.none() | st.floats(0, 1e6), anything)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(errors, st.none() | errors, st.none() | any_text)
+def test_whatever_a_handler_raises_is_a_failure_that_can_be_stored(
+    error: BaseException, cause: BaseException | None, output: str | None
+) -> None:
+    error.__cause__ = cause
+    made = oc.failure(error, output)
+    assert made.status is Status.FAILED
+    assert made.error_code
+    assert storable(made.error_code, oc.CODE_LENGTH)
+    assert storable(made.error_msg, oc.ERROR_LENGTH)
+    assert storable(made.output, 10**9)
+
+
+waits = st.timedeltas(timedelta(0), oc.LONGEST_WAIT)
+shares = st.floats(0, 1, exclude_max=True)
+
+
+@given(st.lists(waits, min_size=1, max_size=5), shares, shares, st.floats(0, 1))
+def test_backoff_never_shrinks_where_its_steps_do_not(
+    steps: list[timedelta], share: float, other: float, jitter: float
+) -> None:
+    declared = job(retry_backoff=sorted(steps), retry_jitter=jitter)
+    found = [oc.backoff(declared, attempt, share) for attempt in range(1, 9)]
+    assert found == sorted(found)
+    assert found[-1] == found[len(steps) - 1]
+    assert all(
+        step <= wait <= 2 * step for step, wait in zip(sorted(steps), found, strict=False)
+    )
+    low, high = sorted((share, other))
+    assert oc.backoff(declared, 1, low) <= oc.backoff(declared, 1, high)
+
+
+ways = st.sampled_from([
+    oc.success(1), FAILED, oc.failure(oc.Retry("3s")), oc.failure(oc.Discard("c")), oc.cancelled(),
+    oc.timed_out(timedelta(1), end_known=False), oc.timed_out(timedelta(1), end_known=True),
+    oc.shutdown(end_known=False), oc.payload_invalid("no"), oc.lease_over("lease"),
+])  # fmt: skip
+
+
+@given(ways, st.integers(1, 9), st.integers(1, 9), st.booleans(), shares)
+def test_what_is_decided_is_final_or_has_a_wait(
+    ended: oc.Outcome, attempt: int, most: int, reentrant: bool, share: float
+) -> None:
+    declared = job(allow_stale_reentry=reentrant)
+    decided = oc.decide(ended, declared, attempt, most, share)
+    assert decided.final is (decided.retry_after is None)
+    if attempt >= most or ended.final or ended.status is not Status.FAILED:
+        assert decided.final
+    if not ended.end_known and not reentrant:
+        assert decided.final  # I6
+    assert oc.decide(decided, declared, attempt, most, share) == decided
 
 
 def test_every_error_code_has_a_meaning() -> None:

@@ -125,11 +125,12 @@ def judged(world: World, cursor: datetime, now: datetime, blocker: int | None) -
     chosen, rest = _chosen(world, [p for p in due if world.reason(world.due(p)) is None], now)
     policy = world.in_force(now).job
     overlaps = blocker if blocker is not None and policy.overlap is Overlap.SKIP else None
+    ended = _retired_through(world, now)
     answer: Judged = []
     for plan_time in due:
         reason, by = world.reason(world.due(plan_time)), None
         if reason is None and plan_time not in chosen:
-            reason = rest
+            reason = rest if world.due(plan_time) > ended else SkipReason.MISSED
         if overlaps is not None and chosen:
             here = plan_time in chosen or reason is SkipReason.SUPERSEDED
             reason, by = (SkipReason.OVERLAP, overlaps) if here else (reason, None)
@@ -137,14 +138,18 @@ def judged(world: World, cursor: datetime, now: datetime, blocker: int | None) -
     return answer
 
 
+def _retired_through(world: World, now: datetime) -> datetime:
+    # A retirement ends with a revision or a return, or goes on.
+    ends = [now, *(r.effective_from for r in world.revisions), world.returned_at or now]
+    retired = [t for t in ends if t <= now and world.reason(t) is SkipReason.RETIRED]
+    return max(retired, default=second(-1000))
+
+
 def _chosen(
     world: World, active: Sequence[datetime], now: datetime
 ) -> tuple[Sequence[datetime], SkipReason]:
     policy = world.in_force(now).job
-    # A retirement ends with a revision or a return, or goes on.
-    ends = [now, *(r.effective_from for r in world.revisions), world.returned_at or now]
-    retired = [t for t in ends if t <= now and world.reason(t) is SkipReason.RETIRED]
-    ended = max(retired, default=second(-1000))
+    ended = _retired_through(world, now)
     if not active or world.due(active[-1]) <= ended:
         return [], SkipReason.MISSED
     late = {p: now - world.due(p) for p in active}
@@ -378,3 +383,51 @@ def test_a_plan_is_a_function_of_what_it_is_given(world: World, now_ms: int, cal
         for _ in range(2)
     ]
     assert answers[0] == answers[1]
+
+
+def covered(world: World, row: ScheduleRow, looks: Sequence[datetime]) -> tuple[Judged, ScheduleRow]:
+    """What becomes of everything up to the last of these looks, the worker being free at each."""
+    seen = Judged()
+    for now in looks:
+        while True:
+            answer = plan(row, world.since(row.planned_revision), now, blocker=None, room=ROOMY)
+            seen += outcomes(answer, world.exists(row.planned_through, answer.planned_through))
+            row = advanced(row, answer)
+            if answer.next_due_at is None or answer.next_due_at > now or not answer.settled:
+                break
+    return seen, row
+
+
+looks = st.lists(st.integers(0, LAST), min_size=2, max_size=5).map(sorted)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(definitions(), looks)
+def test_how_often_one_looks_changes_nothing_that_is_all_to_run(
+    definition: Job, offsets: list[int]
+) -> None:
+    """Planning up to b and then up to c is planning up to c, where no policy asks how late it is."""
+    policy = {"catch_up": CatchUp.ALL, "overlap": Overlap.ALLOW, "catch_up_limit": 10_000}
+    definition = definition.model_copy(update={**policy, "catch_up_window": timedelta(days=1)})
+    world = World((Revision(1, second(-1000), JobState.ACTIVE, definition),))
+    row = world.row(second(-2.5), 1)
+    now = [second(offset) for offset in offsets]
+    often, once = covered(world, row, now), covered(world, row, now[-1:])
+    assert often == once
+    assert [p for p, _ in once[0]] == world.exists(row.planned_through, once[1].planned_through)
+    assert all(reason is None for _, (reason, _, _) in once[0])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(worlds(), looks)
+def test_however_often_one_looks_each_plan_time_is_accounted_for_once(
+    world: World, offsets: list[int]
+) -> None:
+    now = [second(offset) for offset in offsets]
+    known = world.known_at(now[-1])
+    row = known.row(second(-2.5), 1)
+    seen, after = covered(known, row, now)
+    assert [p for p, _ in seen] == known.exists(row.planned_through, after.planned_through)
+    # At the same instant there is nothing left to settle.
+    again, still = covered(known, after, now[-1:])
+    assert (again, still.planned_through) == ([], after.planned_through)

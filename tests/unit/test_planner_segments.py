@@ -269,6 +269,15 @@ def test_a_retired_scope_and_its_return() -> None:
     assert back.next_due_at == at("11:00")
 
 
+def test_what_was_due_before_a_retirement_is_missed_whatever_runs_after_it() -> None:
+    revisions = history(("10:25", RETIRED), ("10:26", ACTIVE), catch_up="latest")
+    answer = planned("10:00", "10:50:30", revisions)
+    assert (runs(answer), skips(answer)) == (
+        ["10:50"],
+        ["missed 10:10-10:20 x2", "superseded 10:30-10:40 x2 r3"],
+    )
+
+
 def test_a_scope_is_retired_from_the_instant_on_and_back_from_the_instant_on() -> None:
     answer = planned("10:00", "10:15", job(), retired_at=at("10:15"))
     assert answer.parked is Parked.RETIRED

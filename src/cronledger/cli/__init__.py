@@ -9,12 +9,19 @@ COMMANDS = {
     "migrate": ("migrate:migrate", "Bring the schema up to date, or say whether it is."),
     "import-crontab": ("import_crontab:import_crontab", "Turn crontabs into a cronledger.toml."),
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),
-    "jobs": ("jobs:jobs", "List, show, apply, pause, resume and remove jobs."),
+    "jobs": ("jobs:jobs", "List, show, apply, compare, pause, resume and remove jobs."),
     "trigger": ("trigger:trigger", "Make one execution of a job, due now."),
     "enqueue": ("enqueue:enqueue", "Push work at a job; what is PENDING takes it up."),
     "backfill": ("backfill:backfill", "Run plan_times of the past."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, pause and resume queues."),
+    "verify": ("verify:verify", "Hold the ledger against what should have run."),
+    "why": ("why:why", "Say why a job ran, or did not, at an instant."),
+    "doctor": ("doctor:doctor", "Look for what is wrong, with the remedy for each."),
+    "accept-database": (
+        "accept_database:accept_database",
+        "Let replicas work in a restored or cloned database.",
+    ),
     "runners": ("runners:runners", "List the replicas."),
 }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors
 
+from cronledger.ledger import identity
 from cronledger.ledger.binaries import EmbeddedError
 from cronledger.ledger.database import is_away
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
@@ -38,6 +39,8 @@ def explain(error: Exception) -> Failure | None:
             return Failure(Exit.USAGE, "\n".join(_line(problem) for problem in error.problems))
         case MigrationError() | SchemaNewerError():
             return Failure(Exit.SCHEMA, f"Error: {error}")
+        case identity.OtherDatabaseError():
+            return _other(error.why)
         case EmbeddedError():
             return Failure(Exit.UNREACHABLE, f"Error: {error}")
         case psycopg.Error():
@@ -50,7 +53,14 @@ def _line(problem: object) -> str:
     return f"{kind}: {problem}"
 
 
+def _other(why: str) -> Failure:
+    text = f"Error: {identity.OtherDatabaseError(why)}\nHint: {identity.ACCEPT}"
+    return Failure(Exit.OTHER_DATABASE, text)
+
+
 def _database(error: psycopg.Error) -> Failure:
+    if (why := identity.refusal(error)) is not None:
+        return _other(why)
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
     if is_away(error):

@@ -38,6 +38,7 @@ REVISION_COLUMNS = {
     "effective_from": "FROM",
     "state": "STATE",
     "requested_by": "BY",
+    "reason": "REASON",
 }
 
 

@@ -18,8 +18,9 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
     Safe when any number of processes do it at once. With --pre, what takes away what older code
     uses is left for a later call, once no such code runs. --sql needs no database.
     """
-    from cronledger.cli.session import database, settings_here
+    from cronledger.cli.session import access, database, settings_here
     from cronledger.ledger import migrate as migrations
+    from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
     from cronledger.rules.errors import Exit
 
     if as_sql and (check or pre):
@@ -40,6 +41,10 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
             for name in migrations.migrate(url, schema, phases=phases):
                 click.echo(f"applied {name}")
             state = migrations.check(url, schema)
+        other = None
+        if not pending:
+            with access(settings, url).connect("cronledger migrate") as connection:
+                other = other_database(connection, schema)
     for name in pending:
         click.echo(f"pending {name}")
     for name in state.unknown:
@@ -48,3 +53,5 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
         click.echo("the schema is out of date; run `cronledger migrate`", err=True)
         raise click.exceptions.Exit(Exit.SCHEMA)
     click.echo(f"schema {schema} is up to date", err=True)
+    if other is not None:
+        click.echo(f"Warning: {OtherDatabaseError(other)}\nHint: {ACCEPT}", err=True)

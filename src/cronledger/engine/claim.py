@@ -91,6 +91,8 @@ class Claimer:
                     return claim
                 except _BrokenError as found:
                     broken.update(found.jobs)
+                except _LeaptError:
+                    steal = False
                 except _PoisonError as poison:
                     # Halve the batch until the one schedule with the bad value is alone.
                     if _lacks_partition(poison.error) and await self._make_partitions(poison):
@@ -124,6 +126,8 @@ class Claimer:
                     (since,) = await before.fetchone() or (None,)
                     rows = await again.fetchall()
                     begun.taken = self._take(rows)
+                    if any(row.claimed.how == "stolen" for row in begun.taken):
+                        await self._check_clock(c)
                     schedules = [
                         row
                         for row in await due_rows.fetchall()
@@ -154,7 +158,7 @@ class Claimer:
             self._forget(begun)
             scopes = sorted(row.key for row in schedules)
             raise _PoisonError(scopes, begun, error) from error
-        except _BrokenError:
+        except (_BrokenError, _LeaptError):
             self._forget(begun)  # rolled back
             raise
         except psycopg.Error as error:
@@ -187,6 +191,16 @@ class Claimer:
         self._tokens.spend({row.claimed.token for row in claimed})
         self._unknown.update((row.claimed.token, row.claimed.key) for row in claimed)
         return claimed
+
+    async def _check_clock(self, c: Connection) -> None:
+        """Raises _LeaptError if the leases that were stolen may be stale by a leap of the
+        database's clock alone, which nobody has noticed before: their holders are alive."""
+        sent = monotonic()
+        (now,) = await (await self._statements.read_clock(c)).fetchone() or (None,)
+        assert now is not None
+        if not self._clock.agrees(now, sent, monotonic()):
+            self._clock.distrust()
+            raise _LeaptError
 
     async def _read(
         self, c: Connection, taken: Sequence[Taken], schedules: Sequence[ScheduleRow]
@@ -377,6 +391,10 @@ class _BrokenError(Exception):
     def __init__(self, jobs: Mapping[str, tuple[int, str]]) -> None:
         super().__init__(", ".join(jobs))
         self.jobs = jobs
+
+
+class _LeaptError(Exception):
+    """A steal that is not to be: see `_check_clock`."""
 
 
 class _PoisonError(Exception):

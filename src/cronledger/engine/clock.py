@@ -59,6 +59,11 @@ class DatabaseClock:
         """Seconds by which `now` differs from what was believed of the monotonic time `at`."""
         return abs((self.at(at) - now).total_seconds())
 
+    def agrees(self, now: datetime, sent: float, received: float) -> bool:
+        """Whether `now`, answered between these monotonic times, rules out a leap. Also false when
+        the answer took so long that it cannot tell."""
+        return self.at(received) - LEAP <= now <= self.at(sent) + LEAP
+
     def distrust(self) -> None:
         """The connection was lost: the next answer begins a new time of trust."""
         self._trusted_since = None

@@ -17,10 +17,12 @@ MOST_KEPT = 20
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`stuck`: name of a loop that has not stepped for two minutes while the database answered."""
+    """`database`: `other` than the ledger's own (restored or cloned), and nothing is claimed until
+    it is accepted. `stuck`: name of a loop that has not stepped for two minutes while the database
+    answered."""
 
     state: State
-    database: Literal["ok", "away"]
+    database: Literal["ok", "away", "other"]
     away_for_s: float | None
     stuck: str | None
     running: int
@@ -47,7 +49,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """A live runner at one moment. Ages and lags are seconds.
+    """A live runner at one moment. Ages and lags are seconds. `database`: see Health.
 
     `ticks`: how often it looked for work; `lag_s`: how late the latest of the last claim started;
     `saturated`: all slots are taken, so what is due waits; `unwritten`: ends that the database has
@@ -56,7 +58,7 @@ class Diagnostics:
 
     runner: str
     state: State
-    database: Literal["ok", "away"]
+    database: Literal["ok", "away", "other"]
     away_for_s: float | None
     queues: Sequence[str]
     slots: int
@@ -102,7 +104,7 @@ class Seen:
         return Diagnostics(
             runner=runner,
             state=state,
-            database="ok" if away is None else "away",
+            database=self._database(),
             away_for_s=None if away is None else round(now - away, 1),
             queues=list(queues),
             slots=slots,
@@ -123,6 +125,11 @@ class Seen:
             executions=active,
         )
 
+    def _database(self) -> Literal["ok", "away", "other"]:
+        if self.loops.away_since is not None:
+            return "away"
+        return "ok" if self.dispatcher.refused is None else "other"
+
     def health(self, state: State) -> Health:
         """What a load balancer or a supervisor asks for."""
         now, away = monotonic(), self.loops.away_since
@@ -130,7 +137,7 @@ class Seen:
         stepped = self.loops.last_step("dispatcher") or self.dispatcher.ticks.last_step
         return Health(
             state,
-            "ok" if away is None else "away",
+            self._database(),
             None if away is None else round(now - away, 1),
             self.loops.stuck() if away is None else None,
             self.executor.running,

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
 
+import psycopg
 import structlog
 
 from cronledger.engine.claim import Claim, Claimer
 from cronledger.engine.clock import DatabaseClock
+from cronledger.ledger import identity
 from cronledger.ledger.rows import Claimed
 from cronledger.rules.model import Job
 
@@ -48,7 +50,8 @@ class Ticks:
 class Dispatcher:
     """`step` claims at most as many executions as there are free slots.
 
-    `free` answers the free slots and all slots, `start` receives what was claimed.
+    `free` answers the free slots and all slots, `start` receives what was claimed. `refused`: why
+    the last claim was refused, because this is another database than the ledger's own.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Dispatcher:
         self._not_here: dict[str, float] = {}
         self._saturated = False
         self.steal_at: datetime | None = None
+        self.refused: str | None = None
         self.ticks = Ticks()
         self.wake = asyncio.Event()
 
@@ -88,9 +92,16 @@ class Dispatcher:
         sent = monotonic()
         not_here = self._elsewhere()
         steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
-        claim = await self._claimer.claim(
-            free, min(free, LARGEST_CLAIM), steal=steal, not_here=not_here
-        )
+        try:
+            claim = await self._claimer.claim(
+                free, min(free, LARGEST_CLAIM), steal=steal, not_here=not_here
+            )
+        except psycopg.Error as error:
+            why = identity.refusal(error)
+            if why is None:
+                raise
+            return self._refuse(why)
+        self._admit()
         self._hand_over(claim)
         if steal:
             self.steal_at = None
@@ -109,6 +120,18 @@ class Dispatcher:
         """Jobs that were left to other runners are looked at again: what can be run has changed."""
         self._not_here.clear()
         self.wake.set()
+
+    def _refuse(self, why: str) -> float:
+        if self.refused is None:
+            log.error("other_database", why=why, remedy=identity.ACCEPT)
+        self.refused = why
+        self.ticks.last_step = monotonic()
+        return self._poll
+
+    def _admit(self) -> None:
+        if self.refused is not None:
+            log.info("database_accepted")
+            self.refused = None
 
     def _elsewhere(self) -> list[str]:
         now = monotonic()

@@ -180,6 +180,9 @@ class Executor:
             self._end(running, await self._outcome(running))
 
     async def _outcome(self, running: Running) -> Outcome:
+        if running.stop is None and not running.lease.usable:
+            # This process stood still between its claim and here: a thief may be at it by now.
+            running.stop = "lease_lost"
         if running.stop is not None:  # asked to stop before it began
             return self._stopped(running)
         timeout = running.lease.job.run_timeout.total_seconds()

@@ -18,6 +18,7 @@ Step = Callable[[], Awaitable[float | None]]
 
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
 STUCK_SECONDS = 120.0
+QUIET_SECONDS = 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +32,7 @@ class Loop:
     busy: bool = False
     last: bool = False  # ends after the step it is in
     failures: int = 0
+    said: tuple[type[Exception] | None, float] = (None, 0.0)  # the last error logged, and when
     task: asyncio.Task[None] | None = None
 
 
@@ -51,6 +53,7 @@ class Loops:
         self._away = away
         self._loops: dict[str, Loop] = {}
         self.away_since: float | None = None
+        self._said_away = False
         self.database_errors = 0
 
     def drive(self, name: str, step: Step, wake: asyncio.Event | None = None) -> None:
@@ -87,8 +90,9 @@ class Loops:
     def answered(self) -> None:
         """The database answered."""
         if self.away_since is not None:
-            log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
-            self.away_since = None
+            if self._said_away:
+                log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
+            self.away_since, self._said_away = None, False
 
     def stuck(self) -> str | None:
         """The name of a loop that has been in one step for two minutes."""
@@ -131,15 +135,22 @@ class Loops:
                     await loop.wake.wait()
 
     def _failed(self, loop: Loop, error: Exception) -> float:
-        """Log it once per trouble; answers the wait before the next try."""
+        """Log it once per trouble, and per minute; answers the wait before the next try."""
         delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
         loop.failures += 1
         self.database_errors += isinstance(error, psycopg.Error)
         if is_away(error):
             if self.away_since is None:
                 self.away_since = monotonic()
-                log.warning("database_away", error=str(error).partition("\n")[0], loop=loop.name)
                 self._away()
+            # One that fails on and on while the others are answered has said so.
+            if loop.failures == 1 and not self._said_away:
+                self._said_away = True
+                log.warning("database_away", error=str(error).partition("\n")[0], loop=loop.name)
         elif loop.failures in (1, 10) or loop.failures % 100 == 0:
-            log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
+            # One that fails only when it has something to write often fails for the first time.
+            kind, at = loop.said
+            if loop.failures > 1 or kind is not type(error) or monotonic() - at > QUIET_SECONDS:
+                loop.said = type(error), monotonic()
+                log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
         return delay * (0.75 + random.random() / 2)

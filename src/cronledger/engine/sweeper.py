@@ -1,19 +1,23 @@
 """The housekeeping of every runner: stale rows fail, pauses end, blocks that went are noticed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from time import monotonic
 
+import psycopg
 import structlog
 
 from cronledger.engine.clock import DatabaseClock
+from cronledger.ledger import identity
 from cronledger.ledger.database import AsyncPool, step_transaction
-from cronledger.ledger.statements import Statements
+from cronledger.ledger.rows import Swept
+from cronledger.ledger.statements import Connection, Statements
 
 log = structlog.get_logger(__name__)
 
 FULL_ROUND = 30.0
 MAINTENANCE = 3600.0
+REFUSED_SECONDS = 5.0
 
 
 class Sweeper:
@@ -46,9 +50,20 @@ class Sweeper:
         self._maintain_at = monotonic()
 
     async def step(self) -> float:
-        """Answers the seconds until the next full round; may be asked for earlier."""
+        """Answers the seconds until the next full round; may be asked for earlier.
+
+        In another database than the ledger's own it does nothing, and looks again soon.
+        """
         if not self._clock.known:
             return 1.0
+        try:
+            return await self._round()
+        except psycopg.Error as error:
+            if identity.refusal(error) is None:
+                raise
+            return REFUSED_SECONDS
+
+    async def _round(self) -> float:
         await self.sweep()
         if monotonic() >= self._full_at:
             await self._repair()
@@ -65,9 +80,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """Stale executions that nobody may steal are FAILED; pauses that ended are lifted."""
         async with self._pool.connection() as c:
-            async with step_transaction(c, 2000):
-                swept = await self._statements.sweep_stale(c, self._clock.trusted_since)
-            rows = await swept.fetchall()
+            rows = await self._end_stale(c)
             async with step_transaction(c, 2000):
                 resumed = await self._statements.resume_paused(c)
                 if rows:
@@ -86,9 +99,29 @@ class Sweeper:
         if rows or names:
             self._rearmed()
 
+    async def _end_stale(self, c: Connection) -> Sequence[Swept]:
+        """What was swept; nothing where the database's clock leapt and nobody has noticed yet: every
+        live lease seems to be stale then."""
+        try:
+            async with step_transaction(c, 2000):
+                await self._statements.require_own_database(c)
+                swept = await self._statements.sweep_stale(c, self._clock.trusted_since)
+                rows = await swept.fetchall()
+                if rows:
+                    sent = monotonic()
+                    (now,) = await (await self._statements.read_clock(c)).fetchone() or (None,)
+                    assert now is not None
+                    if not self._clock.agrees(now, sent, monotonic()):
+                        raise _LeaptError
+        except _LeaptError:  # rolled back
+            self._clock.distrust()
+            return ()
+        return rows
+
     async def _repair(self) -> None:
         async with self._pool.connection() as c:
             async with step_transaction(c, 2000):
+                await self._statements.require_own_database(c)
                 rearmed = await self._statements.rearm_left_behind(c)
             async with step_transaction(c, 2000):
                 settled = await self._statements.settle_left_behind(c)
@@ -106,8 +139,13 @@ class Sweeper:
 
     async def _maintain(self) -> None:
         async with self._pool.connection() as c, c.transaction():
+            await self._statements.require_own_database(c)
             done = await (
                 await self._statements.maintain_partitions(c, self._retention, self._width)
             ).fetchall()
         for action, subject in done:
             log.info("partitions_maintained", action=action, subject=subject)
+
+
+class _LeaptError(Exception):
+    """A sweep that is not to be."""

@@ -149,8 +149,6 @@ def migrate(
         for migration in state.pending:
             if migration.phase in phases and _apply(connection, migration, schema):
                 applied.append(migration.name)
-        if applied:
-            connection.execute(_composed("SELECT * FROM {schema}.maintain_partitions()", schema))
     return applied
 
 
@@ -208,6 +206,12 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
             return False
         try:
             connection.execute(migration.text.encode())
+            if migration.phase == "repeated":
+                # Not after the COMMIT: a process that is killed there would leave a schema that is
+                # up to date and has no partitions.
+                connection.execute(
+                    _composed("SELECT * FROM {schema}.maintain_partitions()", schema)
+                )
         except psycopg.errors.InsufficientPrivilege as error:
             raise MigrationError(
                 f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a "

@@ -58,8 +58,8 @@ class Reports:
         """The scopes of a job with their last executions, the soonest first."""
         return self._read("list_scopes", job=job, max_rows=limit)
 
-    def revisions(self, job: str, limit: int = 10) -> list[Row]:
-        """How the job was edited, the newest first."""
+    def revisions(self, job: str, limit: int | None = 10) -> list[Row]:
+        """How the job was edited, the newest first; without `limit` all of it."""
         return self._read("list_revisions", job=job, max_rows=limit)
 
     def executions(
@@ -122,6 +122,28 @@ class Reports:
             ended_before=ended_before,
             **_named(key),
         )
+
+    def executions_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
+        """Executions of one scope with plan_time in [since, until), in their order."""
+        return self._read("list_executions_at", since=since, until=until, **_named(key))
+
+    def skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
+        """Skips of one scope whose range reaches into [since, until)."""
+        return self._read("list_skips_at", since=since, until=until, **_named(key))
+
+    def signs_of_life(self, at: datetime) -> Row:
+        """`before`, `after`: the last sign of a runner up to `at` and the next one, or None;
+        `alive`: the runners that were seen both before and after."""
+        return self._read("show_signs_of_life", at=at)[0]
+
+    def overdue(self, key: ScopeKey) -> Row | None:
+        """Reason, detail and due_at of what is overdue of one scope; None when nothing is."""
+        return self._one("show_overdue", **_named(key))
+
+    def oldest_kept(self) -> datetime | None:
+        """The first plan_time that the oldest partition can hold."""
+        oldest: datetime | None = self._read("show_oldest_kept")[0]["oldest"]
+        return oldest
 
     def unfinished(self, key: ScopeKey, first: datetime, before: datetime) -> int:
         """How many executions with plan_time in [first, before) have not ended for good."""

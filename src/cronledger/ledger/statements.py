@@ -117,6 +117,9 @@ class Statements:
     async def read_clock(self, c: Connection) -> Rows:
         return await self._rows(c, "read_clock")
 
+    async def require_own_database(self, c: Connection) -> Rows:
+        return await self._rows(c, "require_own_database")
+
     async def lock_due_schedules(
         self, c: Connection, *, queues: Sequence[str], not_here: Sequence[str], max_rows: int
     ) -> AsyncCursor[ScheduleRow]:

@@ -7,7 +7,7 @@ Work that finished with a result that cannot be stored is SUCCESS with a note, n
 import json
 import signal
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum, StrEnum
@@ -183,10 +183,11 @@ def failure(exc: BaseException, output: str | None = None) -> Outcome:
     """Answer FAILED for what a handler raised: `Retry`, `Discard`, `LeaseLost` or anything else."""
     match exc:
         case Discard(code=code, message=message):
-            known = clean_text(str(code), CODE_LENGTH).strip() or ErrorCode.DISCARDED
-            return _failed(known, _because(str(message) or known, exc), output, final=True)
+            known = clean_text(_shown(code, str), CODE_LENGTH).strip() or ErrorCode.DISCARDED
+            text = _because(_shown(message, str) or known, exc)
+            return _failed(known, text, output, final=True)
         case Retry(after=after, message=message):
-            text = _because(str(message), exc)
+            text = _because(_shown(message, str), exc)
             return _failed(ErrorCode.RETRY_REQUESTED, text, output, asked_after=after)
         case LeaseLost():
             return _failed(ErrorCode.LEASE_LOST, _explained(exc), output)
@@ -308,7 +309,7 @@ def clean_json(value: Any, limit_bytes: int) -> CleanJson:
     try:
         text = json.dumps(_clean(to_jsonable_python(value)), allow_nan=False, ensure_ascii=False)
     except Exception as exc:  # noqa: BLE001 - a value's own serialiser may raise anything
-        note = f"the result of type {type(value).__name__} is not JSON: {exc}"
+        note = f"the result of type {type(value).__name__} is not JSON: {_shown(exc, str)}"
         return CleanJson(None, ErrorCode.RESULT_INVALID, clean_text(note, HEAD_LENGTH))
     size = len(text.encode("utf-8"))
     if size > limit_bytes:
@@ -355,13 +356,21 @@ def _unless(end_known: bool) -> str:
     return "" if end_known else "; it was asked to stop and had not ended, its end is not known"
 
 
+def _shown(value: object, form: Callable[[object], str] = repr) -> str:
+    """`value` as text; its own code may raise, and an int of 5,000 digits has none."""
+    try:
+        return form(value)
+    except Exception:  # noqa: BLE001 - it may raise anything
+        return f"a {type(value).__name__} without text"
+
+
 def _watermark(value: object) -> tuple[int | None, str | None]:
     if value is None or value is AtClaim.AT_CLAIM:
         return None, None
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_COUNT:
         return value, None
     # Nothing is covered: what is done twice is better than what is never done.
-    return None, clean_text(f"watermark = {value!r} is not a bigint; not stored", HEAD_LENGTH)
+    return None, clean_text(f"watermark = {_shown(value)} is not a bigint; not stored", HEAD_LENGTH)
 
 
 def _count(rows: object) -> tuple[int | None, str | None]:
@@ -369,7 +378,7 @@ def _count(rows: object) -> tuple[int | None, str | None]:
         return None, None
     if isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= LARGEST_COUNT:
         return rows, None
-    return None, clean_text(f"rows_affected = {rows!r} is not a count; not stored", HEAD_LENGTH)
+    return None, clean_text(f"rows_affected = {_shown(rows)} is not a count; not stored", HEAD_LENGTH)
 
 
 def _explained(exc: BaseException) -> str:

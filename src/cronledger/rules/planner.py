@@ -197,8 +197,10 @@ def _settle(
             newest_first = _due_newest_first(line, ahead, start.step)
             choice = _choose(line, policy, newest_first, start.blocker)
         if planned.plan_time not in choice.runs:
-            blocked_by = choice.overlaps if choice.rest is SkipReason.OVERLAP else None
-            settled.skip(planned, choice.rest, blocked_by)
+            before = planned.due_at <= line.retired_through
+            rest = SkipReason.MISSED if before else choice.rest
+            blocked_by = choice.overlaps if rest is SkipReason.OVERLAP else None
+            settled.skip(planned, rest, blocked_by)
             continue
         if choice.overlaps is not None:
             settled.skip(planned, SkipReason.OVERLAP, choice.overlaps)

@@ -269,13 +269,16 @@ class ExecutionTransaction:
             zip(("job", "kind", "scope", "plan"), self._lease.claimed.key, strict=True),
             token=self._lease.token,
         )
+        said = False
         while self._lease.usable:
             try:
                 async with await self._connections.access.connect_async("cronledger look") as c:
                     row = await (await c.execute(query, named)).fetchone()
                 return row is not None and row[0] == "SUCCESS"
             except psycopg.Error as error:
-                log.warning("commit_unknown", error=str(error).partition("\n")[0])
+                if not said:
+                    said = True
+                    log.warning("commit_unknown", error=str(error).partition("\n")[0])
                 await asyncio.sleep(RETRY)
         return False
 

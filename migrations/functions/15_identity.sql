@@ -1,0 +1,139 @@
+-- Whether this is the database that the ledger was made in, or accepted in. A restored or cloned one
+-- has its own past, and its original may go on beside it: nothing is claimed in it, by nobody, until
+-- accept_database decides. The test is in claim_due, in the transaction that would plan and start:
+-- so it holds for replicas and for workers in other languages, whatever happened to their connection.
+
+-- The control file knows a new timeline only after the checkpoint that follows the promotion, which
+-- may take minutes; the name of the WAL segment knows it at once, but not on a standby.
+CREATE OR REPLACE FUNCTION {schema}.current_timeline() RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RETURN (SELECT c.timeline_id FROM pg_control_checkpoint() c);
+    END IF;
+    RETURN ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer;
+END $$;
+COMMENT ON FUNCTION {schema}.current_timeline() IS 'The timeline that this server writes; a promotion begins another one.';
+
+-- STABLE: what the calling statement itself writes into runners does not count.
+CREATE OR REPLACE FUNCTION {schema}.other_database() RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    home     {schema}.identity;
+    system   bigint := (SELECT s.system_identifier FROM pg_control_system() s);
+    here     oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+    timeline integer := {schema}.current_timeline();
+BEGIN
+    SELECT i.* INTO home FROM {schema}.identity i;
+    IF NOT FOUND THEN
+        RETURN 'its table identity is empty';
+    ELSIF home.system_identifier <> system THEN
+        RETURN format('the ledger is of the server with system identifier %s, and this one has %s',
+                      home.system_identifier, system);
+    ELSIF home.database_oid <> here THEN
+        RETURN format('the ledger is of the database with oid %s, and %s has oid %s',
+                      home.database_oid, current_database(), here);
+    ELSIF home.timeline <> timeline AND NOT EXISTS (
+            SELECT FROM {schema}.runners r
+            WHERE r.timeline = home.timeline
+              AND r.heartbeat_at > {schema}.db_now() - interval '10 minutes') THEN
+        RETURN format('the ledger is on timeline %s, this server writes timeline %s, and no runner '
+                      'was seen on timeline %s in the last 10 minutes, as before a failover',
+                      home.timeline, timeline, home.timeline);
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION {schema}.other_database() IS 'Why this is another database than the ledger''s own: restored or cloned. NULL: it is its own, or its own after a failover.';
+
+CREATE OR REPLACE FUNCTION {schema}.require_own_database() RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    why text := {schema}.other_database();
+BEGIN
+    IF why IS NOT NULL THEN
+        RAISE EXCEPTION 'this is another database than the one the ledger was made in: %', why
+            USING HINT = 'If it was restored or cloned, its original may go on beside it. Nothing is planned or started here until `cronledger accept-database --skip-missed` (what was due until then does not run here) or `--catch-up` (the jobs'' catch_up decides).',
+                  ERRCODE = 'CL005';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.require_own_database() IS 'Raises CL005 in another database than the ledger''s own.';
+
+-- A heartbeat counts for the timeline on which it was written, whoever writes it. The first one after
+-- a failover moves the identity along; in the trigger, because the runner's row still says when it was
+-- seen before.
+CREATE OR REPLACE FUNCTION {schema}.runners_mark_timeline() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.timeline := {schema}.current_timeline();
+    IF EXISTS (SELECT FROM {schema}.identity i WHERE i.timeline <> NEW.timeline)
+       AND {schema}.other_database() IS NULL THEN
+        UPDATE {schema}.identity SET timeline = NEW.timeline, recorded_at = {schema}.db_now()
+        WHERE timeline <> NEW.timeline;
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION {schema}.runners_mark_timeline() IS 'Before a heartbeat is written: notes its timeline, and a failover in identity.';
+
+CREATE OR REPLACE TRIGGER mark_timeline BEFORE INSERT OR UPDATE OF heartbeat_at ON {schema}.runners
+    FOR EACH ROW EXECUTE FUNCTION {schema}.runners_mark_timeline();
+
+-- skip_missed needs no rule of its own: each job is retired and returns at once, so that job_revisions
+-- says it, the planner settles as `missed` what was due before, and what waited is CANCELLED.
+-- RUNNING rows are leases of runners of the original, which renew them there: here they run out. Asked
+-- to end, the sweeper closes them as CANCELLED and nobody steals them; left alone, as after any crash.
+-- Lock order: jobs by name (each with its schedules, then its waiting executions), executions by key.
+CREATE OR REPLACE FUNCTION {schema}.accept_database(
+    skip_missed boolean, requested_by text DEFAULT NULL,
+    OUT why text, OUT jobs bigint, OUT cancelled bigint, OUT asked_to_end bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    requester text := coalesce(requested_by, session_user) || ' (accept-database)';
+    job       text;
+BEGIN
+    IF skip_missed IS NULL THEN
+        RAISE EXCEPTION 'accept_database: skip_missed = NULL'
+            USING HINT = 'true: what was due until now does not run here; false: catch_up decides.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    jobs := 0; cancelled := 0; asked_to_end := 0;
+    PERFORM FROM {schema}.identity i FOR UPDATE;
+    why := {schema}.other_database();
+    IF why IS NULL THEN
+        RETURN;
+    END IF;
+    IF skip_missed THEN
+        FOR job IN SELECT j.name FROM {schema}.jobs j WHERE j.retired_at IS NULL ORDER BY j.name LOOP
+            cancelled := cancelled + (SELECT count(*) FROM {schema}.executions e
+                                      WHERE e.job_name = job AND e.next_attempt_at IS NOT NULL);
+            UPDATE {schema}.jobs j SET retired_at = {schema}.db_clock(), edited_by = requester
+            WHERE j.name = job;
+            UPDATE {schema}.jobs j SET retired_at = NULL, edited_by = requester WHERE j.name = job;
+            jobs := jobs + 1;
+        END LOOP;
+        WITH held AS MATERIALIZED (
+            SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
+            WHERE e.status = 'RUNNING' AND e.cancel_requested_at IS NULL
+            ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time FOR NO KEY UPDATE
+        ), asked AS (
+            UPDATE {schema}.executions e
+            SET cancel_requested_at = {schema}.db_clock(), cancel_requested_by = requester,
+                updated_at = {schema}.db_clock()
+            FROM held h
+            WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+                = (h.job_name, h.scope_kind, h.scope_id, h.plan_time) AND e.status = (SELECT 'RUNNING')
+            RETURNING 1
+        ) SELECT count(*) INTO asked_to_end FROM asked;
+        PERFORM pg_notify('{schema}', 'cancel');
+    END IF;
+    INSERT INTO {schema}.identity AS i
+        (system_identifier, database_oid, timeline, recorded_at, recorded_by)
+    SELECT s.system_identifier, d.oid, {schema}.current_timeline(), {schema}.db_clock(), requester
+    FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
+    ON CONFLICT (singleton) DO UPDATE
+    SET system_identifier = EXCLUDED.system_identifier, database_oid = EXCLUDED.database_oid,
+        timeline = EXCLUDED.timeline, recorded_at = EXCLUDED.recorded_at,
+        recorded_by = EXCLUDED.recorded_by;
+    PERFORM pg_notify('{schema}', 'accepted');
+END $$;
+COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'This database is the ledger''s own from now on. skip_missed: what was due until now is `missed`, what waited is CANCELLED, what is RUNNING is asked to end; else the jobs'' policies decide. why: what was other about it; NULL: nothing, and nothing was done.';

@@ -1,0 +1,13 @@
+-- job_revisions without what a definition may hold in secret: targets and payloads.
+CREATE OR REPLACE VIEW {schema}.job_history AS
+SELECT r.job_name, r.revision, r.effective_from, r.state, r.paused_until,
+       r.definition - ARRAY['target', 'payload'] AS definition, r.requested_by
+FROM {schema}.job_revisions r;
+COMMENT ON VIEW {schema}.job_history IS 'How every job was edited, paused, resumed, retired. Targets and payloads are left out.';
+COMMENT ON COLUMN {schema}.job_history.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.job_history.revision IS 'Its revision from then on.';
+COMMENT ON COLUMN {schema}.job_history.effective_from IS 'plan_times after this instant belong to this revision, until the next one''s.';
+COMMENT ON COLUMN {schema}.job_history.state IS 'active, paused or retired from then on.';
+COMMENT ON COLUMN {schema}.job_history.paused_until IS 'With state paused: when the pause ends by itself.';
+COMMENT ON COLUMN {schema}.job_history.definition IS 'The definition as it was, without target and payload.';
+COMMENT ON COLUMN {schema}.job_history.requested_by IS 'Who asked for it.';

@@ -1,0 +1,265 @@
+-- What must never be, as far as SQL alone can tell; `cronledger verify` tells the rest.
+--
+-- History is judged by {schema}.history_violations, which verify calls for all of it, job by job, and the
+-- view for plan_times of the last 7 days: it reads the one or two partitions of executions that hold
+-- them, eight times. What stands now is read through the RUNNING index and the schedules that are
+-- parked, whatever the size of history.
+--
+-- Every comparison is exact: a start is written after the ends that it waited for were committed, and
+-- an edit takes effect after the claims that it waited for. Where the end of an attempt is unknown
+-- (stolen, swept) it is known to have run until it was last seen, and no longer.
+
+CREATE OR REPLACE FUNCTION {schema}.history_violations(first timestamptz)
+RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
+               execution_id bigint, detail text)
+LANGUAGE sql STABLE AS $$
+    -- No CTE and no volatile function: the planner takes this text into the query that calls it, and
+    -- conditions on the job reach every part.
+    SELECT 'doubled'::text, e.job_name::text, e.scope_kind::text, e.scope_id::text, e.plan_time, e.id,
+           format('it ran, and lies in the skip (%s) of %s to %s', k.reason, k.plan_time, k.through_plan_time)
+    FROM {schema}.ledger k
+    JOIN {schema}.ledger e
+        ON (e.job_name, e.scope_kind, e.scope_id) = (k.job_name, k.scope_kind, k.scope_id)
+        AND e.plan_time BETWEEN k.plan_time AND k.through_plan_time
+    WHERE k.kind = 'skip' AND e.kind = 'execution' AND e.trigger = 'schedule'
+      AND k.through_plan_time >= first AND e.plan_time >= first
+    UNION ALL
+    SELECT 'doubled', k.job_name, k.scope_kind, k.scope_id, k.following, NULL,
+           format('it lies in two skips; the first (%s) is of %s to %s', k.reason, k.plan_time, k.through_plan_time)
+    FROM (SELECT l.*, lead(l.plan_time) OVER (PARTITION BY l.job_name, l.scope_kind, l.scope_id
+                                              ORDER BY l.plan_time) AS following
+          FROM {schema}.ledger l WHERE l.kind = 'skip') k
+    WHERE k.following <= k.through_plan_time AND k.through_plan_time >= first
+    UNION ALL
+    SELECT 'early', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
+           format('attempt %s started at %s, due at %s', a.attempt, a.started_at, a.due_at)
+    FROM {schema}.attempts a
+    WHERE a.started_at < a.due_at AND a.plan_time >= first
+    UNION ALL
+    SELECT 'overlapping', o.job_name, o.scope_kind, o.scope_id, o.plan_time, o.id,
+           format('attempt %s started at %s beside another execution of this scope, RUNNING until %s; overlap was %s',
+                  o.attempt, o.started_at,
+                  CASE WHEN o.busy_until = 'infinity' THEN 'this moment' ELSE o.busy_until::text END,
+                  r.definition ->> 'overlap')
+    FROM (SELECT a.*, max(a.ran_until) OVER (
+              PARTITION BY a.job_name, a.scope_kind, a.scope_id ORDER BY a.started_at, a.id, a.attempt
+              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS busy_until
+          FROM {schema}.attempts a WHERE a.plan_time >= first) o
+    CROSS JOIN LATERAL (
+        SELECT h.definition FROM {schema}.job_history h
+        WHERE h.job_name = o.job_name AND h.effective_from <= o.started_at
+        ORDER BY h.revision DESC LIMIT 1) r
+    WHERE o.busy_until > o.started_at AND r.definition ->> 'overlap' <> 'allow'
+    UNION ALL
+    SELECT 'over_limit', n.job_name, n.scope_kind, n.scope_id, n.plan_time, n.id,
+           format('attempt %s started at %s as number %s RUNNING of this job; max_running was %s',
+                  n.attempt, n.at, n.running, r.definition ->> 'max_running')
+    FROM (SELECT c.*, sum(c.step) OVER (PARTITION BY c.job_name ORDER BY c.at, c.step, c.id
+                                        ROWS UNBOUNDED PRECEDING) AS running
+          FROM (SELECT a.*, x.at, x.step
+                FROM {schema}.attempts a
+                CROSS JOIN LATERAL (VALUES (a.started_at, 1), (greatest(a.started_at, a.ran_until), -1)) x(at, step)
+                WHERE a.plan_time >= first AND a.job_name IN (
+                    SELECT h.job_name FROM {schema}.job_history h
+                    WHERE h.definition ->> 'max_running' IS NOT NULL)) c) n
+    CROSS JOIN LATERAL (
+        SELECT h.definition FROM {schema}.job_history h
+        WHERE h.job_name = n.job_name AND h.effective_from <= n.at
+        ORDER BY h.revision DESC LIMIT 1) r
+    -- A steal takes no room: its row was RUNNING already, perhaps under another limit.
+    WHERE n.step = 1 AND n.how <> 'stolen' AND n.running > (r.definition ->> 'max_running')::integer
+    UNION ALL
+    SELECT 'attempts', t.job_name, t.scope_kind, t.scope_id, t.plan_time, t.id,
+           CASE WHEN t.tokens < t.claims
+                THEN format('two of its %s attempts had the same lease_token', t.claims)
+                ELSE format('attempt %s; %s were given back, and max_attempts was %s', t.attempt,
+                            t.given_back, h.definition ->> 'max_attempts') END
+    FROM (SELECT a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id, a.revision,
+                 max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.lease_token) AS tokens,
+                 -- What a reentrant job gives back keeps the error_code of its handler.
+                 count(*) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
+                     AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started') OR EXISTS (
+                         SELECT FROM {schema}.job_history j WHERE j.job_name = a.job_name
+                         AND (j.definition ->> 'allow_stale_reentry')::boolean))) AS given_back,
+                 count(*) FILTER (WHERE a.how = 'stolen') AS stolen,
+                 -- Retries by hand are not counted anywhere, so their number is not known.
+                 bool_and(a.trigger = 'schedule' AND a.requested_by IS NULL) AS by_itself
+          FROM {schema}.attempts a
+          WHERE a.plan_time >= first AND (a.attempt > 1 OR NOT a.is_last)
+          GROUP BY 1, 2, 3, 4, 5, 6) t
+    LEFT JOIN {schema}.job_history h ON h.job_name = t.job_name AND h.revision = t.revision
+    WHERE t.tokens < t.claims
+       OR (t.by_itself AND t.attempt - t.given_back > greatest(
+               (h.definition ->> 'max_attempts')::integer,
+               CASE WHEN t.stolen > 0 THEN 3 END))  -- most_steals()
+    UNION ALL
+    SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
+           format('attempt %s ended as %s, nobody knows how, and attempt %s started at %s; the job was not reentrant',
+                  a.attempt, a.error_code, a.following, a.next_start)
+    FROM (SELECT b.*, lead(b.attempt) OVER w AS following, lead(b.started_at) OVER w AS next_start
+          FROM {schema}.attempts b
+          WHERE b.plan_time >= first AND (b.attempt > 1 OR NOT b.is_last)
+          WINDOW w AS (PARTITION BY b.job_name, b.scope_kind, b.scope_id, b.plan_time ORDER BY b.attempt)) a
+    CROSS JOIN LATERAL (
+        SELECT h.definition FROM {schema}.job_history h
+        WHERE h.job_name = a.job_name AND h.effective_from <= a.next_start
+        ORDER BY h.revision DESC LIMIT 1) r
+    -- retry(force => true) is somebody's decision, and requested_by says whose.
+    WHERE (a.error_code = 'runner_crashed' OR (a.error_code = 'stale_timeout' AND a.requested_by IS NULL))
+      AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
+$$;
+COMMENT ON FUNCTION {schema}.history_violations(timestamptz) IS 'Violations in what executions and skips with plan_time from then on say of the past: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
+REVOKE EXECUTE ON FUNCTION {schema}.history_violations(timestamptz) FROM PUBLIC;
+
+-- SECURITY DEFINER, for who may read the view reads no table; jit = off, because compiling them for all
+-- partitions takes longer than they do.
+CREATE OR REPLACE FUNCTION {schema}.recent_violations()
+RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
+               execution_id bigint, detail text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail
+    FROM {schema}.history_violations({schema}.db_now() - interval '7 days') v
+    UNION ALL
+    SELECT 'overlapping', b.job_name, b.scope_kind, b.scope_id, b.plan_time, b.id,
+           format('it is RUNNING beside execution %s of this scope; overlap was %s', a.id, r.overlap)
+    FROM {schema}.executions a
+    JOIN {schema}.executions b
+        ON (b.job_name, b.scope_kind, b.scope_id) = (a.job_name, a.scope_kind, a.scope_id)
+        AND b.status = 'RUNNING' AND (b.started_at, b.id) > (a.started_at, a.id)
+    CROSS JOIN LATERAL (
+        SELECT h.definition ->> 'overlap' AS overlap FROM {schema}.job_revisions h
+        WHERE h.job_name = b.job_name AND h.effective_from <= b.started_at
+        ORDER BY h.revision DESC LIMIT 1) r
+    WHERE a.status = 'RUNNING' AND r.overlap <> 'allow'
+      AND least(a.plan_time, b.plan_time) < {schema}.db_now() - interval '7 days'  -- else it is in history
+$$;
+COMMENT ON FUNCTION {schema}.recent_violations() IS 'history_violations of the last 7 days, and overlapping of what is RUNNING, however old.';
+
+-- "For a while": 2 minutes, which is two full rounds of every sweeper, the staggered one included.
+CREATE OR REPLACE FUNCTION {schema}.present_violations()
+RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
+               execution_id bigint, detail text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    WITH RECURSIVE limited AS (
+        (SELECT s.job_name FROM {schema}.schedules s WHERE s.parked = 'limit' ORDER BY s.job_name LIMIT 1)
+        UNION ALL
+        SELECT (SELECT s.job_name FROM {schema}.schedules s
+                WHERE s.parked = 'limit' AND s.job_name > l.job_name ORDER BY s.job_name LIMIT 1)
+        FROM limited l WHERE l.job_name IS NOT NULL
+    ), sweeping AS MATERIALIZED (  -- somebody sweeps, and has done so for a while
+        SELECT r.queues, r.handlers FROM {schema}.runners r
+        WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND r.version <> 'external'
+          AND r.started_at < {schema}.db_now() - interval '2 minutes'
+    ), fresh AS MATERIALIZED (  -- an edit re-arms schedules, and claims look at them again
+        SELECT DISTINCT r.job_name FROM {schema}.job_revisions r
+        WHERE r.effective_from > {schema}.db_now() - interval '2 minutes'
+    ), lately AS MATERIALIZED (  -- what is RUNNING or was lately; read only where a limit has room now
+        SELECT e.job_name, e.queue, count(*) AS count FROM {schema}.executions e
+        WHERE e.plan_time > {schema}.db_now() - interval '7 days'
+          AND (e.status = 'RUNNING' OR e.updated_at > {schema}.db_now() - interval '2 minutes')
+        GROUP BY e.job_name, e.queue
+    )
+    SELECT 'over_limit'::text, NULL::text, NULL::text, NULL::text, NULL::timestamptz, NULL::bigint,
+           format('%s executions of queue %s are RUNNING; its max_running is %s', n.running, q.name, q.max_running)
+    FROM {schema}.queues q
+    CROSS JOIN LATERAL (SELECT count(*) AS running FROM {schema}.executions e
+                        WHERE e.queue = q.name AND e.status = 'RUNNING') n
+    WHERE n.running > q.max_running
+    UNION ALL
+    SELECT 'stale', e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id,
+           format('its lease ended at %s, runner %s was last seen at %s, and nobody has swept or stolen it',
+                  e.stale_after, e.runner_id, e.heartbeat_at)
+    FROM {schema}.executions e
+    LEFT JOIN {schema}.jobs j ON j.name = e.job_name
+    WHERE e.status = 'RUNNING'
+      -- A runner that has just connected waits for one stale_timeout.
+      AND e.stale_after < {schema}.db_now() - coalesce(j.stale_timeout, '60 s') - interval '2 minutes'
+      -- While its job or queue is paused a lease that may be stolen waits for the end of the pause.
+      AND NOT coalesce(
+          j.allow_stale_reentry AND j.retired_at IS NULL AND e.cancel_requested_at IS NULL
+          AND e.attempt < greatest(e.max_attempts, 3)
+          AND (j.paused_at IS NOT NULL
+               OR EXISTS (SELECT FROM {schema}.queues q WHERE q.name = e.queue AND q.paused_at IS NOT NULL)
+               OR EXISTS (SELECT FROM {schema}.job_revisions r
+                          WHERE (r.job_name, r.revision) = (j.name, j.revision)
+                            AND r.effective_from > {schema}.db_now() - j.stale_timeout - interval '2 minutes')),
+          false)
+    UNION ALL
+    SELECT 'parked', s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, NULL,
+           format('it is parked %s, and %s', s.parked, CASE s.parked
+               WHEN 'paused' THEN 'its job is not paused'
+               WHEN 'retired' THEN 'neither its job nor its scope is retired'
+               WHEN 'unscheduled' THEN 'its job has a schedule'
+               ELSE 'its job has no spec_error' END)
+    FROM {schema}.jobs j
+    JOIN {schema}.schedules s ON s.job_name = j.name
+    LEFT JOIN {schema}.job_revisions r ON (r.job_name, r.revision) = (j.name, j.revision)
+    WHERE j.retired_at IS NULL AND CASE s.parked
+        -- An edit re-arms its schedules itself, and at once.
+        WHEN 'paused' THEN (j.paused_at IS NULL OR j.paused_until < {schema}.db_now() - interval '2 minutes')
+                           AND s.retired_at IS NULL
+        WHEN 'retired' THEN s.retired_at IS NULL OR s.returned_at < {schema}.db_now() - interval '2 minutes'
+        WHEN 'unscheduled' THEN j.schedule IS NOT NULL
+        -- The error is written after the claim that found it.
+        WHEN 'spec_error' THEN j.spec_error IS NULL AND r.effective_from < {schema}.db_now() - interval '2 minutes'
+        END
+    UNION ALL
+    SELECT 'parked', s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, NULL,
+           'it is parked waiting, and nothing of its scope is RUNNING; a live runner should have seen that'
+    FROM {schema}.schedules s
+    LEFT JOIN {schema}.jobs j ON j.name = s.job_name
+    WHERE s.parked = 'waiting' AND EXISTS (SELECT FROM sweeping) AND NOT EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+          AND e.status = 'RUNNING')
+      -- CASE: only of those that are left is all of their history looked at.
+      AND CASE WHEN j.name IN (SELECT f.job_name FROM fresh f) THEN false ELSE NOT EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+          AND e.updated_at > {schema}.db_now() - interval '2 minutes') END
+    UNION ALL
+    SELECT 'parked', s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, NULL,
+           'it is parked limit, and its job and its queue have room; a live runner should have seen that'
+    FROM limited l
+    CROSS JOIN LATERAL (
+        SELECT n.* FROM {schema}.schedules n WHERE n.parked = 'limit' AND n.job_name = l.job_name
+        ORDER BY n.next_plan_time LIMIT 1) s
+    LEFT JOIN {schema}.jobs j ON j.name = s.job_name
+    LEFT JOIN {schema}.queues q ON q.name = s.queue
+    WHERE EXISTS (SELECT FROM sweeping)
+      AND CASE
+          WHEN j.name IN (SELECT f.job_name FROM fresh f) THEN false
+          WHEN j.max_running <= (SELECT count(*) FROM {schema}.executions e
+                                 WHERE e.job_name = j.name AND e.status = 'RUNNING') THEN false
+          WHEN q.max_running <= (SELECT count(*) FROM {schema}.executions e
+                                 WHERE e.queue = q.name AND e.status = 'RUNNING') THEN false
+          WHEN j.max_running <= (SELECT sum(b.count) FROM lately b WHERE b.job_name = j.name) THEN false
+          ELSE coalesce(q.max_running > (SELECT coalesce(sum(b.count), 0) FROM lately b
+                                         WHERE b.queue = q.name), true) END
+    UNION ALL
+    SELECT 'parked', s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, NULL,
+           'it is parked no_runner, and a live runner has its queue and its handler'
+    FROM {schema}.schedules s
+    JOIN {schema}.jobs j ON j.name = s.job_name
+    WHERE s.parked = 'no_runner' AND j.name NOT IN (SELECT f.job_name FROM fresh f)
+      AND EXISTS (SELECT FROM sweeping r
+                  WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
+                                                      OR j.target ->> 'function' = ANY (r.handlers)))
+$$;
+COMMENT ON FUNCTION {schema}.present_violations() IS 'Violations in what stands now: over_limit (of queues), stale, parked.';
+REVOKE EXECUTE ON FUNCTION {schema}.recent_violations(), {schema}.present_violations() FROM PUBLIC;
+
+CREATE OR REPLACE VIEW {schema}.violations AS
+SELECT r.kind, r.job_name, r.scope_kind, r.scope_id, r.plan_time, r.execution_id, r.detail
+FROM {schema}.recent_violations() r
+UNION ALL
+SELECT p.kind, p.job_name, p.scope_kind, p.scope_id, p.plan_time, p.execution_id, p.detail
+FROM {schema}.present_violations() p;
+COMMENT ON VIEW {schema}.violations IS 'Always empty. What must never be, as far as SQL alone can tell: in plan_times of the last 7 days, and in what stands now. cronledger verify tells the rest.';
+COMMENT ON COLUMN {schema}.violations.kind IS 'doubled (ran and skipped, or skipped twice), early (started before due_at), overlapping, over_limit, attempts (beyond max_attempts, or a token used twice), unknown_end (run again although how it ended is unknown and the job was not reentrant), stale (RUNNING long after its lease ended, and nobody sweeps), parked (nothing that it waits for is there any more). over_limit of a queue also stands there after its max_running was lowered, until what is RUNNING has ended.';
+COMMENT ON COLUMN {schema}.violations.job_name IS 'The job; NULL: it is about a queue.';
+COMMENT ON COLUMN {schema}.violations.scope_kind IS 'What the scope is.';
+COMMENT ON COLUMN {schema}.violations.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.violations.plan_time IS 'Nominal instant of the firing; with parked the next one.';
+COMMENT ON COLUMN {schema}.violations.execution_id IS 'Id of the execution; NULL where it is about none.';
+COMMENT ON COLUMN {schema}.violations.detail IS 'What is wrong, in words.';

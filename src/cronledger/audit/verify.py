@@ -1,0 +1,231 @@
+"""Whether the ledger is whole: every plan_time that should exist against what is written of it.
+
+    report = verify(url)
+    for violation in report: ...
+    report.violations, report.kinds, report.tally
+
+What SQL alone can tell comes from the view `violations` and its function, for all of history; the
+rest from a walk of every schedule from its creation, or the beginning of the kept history, to its
+cursor. Each batch of schedules is read in one REPEATABLE READ, read-only transaction: a cursor and
+the rows that account for its way commit together, so live replicas cause no false alarm.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import psycopg
+
+from cronledger.audit.history import History, Window
+from cronledger.audit.judge import Judge, Tally, Violation, judge_blocker
+from cronledger.ledger.audits import FIRST, LAST, Audits, Ran, Row, Skipped, Span, Stand
+from cronledger.ledger.database import connect
+from cronledger.rules.model import Handler, ScopeKey
+
+BATCH = 200
+"""Schedules that are read as one snapshot: short transactions, for the sake of VACUUM."""
+
+RETENTION = timedelta(days=90)
+_TICK = timedelta(microseconds=1)
+_BEFORE = timedelta(days=7)  # what began earlier may run into the time that is asked for
+_BLOCKERS = 1000
+_LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
+_FAR_OFF = datetime(9999, 12, 30, tzinfo=UTC)
+
+T = TypeVar("T", Ran, Skipped)
+
+Progress = Callable[[int, int], object]
+
+
+class Report:
+    """What an audit finds, as it goes: iterate over it once.
+
+    `kinds` counts the violations, `tally` what was looked at; both are whole at the end.
+    """
+
+    def __init__(self, run: Callable[["Report"], Iterator[Violation]]) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.tally = Tally()
+        self._found = run(self)
+
+    def __iter__(self) -> Iterator[Violation]:
+        for violation in self._found:
+            self.kinds[violation.kind] += 1
+            yield violation
+
+    @property
+    def violations(self) -> int:
+        """How many were found so far."""
+        return sum(self.kinds.values())
+
+
+def verify(
+    database: str | psycopg.Connection[Any],
+    *,
+    schema: str = "cronledger",
+    jobs: Sequence[str] | None = None,
+    from_: datetime | None = None,
+    to: datetime | None = None,
+    retention: timedelta = RETENTION,
+    progress: Progress | None = None,
+) -> Report:
+    """Return a report on these jobs (None: all), with plan_times in [from_, to]; see `Report`.
+
+    `database`: a DSN, or an idle connection that is the caller's to close. `retention`: what lies
+    further back is not looked at, because replicas may have dropped it; theirs, or less. `progress`
+    is called with how many schedules are done, and of how many. Nothing is written; the role
+    cronledger_viewer may do it. Iterating raises psycopg.Error.
+    """
+
+    def run(report: Report) -> Iterator[Violation]:
+        if isinstance(database, str):
+            with connect(database, "cronledger verify") as connection:
+                yield from audit(connection, report)
+        else:
+            yield from audit(database, report)
+
+    def audit(connection: psycopg.Connection[Any], report: Report) -> Iterator[Violation]:
+        audits = Audits(connection, schema)
+        yield from _Audit(audits, report.tally, jobs, from_, to, retention, progress).run()
+
+    return Report(run)
+
+
+class _Audit:
+    def __init__(  # noqa: PLR0917
+        self,
+        audits: Audits,
+        tally: Tally,
+        jobs: Sequence[str] | None,
+        start: datetime | None,
+        end: datetime | None,
+        retention: timedelta,
+        progress: Progress | None,
+    ) -> None:
+        self._audits = audits
+        self._tally = tally
+        self._jobs = None if jobs is None else sorted(set(jobs))
+        self._start = None if start is None else start - _TICK
+        self._end = end or _FAR_OFF
+        self._retention = retention
+        self._progress = progress
+
+    def run(self) -> Iterator[Violation]:
+        with self._audits.snapshot():
+            extent = self._audits.extent(self._jobs)
+            present = self._audits.present_violations()
+        yield from (_plain(row) for row in present if self._is_asked(row))
+        # All jobs at once: rows of one job are strewn over the pages of its partitions.
+        since = None if self._start is None else self._start - _BEFORE
+        with self._audits.snapshot():
+            for row in self._audits.history_violations(self._jobs, since):
+                if self._is_asked(row):
+                    yield _plain(row)
+        self._kept = max(extent["now"] - self._retention, extent["kept_since"] or _LONG_AGO)
+        for only in self._jobs if self._jobs is not None else [None]:
+            after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
+            while more:
+                after, more = yield from self._batch(after, only)
+                if self._progress is not None:
+                    self._progress(self._tally.schedules, extent["schedules"])
+
+    def _is_asked(self, row: Row) -> bool:
+        if self._jobs is not None and row["job_name"] not in self._jobs:
+            return False
+        at = row["plan_time"]
+        return at is None or ((self._start is None or self._start < at) and at <= self._end)
+
+    def _batch(
+        self, after: ScopeKey, only: str | None
+    ) -> Generator[Violation, None, tuple[ScopeKey, bool]]:
+        """Judge the schedules behind `after`; answer the last one, and whether there are more."""
+        with self._audits.snapshot():
+            extent = self._audits.extent([])
+            stands = self._audits.stands(after, only, BATCH)
+            more = len(stands) == BATCH
+            span = Span(after, stands[-1].key if more else ScopeKey(only or LAST, LAST, LAST))
+            names = sorted({stand.key.job_name for stand in stands})
+            revisions = self._audits.revisions(names)
+            histories = {name: History(rows) for name, rows in revisions.items()}
+            yield from self._judge(span, stands, histories, extent["now"])
+        return span.last, more
+
+    def _judge(
+        self, span: Span, stands: Sequence[Stand], histories: dict[str, History], now: datetime
+    ) -> Iterator[Violation]:
+        windows = [self._window(stand, now) for stand in stands]
+        lowest = min((window.after for window in windows), default=_FAR_OFF)
+        executions = _Scopes(self._audits.executions(span, lowest, self._end))
+        skips = _Scopes(self._audits.skips(span, lowest, self._end))
+        blocked: list[Skipped] = []
+        for stand, window in zip(stands, windows, strict=True):
+            for orphan in executions.before(stand.key):
+                yield _orphan(orphan)
+            for _ in skips.before(stand.key):
+                pass
+            self._tally.schedules += 1
+            history = histories.get(stand.key.job_name)
+            if history is None:
+                continue
+            judge = Judge(stand, history, window, self._tally, blocked)
+            yield from judge.judge(
+                (ran for ran in executions.of(stand.key) if ran.plan_time > window.after),
+                (skip for skip in skips.of(stand.key) if skip.last > window.after),
+            )
+            if len(blocked) >= _BLOCKERS:
+                yield from self._blockers(blocked, histories)
+        for orphan in executions.before(None):
+            yield _orphan(orphan)
+        yield from self._blockers(blocked, histories)
+
+    def _window(self, stand: Stand, now: datetime) -> Window:
+        after = max(stand.created_at, self._kept, self._start or _LONG_AGO)
+        return Window(after, min(self._end, stand.planned_through), now)
+
+    def _blockers(
+        self, blocked: list[Skipped], histories: dict[str, History]
+    ) -> Iterator[Violation]:
+        if not blocked:
+            return
+        found = self._audits.blockers([x.blocked_by for x in blocked if x.blocked_by is not None])
+        first = self._audits.first_execution()
+        for skip in blocked:
+            blocker = found.get(skip.blocked_by) if skip.blocked_by is not None else None
+            if blocker is None and skip.blocked_by is not None and skip.blocked_by < (first or 0):
+                continue  # dropped with its partition
+            job = histories[skip.key.job_name].at(skip.created_at).raw
+            violation = judge_blocker(skip, blocker, job["handler"] == Handler.EXTERNAL)
+            if violation is not None:
+                yield violation
+        blocked.clear()
+
+
+class _Scopes(Generic[T]):
+    """A stream by key, handed out scope by scope."""
+
+    def __init__(self, rows: Iterator[T]) -> None:
+        self._rows: Iterator[T] = rows
+        self._next: T | None = next(rows, None)
+
+    def before(self, key: ScopeKey | None) -> Iterator[T]:
+        """What comes before this scope; None: all that is left."""
+        while self._next is not None and (key is None or self._next.key < key):
+            yield self._take(self._next)
+
+    def of(self, key: ScopeKey) -> Iterator[T]:
+        while self._next is not None and self._next.key == key:
+            yield self._take(self._next)
+
+    def _take(self, taken: T) -> T:
+        self._next = next(self._rows, None)
+        return taken
+
+
+def _plain(row: Row) -> Violation:
+    return Violation(**row)
+
+
+def _orphan(ran: Ran) -> Violation:
+    text = "there is no schedule of this scope"
+    return Violation("extra", *ran.key, ran.plan_time, ran.id, text)

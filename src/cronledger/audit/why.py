@@ -1,0 +1,318 @@
+"""Why a job ran, or did not, at an instant: one paragraph per scope, from the ledger alone."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
+from cronledger.ledger.reports import Reports, Row
+from cronledger.rules import durations
+from cronledger.rules.model import ScopeKey
+
+_TICK = timedelta(microseconds=1)
+_SOON = timedelta(seconds=2)
+_AT_ONCE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of one scope of a job in [`since`, `until`).
+
+    `verdict`: `ran`, `running`, `failed`, `cancelled`, `pending`, `skipped`, `not_in_schedule`,
+    `not_planned`, `before_its_time` (the scope was not there yet), `not_kept` (behind retention),
+    `spec_error` or `missing`, which is a violation. `executions`: ids; `text`: the paragraph.
+    """
+
+    key: ScopeKey
+    since: datetime
+    until: datetime
+    verdict: str
+    text: str
+    executions: tuple[int, ...] = ()
+
+
+class Why:
+    """Explains the plan_times of one job from what `reports` reads. Raises psycopg.Error.
+
+    `revisions`: the whole history of the job, the oldest first, as `Reports.history` answers it.
+    """
+
+    def __init__(self, reports: Reports, revisions: Sequence[Row]) -> None:
+        self._reports = reports
+        self._revisions = revisions
+        edits = reports.revisions(revisions[0]["job_name"], limit=None)
+        self._edits = {row["revision"]: row for row in edits}
+        self._froms: list[datetime] = [row["effective_from"] for row in revisions]
+
+    def explain(self, schedule: Row, since: datetime, until: datetime) -> Answer:
+        """Answer what became of plan_times in [since, until) of the scope of a `schedules` row."""
+        key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
+        executions = self._reports.executions_at(key, since, until)
+        skips = self._reports.skips_at(key, since, until)
+        try:
+            planned = list(self._plan_times(key, since, until))
+        except ValueError as error:
+            return Answer(key, since, until, "spec_error", f"Its schedule cannot be read: {error}.")
+        covered = [k for k in skips if self._covers(k, planned)]
+        if executions or covered:
+            said = [_ran(row) for row in executions] + [self._skipped(k, key) for k in covered]
+            verdict = _verdict(executions[-1]) if executions else "skipped"
+            ids = tuple(row["id"] for row in executions)
+        else:
+            verdict, text = self._nothing(schedule, key, since, until, planned)
+            said, ids = [text], ()
+        return Answer(key, since, until, verdict, " ".join(said), ids)
+
+    def _owner(self, instant: datetime) -> int:
+        """Index of the revision that owns a plan_time: it owns (its start, the next one's]."""
+        return max(0, bisect_left(self._froms, instant) - 1)
+
+    def _plan_times(self, key: ScopeKey, since: datetime, until: datetime) -> Iterator[datetime]:
+        ends = [*self._froms[1:], until]
+        for index, end in enumerate(ends):
+            start = max(since - _TICK, self._froms[index] if index else since - _TICK)
+            through = min(end, until - _TICK)
+            if start < through:
+                yield from walk(_definition(self._revisions[index]), *key, start, through)
+
+    @staticmethod
+    def _covers(skip: Row, planned: Sequence[datetime]) -> bool:
+        return any(skip["from_plan_time"] <= at <= skip["through_plan_time"] for at in planned)
+
+    # --- what did not run ---------------------------------------------------------------------
+
+    def _skipped(self, skip: Row, key: ScopeKey) -> str:
+        first, last = skip["from_plan_time"], skip["through_plan_time"]
+        what = (
+            f"{_at(first)} was skipped" if skip["count"] == 1
+            else f"It was skipped with {skip['count'] - 1} others, {_at(first)} to {_at(last)}"
+        )  # fmt: skip
+        return f"{what}: {self._reason(skip, key)}."
+
+    def _reason(self, skip: Row, key: ScopeKey) -> str:
+        match skip["reason"]:
+            case "overlap":
+                return self._overlap(skip["blocked_by"])
+            case "superseded":
+                return "when it was settled a newer plan_time was due too, which ran instead"
+            case "paused":
+                return self._paused(skip["through_plan_time"], key)
+            case "retired":
+                return "the job or this scope was retired"
+            case _:
+                return self._missed(skip, key)
+
+    def _overlap(self, blocked_by: int | None) -> str:
+        row = self._reports.execution(blocked_by) if blocked_by is not None else None
+        if row is None:
+            return f"execution {blocked_by} was RUNNING (its row is not kept any more)"
+        end = f"to {_at(row['finished_at'])}" if row["finished_at"] else "and still runs"
+        return (
+            f"execution {blocked_by} was RUNNING on {row['runner_id']}, from"
+            f" {_at(row['started_at'])} {end}, and the job's overlap is skip"
+        )
+
+    def _paused(self, plan_time: datetime, key: ScopeKey) -> str:
+        due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
+        row = self._revisions[self._owner(due)]
+        if row["state"] != "paused":
+            return "the job was paused"
+        ends = f" until {_at(row['pause_ends'])}" if row["pause_ends"] else ""
+        edit = self._edits[row["number"]]
+        reason = f" with the reason {edit['reason']!r}" if edit["reason"] else ""
+        began = _at(row["effective_from"])
+        return f"the job was paused from {began}{ends} by {edit['requested_by']}{reason}"
+
+    def _missed(self, skip: Row, key: ScopeKey) -> str:
+        plan_time = skip["through_plan_time"]
+        policy = self._revisions[self._owner(skip["created_at"])]
+        due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
+        return (
+            f"nothing had started it by {_at(skip['created_at'])}, which is past its grace of"
+            f" {durations.format(policy['grace'])}, and catch_up={policy['catch_up']} let it go;"
+            f" {self._life(due)}"
+        )
+
+    def _life(self, instant: datetime) -> str:
+        signs = self._reports.signs_of_life(instant)
+        if signs["alive"]:
+            return f"alive then: {', '.join(signs['alive'])}"
+        before = _at(signs["before"]) if signs["before"] else "the day before"
+        after = _at(signs["after"]) if signs["after"] else "now"
+        return f"no runner gave a sign of life between {before} and {after}"
+
+    def _nothing(
+        self, schedule: Row, key: ScopeKey, since: datetime, until: datetime,
+        planned: Sequence[datetime],
+    ) -> tuple[str, str]:  # fmt: skip
+        if until <= schedule["created_at"]:
+            began = _at(schedule["created_at"])
+            return "before_its_time", f"Planning of this scope began at {began}; nothing before is."
+        if not planned:
+            return "not_in_schedule", self._not_in_schedule(key, since)
+        if planned[0] > self._authority(schedule):
+            return "not_planned", self._not_planned(schedule, key, planned[0])
+        if planned[0] <= schedule["created_at"]:
+            began = _at(schedule["created_at"])
+            return "before_its_time", f"Planning of this scope began at {began}, later than that."
+        oldest = self._reports.oldest_kept()
+        if oldest is not None and planned[0] < oldest:
+            return "not_kept", f"The ledger keeps what was planned from {_at(oldest)} on."
+        return "missing", (
+            f"{_at(planned[0])} should have run or been skipped, and the ledger has neither: this"
+            " is a violation. `cronledger verify` looks for others."
+        )
+
+    def _authority(self, schedule: Row) -> datetime:
+        """How far the cursor counts: up to the first revision that it has not planned."""
+        cursor: datetime = schedule["planned_through"]
+        unplanned = [
+            start for row, start in zip(self._revisions, self._froms, strict=True)
+            if row["number"] > schedule["planned_revision"]
+        ]  # fmt: skip
+        return min([cursor, *unplanned])
+
+    def _not_planned(self, schedule: Row, key: ScopeKey, plan_time: datetime) -> str:
+        now = self._reports.now()
+        due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
+        if due > now - _SOON:
+            return f"It is to come: {_at(plan_time)} may start at {_at(due)}; it is {_at(now)} now."
+        overdue = self._reports.overdue(key)
+        why = f" {overdue['reason']}: {overdue['detail']}." if overdue else ""
+        return (
+            f"{_at(plan_time)} was due at {_at(due)} and has not been settled yet: planning of this"
+            f" scope stands at {_at(schedule['planned_through'])}.{why}"
+        )
+
+    def _not_in_schedule(self, key: ScopeKey, instant: datetime) -> str:
+        index = self._owner(instant)
+        row = self._revisions[index]
+        definition = _definition(row)
+        if definition.schedule is None:
+            return f"Revision {row['number']} has no schedule: it runs when triggered or enqueued."
+        before, after = neighbours(definition, *key, instant)
+        near = " and ".join(_at(at) for at in (before, after) if at is not None) or "none"
+        said = [
+            f"It is not in the schedule {definition.schedule!r} ({definition.timezone}) of revision"
+            f" {row['number']}, which applies from {_at(row['effective_from'])}: its neighbours are"
+            f" {near}."
+        ]
+        if (change := clock_change(definition.timezone, instant)) is not None:
+            said.append(_clocks(definition.timezone, *change))
+        said += self._other_revisions(key, index, instant)
+        return " ".join(said)
+
+    def _other_revisions(self, key: ScopeKey, index: int, instant: datetime) -> Iterator[str]:
+        """The revisions before and after, if by them it would have been in the schedule."""
+        for other in (index - 1, index + 1):
+            if not 0 <= other < len(self._revisions):
+                continue
+            row = self._revisions[other]
+            if instant in walk(_definition(row), *key, instant - _TICK, instant):
+                began = _at(row["effective_from"])
+                until = f" to {_at(self._froms[index])}" if other < index else " on"
+                yield f"Revision {row['number']}, which applies from {began}{until}, has it."
+
+
+def _definition(row: Mapping[str, Any]) -> Definition:
+    return Definition(
+        schedule=row["schedule"],
+        timezone=row["timezone"],
+        day_or=row["day_or"],
+        dst_gap=row["dst_gap"],
+        dst_fold=row["dst_fold"],
+        starts_at=row["starts_at"],
+        ends_at=row["ends_at"],
+        schedule_delay=row["schedule_delay"],
+        jitter=row["jitter"],
+    )
+
+
+# --- sentences --------------------------------------------------------------------------------
+
+
+def _verdict(row: Row) -> str:
+    if row["next_attempt_at"] is not None:
+        return "pending"
+    words = {"SUCCESS": "ran", "RUNNING": "running", "FAILED": "failed", "CANCELLED": "cancelled"}
+    return words[row["status"]]
+
+
+def _ran(row: Row) -> str:
+    by = f" by {row['requested_by']}" if row["requested_by"] else ""
+    origin = "the schedule" if row["trigger"] == "schedule" else f"{row['trigger']}{by}"
+    head = (
+        f"{_at(row['plan_time'])} is execution {row['id']} ({origin}, revision {row['revision']})"
+    )
+    earlier = "".join(f" {_attempt(one)}." for one in row["attempts"])
+    return f"{head}: {_state(row)}.{earlier}"
+
+
+def _state(row: Row) -> str:
+    attempt = f"attempt {row['attempt']} of {row['max_attempts']}"
+    match row["status"]:
+        case "PENDING":
+            return f"it waits to be claimed since {_at(row['due_at'])}"
+        case "RUNNING":
+            asked = f", asked to end by {row['cancel_requested_by']}" if _asked(row) else ""
+            lease = f"its lease holds until {_at(row['stale_after'])}"
+            return f"{attempt} {_started(row)} and still runs; {lease}{asked}"
+        case "SUCCESS":
+            return f"{attempt} {_started(row)} and succeeded after {_length(row)}"
+        case "FAILED":
+            then = (
+                f"it is tried again at {_at(row['next_attempt_at'])}"
+                if row["next_attempt_at"] else "it is not tried again"
+            )  # fmt: skip
+            began = _started(row) if row["started_at"] else "never started"
+            code = f"{row['error_code']}: {row['error_msg'] or 'no message'}"
+            return f"{attempt} {began} and failed after {_length(row)} ({code}); {then}"
+        case _:
+            by = row["cancel_requested_by"] or "its runner"
+            began = f"{attempt} {_started(row)}" if row["started_at"] else "it had not started"
+            return f"{began}; cancelled by {by} at {_at(row['finished_at'])}"
+
+
+def _asked(row: Row) -> bool:
+    return row["cancel_requested_at"] is not None
+
+
+def _started(row: Row) -> str:
+    # What was due before an earlier attempt says nothing about this one's delay.
+    late: timedelta = row["started_at"] - row["due_at"]
+    first = row["attempt"] == 1
+    delay = "" if not first or late < _AT_ONCE else f", {durations.format(_whole(late))} late,"
+    return f"started at {_at(row['started_at'])}{delay} on {row['runner_id']}"
+
+
+def _attempt(row: Mapping[str, Any]) -> str:
+    message = f" ({row['error_msg']})" if row.get("error_msg") else ""
+    seen = f", last seen {row['last_seen']}" if row.get("last_seen") else ""
+    return (
+        f"Attempt {row['attempt']} on {row['runner_id']}, started {row['started_at']}{seen}, ended"
+        f" with {row['error_code']}{message}"
+    )
+
+
+def _clocks(timezone: str, at: datetime, before: timedelta, after: timedelta) -> str:
+    way = "forward" if after > before else "back"
+    old, new = (
+        (at + offset).strftime("%H:%M") for offset in (before, after)
+    )  # fmt: skip
+    return f"The clocks of {timezone} went {way} from {old} to {new} at {_at(at)}."
+
+
+def _length(row: Row) -> str:
+    return durations.format(timedelta(milliseconds=row["duration_ms"] or 0))
+
+
+def _whole(length: timedelta) -> timedelta:
+    return timedelta(seconds=int(length.total_seconds()))
+
+
+def _at(instant: datetime) -> str:
+    whole = instant.replace(microsecond=0) if instant.microsecond else instant
+    return whole.astimezone(ZoneInfo("UTC")).isoformat().replace("+00:00", "Z")

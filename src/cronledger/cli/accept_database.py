@@ -1,0 +1,33 @@
+"""`cronledger accept-database`: a restored or cloned database becomes the ledger's own."""
+
+import click
+
+
+@click.command("accept-database")
+@click.option("--skip-missed", is_flag=True, help="What was due until now does not run here.")
+@click.option("--catch-up", is_flag=True, help="The catch_up of each job decides what still runs.")
+def accept_database(*, skip_missed: bool, catch_up: bool) -> None:
+    """Let replicas work in a restored or cloned database.
+
+    With --skip-missed, for a copy whose original goes on: plan_times that were due are recorded as
+    missed, executions that waited are CANCELLED, and those that were RUNNING end as CANCELLED once
+    their leases have run out. With --catch-up, for what takes the place of the original: catch_up
+    and the other policies treat the time since as an outage. Jobs that are paused stay so.
+    """
+    if skip_missed == catch_up:
+        raise click.UsageError("say one of --skip-missed and --catch-up")
+    from cronledger.cli.session import requester, session
+    from cronledger.ledger import identity
+
+    with session() as ledger:
+        schema = ledger.settings.schema_name
+        done = identity.accept(ledger.connection, schema, skip_missed=skip_missed, by=requester())
+    if done.why is None:
+        click.echo("this is the ledger's own database; nothing was done")
+        return
+    click.echo(f"accepted; it was another database: {done.why}")
+    if skip_missed:
+        click.echo(
+            f"jobs whose missed plan_times are skipped: {done.jobs}; waiting executions cancelled: "
+            f"{done.cancelled}; running ones asked to end: {done.asked_to_end}"
+        )

@@ -1,0 +1,137 @@
+"""`cronledger why`: why a job ran, or did not, at an instant."""
+
+import re
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from cronledger.cli.show import iso, json_option, print_json, read_instant
+from cronledger.rules.model import GLOBAL, ScopeKey
+
+if TYPE_CHECKING:
+    from cronledger.audit.why import Answer
+    from cronledger.ledger.reports import Reports, Row
+
+MOST_SCOPES = 20
+_SECONDS = re.compile(r"\d\d:\d\d:\d\d")
+_MINUTE, _SECOND, _TICK = timedelta(minutes=1), timedelta(seconds=1), timedelta(microseconds=1)
+
+
+@click.command()
+@click.argument("job", metavar="JOB")
+@click.argument("moment", metavar="TIME")
+@click.option("--scope", metavar="ID", help="Only this scope of the job.")
+@json_option
+def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
+    """Say why a job ran, or did not, at TIME: one paragraph per scope, from the ledger.
+
+    TIME is ISO 8601, or a time of day such as 03:00, which means the last one that was. Without an
+    offset it is read in the zone of the job. 03:00 means that minute, 03:00:00 that second.
+    """
+    from cronledger.audit.why import Why
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        reports = ledger.reports
+        history = reports.history(job)
+        if not history:
+            raise click.UsageError(f"job {job!r}: there never was one; see `cronledger jobs list`")
+        since, until = _window(moment, ZoneInfo(history[-1]["timezone"]), reports.now())
+        schedules = _schedules(reports, history, job, scope)
+        explain = Why(reports, history).explain
+        answers = [explain(row, since, until) for row in schedules[:MOST_SCOPES]]
+    if as_json:
+        print_json([_json(answer) for answer in answers])
+    else:
+        _print(answers)
+    if len(schedules) > MOST_SCOPES:
+        click.echo(f"Note: the first {MOST_SCOPES} scopes; name another one by --scope", err=True)
+
+
+def _schedules(
+    reports: "Reports", history: "list[Row]", job: str, scope: str | None
+) -> "list[Row]":
+    if scope is None:
+        kinds = [
+            (row["scope_kind"], row["scope_id"]) for row in reports.scopes(job, MOST_SCOPES + 1)
+        ]
+    else:
+        kinds = [(kind, scope) for kind in sorted({row["scope_kind"] for row in history})]
+    found = (reports.schedule(ScopeKey(job, kind, name)) for kind, name in kinds)
+    schedules = [row for row in found if row is not None]
+    if not schedules:
+        named = f" of the name {scope!r}" if scope is not None else ""
+        raise click.UsageError(f"job {job!r} has no scope{named}; see `cronledger jobs show {job}`")
+    return schedules
+
+
+def _window(text: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
+    """[since, until) in UTC: the minute, second or microsecond that `text` names."""
+    clock = _clock(text)
+    if clock is not None:
+        today = now.astimezone(zone).replace(tzinfo=None)
+        named = datetime.combine(today.date(), clock)
+        since = (named if named <= today else named - timedelta(days=1)).replace(tzinfo=zone)
+    else:
+        since = read_instant(text, "TIME", zone)
+    length = _TICK if since.microsecond else _SECOND if _SECONDS.search(text) else _MINUTE
+    start = _existing(since, zone)
+    return start, start + length
+
+
+def _existing(local: datetime, zone: ZoneInfo) -> datetime:
+    """The instant of a time on the clock of `zone`; says so if it never was, or was twice."""
+    from cronledger.audit.walk import clock_change
+
+    instant = local.astimezone(UTC)
+    if local.tzinfo is not zone:
+        return instant
+    change = clock_change(zone.key, instant)
+    if change is not None and instant.astimezone(zone).replace(tzinfo=None) != local.replace(
+        tzinfo=None
+    ):
+        click.echo(
+            f"Note: on {local:%Y-%m-%d} the clocks of {zone.key} leapt over {local:%H:%M}; this is"
+            f" about {iso(change[0])}, right after",
+            err=True,
+        )
+        return change[0]
+    second = local.replace(fold=1).astimezone(UTC)
+    if second != instant:
+        click.echo(
+            f"Note: {local:%Y-%m-%d %H:%M} was twice in {zone.key}; this is about the first one,"
+            f" the second is {iso(second)}",
+            err=True,
+        )
+    return instant
+
+
+def _clock(text: str) -> time | None:
+    if ":" not in text or len(text) > len("03:00:00"):
+        return None
+    try:
+        return time.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _json(answer: "Answer") -> dict[str, Any]:
+    return {
+        "job": answer.key.job_name,
+        "scope_kind": answer.key.scope_kind,
+        "scope_id": answer.key.scope_id,
+        "since": answer.since,
+        "until": answer.until,
+        "verdict": answer.verdict,
+        "executions": list(answer.executions),
+        "text": answer.text,
+    }
+
+
+def _print(answers: "list[Answer]") -> None:
+    for answer in answers:
+        key = answer.key
+        scope = "" if key.scope_kind == GLOBAL else f" {key.scope_kind}/{key.scope_id}"
+        click.echo(f"{key.job_name}{scope} at {iso(answer.since)}: {answer.text}")

@@ -1,0 +1,21 @@
+-- What keeps vacuum from removing dead rows of this database: transactions open for longer than five
+-- minutes, prepared ones, replication slots that hold a snapshot and that nobody reads. Others' sessions
+-- show only to a member of pg_read_all_stats. No lock; zero rows: nothing does.
+SELECT format('%s of %s, pid %s, %s', coalesce(nullif(a.application_name, ''), 'a session'),
+              a.usename, a.pid, a.state) AS holder,
+       {schema}.db_clock() - a.xact_start AS age,
+       format('end it: SELECT pg_terminate_backend(%s)', a.pid) AS remedy
+FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
+  AND a.xact_start < {schema}.db_clock() - interval '5 minutes'
+UNION ALL
+SELECT format('prepared transaction %s of %s', p.gid, p.owner), {schema}.db_clock() - p.prepared,
+       format('end it: ROLLBACK PREPARED %L', p.gid)
+FROM pg_prepared_xacts p
+WHERE p.database = current_database() AND p.prepared < {schema}.db_clock() - interval '5 minutes'
+UNION ALL
+SELECT format('replication slot %s', t.slot_name), NULL,
+       format('start what reads it, or SELECT pg_drop_replication_slot(%L)', t.slot_name)
+FROM pg_replication_slots t
+WHERE NOT t.active AND (t.xmin IS NOT NULL OR t.catalog_xmin IS NOT NULL)
+ORDER BY 2 DESC NULLS LAST

@@ -1,0 +1,17 @@
+-- The server as a replica finds it, and the room it has for connections: the least of what server,
+-- database and role leave. No lock; one row; needs no schema.
+SELECT current_setting('server_version') AS version,
+       current_setting('autovacuum')::boolean AS autovacuum,
+       current_setting('track_counts')::boolean AS track_counts,
+       pg_backend_pid() AS pid,
+       least(current_setting('max_connections')::integer
+                 - current_setting('superuser_reserved_connections')::integer - u.of_server,
+             CASE WHEN d.datconnlimit >= 0 THEN d.datconnlimit - u.of_database END,
+             CASE WHEN r.rolconnlimit >= 0 THEN r.rolconnlimit - u.of_role END) AS connections_left,
+       u.of_server AS connections
+FROM pg_database d, pg_roles r, (
+    SELECT count(*)::integer AS of_server,
+           (count(*) FILTER (WHERE a.datname = current_database()))::integer AS of_database,
+           (count(*) FILTER (WHERE a.usename = current_user))::integer AS of_role
+    FROM pg_stat_activity a WHERE a.backend_type = 'client backend') u
+WHERE d.datname = current_database() AND r.rolname = current_user

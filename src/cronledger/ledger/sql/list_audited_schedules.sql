@@ -1,0 +1,8 @@
+-- Schedules behind a key, by key, for verify: where planning stands, and since when there is history.
+-- No lock. Zero rows: there are no more.
+SELECT s.job_name, s.scope_kind, s.scope_id, s.planned_through, s.planned_revision, s.parked,
+       s.retired_at, s.returned_at, s.created_at
+FROM {schema}.verify_schedules s
+WHERE (s.job_name, s.scope_kind, s.scope_id) > (%(job)s, %(kind)s, %(scope)s)
+  AND (%(only)s::text IS NULL OR s.job_name = %(only)s)
+ORDER BY s.job_name, s.scope_kind, s.scope_id LIMIT %(max_rows)s

@@ -1,0 +1,9 @@
+-- Skips of (job, scope) in a range of keys, by key and first plan_time, as far as they reach into a range
+-- of plan_times. No lock.
+SELECT k.job_name, k.scope_kind, k.scope_id, k.from_plan_time, k.through_plan_time, k.count, k.reason,
+       k.blocked_by, k.revision, k.created_at
+FROM {schema}.verify_skips k
+WHERE (k.job_name, k.scope_kind, k.scope_id) > (%(job)s, %(kind)s, %(scope)s)
+  AND (k.job_name, k.scope_kind, k.scope_id) <= (%(last_job)s, %(last_kind)s, %(last_scope)s)
+  AND k.through_plan_time > %(after)s AND k.from_plan_time <= %(through)s
+ORDER BY k.job_name, k.scope_kind, k.scope_id, k.from_plan_time

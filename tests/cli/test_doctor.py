@@ -1,0 +1,80 @@
+"""`cronledger doctor` and `accept-database`: what is printed, and the exit codes."""
+
+import json
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def well(filled: Cli, database_url: str) -> Cli:
+    """The jobs of `filled`, none of them beyond the runner that lives."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("DELETE FROM cronledger.runners WHERE id = 'gone'")
+        c.execute("UPDATE cronledger.runners SET stale_after = stale_after + interval '1 h'")
+    return filled
+
+
+def test_a_healthy_ledger_exits_0(well: Cli) -> None:
+    said = well("doctor")
+    assert said.exit_code == 0, said.output
+    assert said.stdout == ""
+    assert said.stderr == "19 findings: 0 problems, 0 warnings\n"
+    every = well("doctor", "--all")
+    assert len(every.stdout.splitlines()) == 19
+    assert "ok       runners: 1 alive" in every.stdout
+    told = json.loads(well("doctor", "--json").stdout)
+    assert told[6] == {
+        "check": "identity",
+        "severity": "ok",
+        "found": "the ledger's own database",
+        "remedy": None,
+    }
+
+
+def test_a_warning_exits_0_and_a_problem_1(well: Cli, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("UPDATE cronledger.runners SET clock_skew = '1 h'")
+        assert well("doctor").exit_code == 0
+        assert (
+            "WARNING  clock: against the database: runner alive +3600.0 s" in well("doctor").stdout
+        )
+        c.execute("DELETE FROM cronledger.runners")
+    said = well("doctor")
+    assert said.exit_code == 1
+    assert "PROBLEM  runners: no replica is alive\n         -> start some" in said.stdout
+    told = json.loads(well("doctor", "--json").stdout)
+    assert {x["check"] for x in told if x["severity"] == "problem"} == {"runners", "jobs"}
+
+
+def test_an_unreachable_database_exits_3(bare: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql:///x?host=/nowhere")
+    assert bare("doctor").exit_code == 3
+
+
+def test_a_schema_that_is_not_there_exits_4(
+    bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
+    said = bare("doctor")
+    assert said.exit_code == 4
+    assert "-> run `cronledger migrate`" in said.stdout
+
+
+def test_another_database_exits_5_until_it_is_accepted(well: Cli, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("UPDATE cronledger.identity SET system_identifier = 1")
+    said = well("doctor")
+    assert said.exit_code == 5
+    assert "PROBLEM  identity: another database: the ledger is of the server" in said.stdout
+    assert well("accept-database").exit_code == 2
+    assert well("accept-database", "--skip-missed", "--catch-up").exit_code == 2
+    accepted = well("accept-database", "--skip-missed")
+    assert accepted.exit_code == 0
+    assert "jobs whose missed plan_times are skipped: 3; waiting executions cancelled: 0;" in (
+        accepted.stdout
+    )
+    assert "running ones asked to end: 1" in accepted.stdout
+    assert well("doctor").exit_code == 0

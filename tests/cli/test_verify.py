@@ -1,0 +1,97 @@
+"""`verify` as a person calls it: what it prints, and its exit code."""
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Cli
+
+LONG = {"plan_time", "through"}
+
+
+@pytest.fixture
+def spoiled(cli: Cli, database_url: str) -> Cli:
+    """Two jobs that were made an hour and a half ago; the cursor of `a` went on without a row."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "INSERT INTO cronledger.jobs (name, schedule, handler)"
+            " VALUES ('a', '0 * * * *', 'command'), ('b', '0 * * * *', 'command')"
+        )
+        for table, column in (("schedules", "created_at"), ("job_revisions", "effective_from")):
+            c.execute(
+                f"UPDATE cronledger.{table} SET {column} = date_trunc('hour', {column})"
+                " - interval '90 min'".encode()
+            )
+        c.execute("UPDATE cronledger.schedules SET planned_through = created_at WHERE job_name='b'")
+        c.execute("UPDATE cronledger.schedules SET planned_through = db_now() WHERE job_name='a'"
+                  .replace("db_now", "cronledger.db_now").encode())  # fmt: skip
+    return cli
+
+
+def read(output: str) -> Any:
+    return json.loads(output)
+
+
+def test_a_clean_ledger(cli: Cli) -> None:
+    said = cli("verify")
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert "no violations" in said.stderr
+    said = cli("verify", "--json")
+    assert said.exit_code == 0
+    found = read(said.stdout)
+    assert found["violations"] == []
+    assert found["totals"] == {
+        "schedules": 0, "plan_times": 0, "executions": 0, "skips": 0, "violations": 0, "kinds": {},
+    }  # fmt: skip
+
+
+def test_violations_are_told_and_the_exit_code_is_1(spoiled: Cli) -> None:
+    said = spoiled("verify")
+    assert said.exit_code == 1
+    assert said.stdout.splitlines()[0].startswith("VIOLATION ")
+    assert said.stdout.splitlines()[1].split()[:3] == ["missing", "a", "global"]
+    assert "1 violations; 2 schedules" in said.stderr
+
+
+def test_json(spoiled: Cli) -> None:
+    said = spoiled("verify", "--json")
+    assert said.exit_code == 1
+    found = read(said.stdout)
+    (violation,) = found["violations"]
+    assert violation.pop("detail").startswith("no execution and no skip accounts for")
+    assert all(violation.pop(name).endswith(":00:00Z") for name in LONG)
+    assert violation == {
+        "kind": "missing", "job_name": "a", "scope_kind": "global", "scope_id": "global",
+        "execution_id": None, "count": 2,
+    }  # fmt: skip
+    assert found["totals"]["kinds"] == {"missing": 1}
+    assert found["totals"]["schedules"] == 2
+
+
+def test_one_job_or_a_part_of_time(spoiled: Cli) -> None:
+    assert spoiled("verify", "a").exit_code == 1
+    assert spoiled("verify", "b").exit_code == 0
+    assert spoiled("verify", "--to", "3h").exit_code == 0
+    assert spoiled("verify", "--from", "0s").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nope"], "there is no such job"),
+        (["--from", "soon"], "neither an instant"),
+        (["--from", "1h", "--to", "2h"], "lies before --from"),
+    ],
+)
+def test_bad_arguments(cli: Cli, arguments: list[str], said: str) -> None:
+    answer = cli("verify", *arguments)
+    assert answer.exit_code == 2
+    assert said in answer.stderr
+
+
+def test_an_older_schema_is_out_of_date(cli: Cli, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("DROP FUNCTION cronledger.present_violations CASCADE")
+    assert cli("verify").exit_code == 4

@@ -1,0 +1,253 @@
+"""`cronledger why JOB TIME`: one paragraph for whatever became of an instant."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.db import rows
+
+MARCH = "2026-03-01T00:00:00Z"
+
+
+@pytest.fixture
+def db(cli: Cli, database_url: str) -> Iterator[rows.Db]:
+    """A database with the hourly job `job`, planned for two days up to the last full hour."""
+    with rows.connected(database_url) as connection:
+        rows.job(connection)
+        _planned(connection, "job", rows.now(connection) - timedelta(days=2))
+        yield connection
+
+
+def _planned(db: rows.Db, job: str, since: datetime | str) -> None:
+    """As if `job` had been there since then, and everything up to now were settled."""
+    db.execute(
+        "UPDATE cronledger.job_revisions SET effective_from = %s WHERE job_name = %s"
+        " AND revision = 1", [since, job],
+    )  # fmt: skip
+    db.execute(
+        "UPDATE cronledger.schedules SET created_at = %s, planned_through = cronledger.db_now(),"
+        " planned_revision = (SELECT revision FROM cronledger.jobs WHERE name = job_name)"
+        " WHERE job_name = %s", [since, job],
+    )  # fmt: skip
+
+
+def _hour(db: rows.Db, ago: int = 1) -> datetime:
+    now: datetime = rows.now(db)
+    return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=ago)
+
+
+def _why(cli: Cli, at: datetime | str, job: str = "job", *more: str) -> Any:
+    text = at if isinstance(at, str) else at.isoformat()
+    said = cli("why", job, text, "--json", *more)
+    assert said.exit_code == 0, said.output
+    (answer,) = json.loads(said.stdout)
+    return answer
+
+
+def _skip(db: rows.Db, at: datetime, reason: str, **columns: Any) -> None:
+    given = {"through_plan_time": at, "count": 1, "revision": 1} | columns
+    rows.insert(
+        db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=at,
+        reason=reason, **given,
+    )  # fmt: skip
+
+
+def test_it_ran(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db)
+    row = rows.execution(db, plan_time=at, started_at=at + timedelta(minutes=3))
+    found = _why(cli, at)
+    assert (found["verdict"], found["executions"]) == ("ran", [row["id"]])
+    assert "attempt 1 of 3 started at" in found["text"]
+    assert ", 3m late, on r1 and succeeded after 2s" in found["text"]
+    assert f"is execution {row['id']} (the schedule, revision 1)" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("status", "columns", "expected"),
+    [
+        ("RUNNING", {}, ("running", "and still runs; its lease holds until")),
+        ("PENDING", {}, ("pending", "it waits to be claimed since")),
+        ("FAILED", {}, ("failed", "(boom: it broke); it is not tried again")),
+        ("FAILED", {"next_attempt_at": "2099-01-01Z"}, ("pending", "tried again at 2099-01-01T00")),
+        ("CANCELLED", {"cancel_requested_by": "ann"}, ("cancelled", "cancelled by ann at")),
+        ("SUCCESS", {"trigger": "manual", "requested_by": "ann"}, ("ran", "(manual by ann, rev")),
+    ],
+)
+def test_how_an_execution_stands(
+    cli: Cli, db: rows.Db, status: str, columns: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    rows.execution(db, status, plan_time=_hour(db), **columns)
+    found = _why(cli, _hour(db))
+    assert found["verdict"] == expected[0]
+    assert expected[1] in found["text"]
+
+
+def test_earlier_attempts_are_told(cli: Cli, db: rows.Db) -> None:
+    from psycopg.types.json import Jsonb
+
+    before = {
+        "attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00",
+        "last_seen": "2026-01-01T00:00:20+00:00", "error_code": "runner_crashed", "error_msg": None,
+    }  # fmt: skip
+    rows.execution(db, plan_time=_hour(db), attempt=2, attempts=Jsonb([before]))
+    assert (
+        "Attempt 1 on r0, started 2026-01-01T00:00:00+00:00, last seen"
+        in (_why(cli, _hour(db))["text"])
+    )
+
+
+def test_skipped_because_another_one_was_running(cli: Cli, db: rows.Db) -> None:
+    row = rows.execution(db, plan_time=_hour(db, 2))
+    _skip(db, _hour(db), "overlap", blocked_by=row["id"])
+    found = _why(cli, _hour(db))
+    assert found["verdict"] == "skipped"
+    assert f"execution {row['id']} was RUNNING on r1, from" in found["text"]
+    assert "overlap is skip" in found["text"]
+
+
+def test_skipped_in_a_pause(cli: Cli, db: rows.Db) -> None:
+    assert cli("jobs", "pause", "job", "--reason", "moving house").exit_code == 0
+    db.execute(
+        "UPDATE cronledger.job_revisions SET effective_from = %s WHERE revision = 2",
+        [_hour(db, 3) + timedelta(minutes=30)],
+    )
+    _skip(db, _hour(db, 2), "paused", through_plan_time=_hour(db, 1), count=2)
+    found = _why(cli, _hour(db, 1))
+    assert found["verdict"] == "skipped"
+    assert "It was skipped with 1 others" in found["text"]
+    assert "the job was paused from" in found["text"]
+    assert "with the reason 'moving house'" in found["text"]
+
+
+def test_missed_with_nobody_alive(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db, 3)
+    rows.execution(db, plan_time=at - timedelta(hours=1))
+    rows.runner(db, started_at=at + timedelta(hours=1), heartbeat_at=rows.now(db))
+    _skip(db, at, "missed", created_at=at + timedelta(hours=1, minutes=1))
+    text = _why(cli, at)["text"]
+    assert "past its grace of 1m, and catch_up=latest let it go" in text
+    before = at - timedelta(hours=1) + timedelta(seconds=2)
+    assert f"between {before:%Y-%m-%dT%H:%M:%SZ} and " in text
+    db.execute("UPDATE cronledger.runners SET started_at = %s", [at - timedelta(hours=1)])
+    assert "alive then: r1" in _why(cli, at)["text"]
+
+
+def test_superseded_and_retired(cli: Cli, db: rows.Db) -> None:
+    _skip(db, _hour(db, 2), "superseded")
+    _skip(db, _hour(db, 1), "retired")
+    assert "a newer plan_time was due too" in _why(cli, _hour(db, 2))["text"]
+    assert "retired" in _why(cli, _hour(db, 1))["text"]
+
+
+def test_not_in_the_schedule(cli: Cli, db: rows.Db) -> None:
+    at = _hour(db, 2) + timedelta(minutes=30)
+    found = _why(cli, at)
+    assert found["verdict"] == "not_in_schedule"
+    assert "not in the schedule '@hourly' (UTC) of revision 1" in found["text"]
+    near = f"{_hour(db, 2):%Y-%m-%dT%H:%M:%SZ} and {_hour(db, 1):%Y-%m-%dT%H:%M:%SZ}"
+    assert f"its neighbours are {near}" in found["text"]
+
+
+def test_the_clocks_went_forward(cli: Cli, db: rows.Db) -> None:
+    rows.job(db, "night", schedule="30 2 * * *", timezone="Europe/Berlin", dst_gap="skip")
+    _planned(db, "night", MARCH)
+    said = cli("why", "night", "2026-03-29T02:30")
+    assert said.exit_code == 0
+    assert "the clocks of Europe/Berlin leapt over 02:30" in said.stderr
+    assert "went forward from 02:00 to 03:00 at 2026-03-29T01:00:00Z" in said.stdout
+    assert "neighbours are 2026-03-28T01:30:00Z and 2026-03-30T00:30:00Z" in said.stdout
+    twice = cli("why", "night", "2025-10-26T02:30")
+    assert "was twice in Europe/Berlin" in twice.stderr
+    assert "the second is 2025-10-26T01:30:00Z" in twice.stderr
+
+
+def test_another_revision_has_it(cli: Cli, db: rows.Db) -> None:
+    db.execute("UPDATE cronledger.jobs SET schedule = '30 * * * *' WHERE name = 'job'")
+    edited = _hour(db, 2) + timedelta(minutes=10)
+    db.execute(
+        "UPDATE cronledger.job_revisions SET effective_from = %s WHERE revision = 2", [edited]
+    )
+    _planned(db, "job", rows.now(db) - timedelta(days=2))
+    text = _why(cli, _hour(db, 1))["text"]
+    assert f"revision 2, which applies from {edited:%Y-%m-%dT%H:%M:%SZ}" in text
+    assert "Revision 1, which applies from" in text
+    assert "has it." in text
+    assert _why(cli, _hour(db, 3))["verdict"] == "missing"
+
+
+def test_not_planned_yet(cli: Cli, db: rows.Db) -> None:
+    assert "It is to come" in _why(cli, _hour(db, -2))["text"]
+    db.execute("UPDATE cronledger.schedules SET planned_through = %s", [_hour(db, 5)])
+    db.execute(
+        "UPDATE cronledger.schedules SET next_plan_time = %s, next_due_at = %s, parked = NULL",
+        [_hour(db, 4), _hour(db, 4)],
+    )
+    found = _why(cli, _hour(db, 1))
+    assert found["verdict"] == "not_planned"
+    assert "no_runner: no live runner has queue default" in found["text"]
+
+
+def test_before_its_time_and_behind_retention(cli: Cli, db: rows.Db) -> None:
+    assert _why(cli, _hour(db, 100))["verdict"] == "before_its_time"
+    _planned(db, "job", "2020-01-01Z")
+    assert _why(cli, "2020-06-01T03:00Z")["verdict"] == "not_kept"
+
+
+def test_missing_is_a_violation(cli: Cli, db: rows.Db) -> None:
+    found = _why(cli, _hour(db))
+    assert found["verdict"] == "missing"
+    assert "cronledger verify" in found["text"]
+
+
+def test_a_broken_schedule(cli: Cli, db: rows.Db) -> None:
+    rows.job(db, "broken", schedule="61 * * * *")
+    found = _why(cli, _hour(db), "broken")
+    assert found["verdict"] == "spec_error"
+    assert "61" in found["text"]
+
+
+def test_times_of_day_and_precision(cli: Cli, db: rows.Db) -> None:
+    now = rows.now(db).astimezone(UTC)
+    found = _why(cli, f"{now - timedelta(hours=3):%H:%M}")
+    assert datetime.fromisoformat(found["since"]) == (now - timedelta(hours=3)).replace(
+        second=0, microsecond=0
+    )
+    assert _span(found) == timedelta(minutes=1)
+    future = _why(cli, f"{now + timedelta(minutes=2):%H:%M}")
+    assert datetime.fromisoformat(future["since"]) < now - timedelta(hours=23)
+    assert _span(_why(cli, "2026-11-01T03:00:00+02:00")) == timedelta(seconds=1)
+    assert _span(_why(cli, "2026-11-01 03:00+02:00")) == timedelta(minutes=1)
+    row = rows.execution(db, plan_time=_hour(db) + timedelta(microseconds=5), trigger="manual")
+    assert _why(cli, row["plan_time"])["executions"] == [row["id"]]
+
+
+def _span(found: Any) -> timedelta:
+    return datetime.fromisoformat(found["until"]) - datetime.fromisoformat(found["since"])
+
+
+def test_scopes(cli: Cli, db: rows.Db) -> None:
+    rows.job(db, "wide", scope_kind="shard", scopes=["a", "b"])
+    at = _hour(db).isoformat()
+    both = cli("why", "wide", at)
+    assert [line.split(" at ")[0] for line in both.stdout.splitlines()] == [
+        "wide shard/a", "wide shard/b",
+    ]  # fmt: skip
+    assert _why(cli, at, "wide", "--scope", "b")["scope_id"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("absent", "03:00"), "there never was one"),
+        (("job", "soon"), "'soon' is no instant"),
+        (("job", "03:00", "--scope", "x"), "has no scope of the name 'x'"),
+    ],
+)
+def test_usage(cli: Cli, db: rows.Db, arguments: tuple[str, ...], words: str) -> None:
+    said = cli("why", *arguments)
+    assert said.exit_code == 2
+    assert words in said.stderr

@@ -1,0 +1,410 @@
+"""Each finding of the doctor: it appears with what is wrong, and goes when that is put right."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import Jsonb
+from pydantic import SecretStr
+
+from cronledger.audit import doctor_ledger, doctor_server
+from cronledger.audit.doctor import Finding, Patient, examine
+from cronledger.ledger.binaries import as_ordinary_user
+from cronledger.rules import cron
+from cronledger.settings import Settings
+from tests.cluster.harness import until
+from tests.db.engine import Ledger
+
+DAY = timedelta(days=1)
+
+
+@contextmanager
+def patient(url: str, **settings: Any) -> Iterator[Patient]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield Patient(connection, Settings(**settings), url, cron.FINGERPRINT)
+
+
+def found(url: str, check: str, **settings: Any) -> list[Finding]:
+    with patient(url, **settings) as seen:
+        return [finding for finding in examine(seen) if finding.check == check]
+
+
+def one(url: str, check: str, **settings: Any) -> Finding:
+    """The only finding of a check; what is not ok has a remedy."""
+    (finding,) = found(url, check, **settings)
+    assert (finding.remedy is None) is (finding.severity == "ok")
+    return finding
+
+
+def runner(ledger: Ledger, name: str = "r1", **columns: Any) -> None:
+    values = {
+        "id": name, "host": "h", "pid": 1, "version": "1", "state": "running",
+        "queues": ["default"], "slots": 10, "stale_after": ledger.clock.now() + DAY,
+    } | columns  # fmt: skip
+    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+    adapted = [Jsonb(v) if isinstance(v, dict) else v for v in values.values()]
+    ledger.rows(f"INSERT INTO runners ({names}) VALUES ({marks})", *adapted)
+
+
+def this_database(ledger: Ledger, what: str) -> None:
+    name = ledger.one("SELECT current_database()")
+    ledger.rows(f'ALTER DATABASE "{name}" {what}')
+
+
+def test_a_healthy_ledger_has_nothing_but_ok(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"
+            " stale_after, fingerprint) SELECT 'r', 'h', 1, '1', 'running', '{default}', 1,"
+            " now() + '1 min', %s", [Jsonb(cron.FINGERPRINT)],
+        )  # fmt: skip
+        c.execute(
+            "INSERT INTO cronledger.jobs (name, handler, schedule)"
+            " VALUES ('j', 'command', '@daily')"
+        )
+    with patient(database_url) as seen:
+        findings = examine(seen)
+    assert [x for x in findings if x.severity != "ok"] == []
+    assert [x.check for x in findings] == [
+        "connection", "encryption", "pooler", "connections", "autovacuum", "schema", "identity",
+        "roles", "clock", "time_zones", "tables", "horizon", "jit", "partitions", "retention",
+        "runners", "jobs", "queues", "violations",
+    ]  # fmt: skip
+
+
+def test_connection() -> None:
+    assert doctor_server.latency(1.0, "15.4") == Finding(
+        "connection", "ok", "PostgreSQL 15.4, a round trip takes 1.0 ms"
+    )
+    slow = doctor_server.latency(80.0, "15.4")
+    assert (slow.severity, slow.found[-7:]) == ("warning", "80.0 ms")
+
+
+@pytest.mark.parametrize(
+    ("tls", "host", "address", "severity"),
+    [
+        (True, "db.example.com", "192.0.2.7", "ok"),
+        (False, "db.example.com", "192.0.2.7", "warning"),
+        (False, "192.0.2.7", "", "warning"),
+        (False, "127.0.0.1", "", "ok"),
+        (False, "db.local", "::1", "ok"),
+        (False, "localhost", "", "ok"),
+        (False, "/var/run/postgresql", "", "ok"),
+    ],
+)
+def test_encryption(tls: bool, host: str, address: str, severity: str) -> None:
+    assert doctor_server.encrypted(tls, host, address).severity == severity
+
+
+def test_autovacuum(ledger: Ledger) -> None:
+    assert one(ledger.url, "autovacuum").severity == "ok"
+    this_database(ledger, "SET track_counts = off")
+    assert one(ledger.url, "autovacuum").found == "track_counts = off"
+    this_database(ledger, "RESET track_counts")
+    assert one(ledger.url, "autovacuum").severity == "ok"
+    with patient(ledger.url) as seen:
+        server = {**seen.row("examine_server"), "autovacuum": False}
+    assert doctor_server.vacuuming(server).severity == "problem"
+
+
+def test_connections(ledger: Ledger) -> None:
+    assert one(ledger.url, "connections").severity == "ok"
+    this_database(ledger, "CONNECTION LIMIT 9")
+    assert one(ledger.url, "connections").severity == "problem"
+    this_database(ledger, "CONNECTION LIMIT 16")
+    assert one(ledger.url, "connections").severity == "warning"
+    this_database(ledger, "CONNECTION LIMIT -1")
+    assert one(ledger.url, "connections").severity == "ok"
+
+
+@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="there is no pgbouncer")
+def test_pooler(ledger: Ledger, tmp_path: Path) -> None:
+    assert one(ledger.url, "pooler").found == "none"
+    assert one(ledger.url, "pooler", pgbouncer=True).severity == "warning"
+    with pgbouncer(ledger.url, tmp_path) as url:
+        unknown = one(url, "pooler")
+        assert unknown.severity == "problem"
+        assert "CRONLEDGER_PGBOUNCER=true" in str(unknown.remedy)
+        deaf = one(url, "pooler", pgbouncer=True)
+        assert (deaf.severity, "CRONLEDGER_LISTEN_URL" in str(deaf.remedy)) == ("warning", True)
+        direct = one(url, "pooler", pgbouncer=True, listen_url=SecretStr(ledger.url))
+        assert direct.severity == "ok"
+        pooled = one(url, "pooler", pgbouncer=True, listen_url=SecretStr(url))
+        assert "leads to a pooler as well" in pooled.found
+        nowhere = make_conninfo(ledger.url, host="/nowhere")
+        gone = one(url, "pooler", pgbouncer=True, listen_url=SecretStr(nowhere))
+        assert "does not answer" in gone.found
+
+
+@contextmanager
+def pgbouncer(url: str, directory: Path) -> Iterator[str]:
+    """A PgBouncer in transaction mode before the server of `url`."""
+    to = conninfo_to_dict(url)
+    known = " ".join(
+        f"{key}={to[key]}" for key in ("host", "port", "user", "password") if key in to
+    )
+    file = directory / "pgbouncer.ini"
+    file.write_text(
+        f"[databases]\n* = {known}\n[pgbouncer]\nunix_socket_dir = {directory}\n"
+        "listen_port = 6432\nauth_type = any\npool_mode = transaction\n"
+        "ignore_startup_parameters = extra_float_digits,options\n"
+    )
+    program = shutil.which("pgbouncer")
+    assert program is not None
+    with (directory / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*as_ordinary_user(Path(program)), program, str(file)],
+            stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        socket = directory / ".s.PGSQL.6432"
+        until(f"it listens: {(directory / 'log').read_text()}", socket.exists)
+        yield make_conninfo(url, host=str(directory), port=6432, user="anybody")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_schema(ledger: Ledger, empty_database_url: str) -> None:
+    assert one(ledger.url, "schema").severity == "ok"
+    ledger.rows("UPDATE schema_migrations SET checksum = 'other' WHERE phase = 'repeated'")
+    old = one(ledger.url, "schema")
+    assert (old.severity, old.remedy) == ("problem", "run `cronledger migrate`")
+    assert "functions and views" in old.found
+    with patient(empty_database_url) as seen:
+        assert [x.severity for x in examine(seen)] == [*["ok"] * 5, "problem"]
+    ledger.rows("UPDATE schema_migrations SET name = '0009_post_x' WHERE phase = 'repeated'")
+    newer = one(ledger.url, "schema")
+    assert "0009_post_x, which this cronledger" in newer.found
+
+
+def test_identity(ledger: Ledger) -> None:
+    assert one(ledger.url, "identity").severity == "ok"
+    ledger.rows("UPDATE identity SET database_oid = 0")
+    other = one(ledger.url, "identity")
+    assert (other.severity, "with oid 0" in other.found) == ("problem", True)
+    ledger.rows("SELECT accept_database(false)")
+    assert one(ledger.url, "identity").severity == "ok"
+
+
+def test_roles(ledger: Ledger) -> None:
+    name = f"cronledger_test_{ledger.one('SELECT oid FROM pg_database WHERE datname = current_database()')}"  # noqa: E501
+    ledger.rows(f"CREATE ROLE {name} LOGIN IN ROLE cronledger_viewer")
+    try:
+        ledger.rows(f"GRANT SELECT ON schema_migrations TO {name}")
+        with patient(ledger.url) as seen:
+            seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
+            poor = {x.check: x for x in examine(seen)}
+        assert poor["roles"].severity == "warning"
+        assert "executions: INSERT" in poor["roles"].found
+        assert poor["roles"].remedy == f"to run replicas with it: GRANT cronledger_runner TO {name}"
+        assert "could not be looked at: permission denied" in poor["runners"].found
+        ledger.rows(f"GRANT cronledger_runner TO {name}")
+        with patient(ledger.url) as seen:
+            seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
+            enough = {x.check: x for x in examine(seen)}
+        assert enough["roles"].severity == "ok"
+        assert not [x for x in enough.values() if "could not be looked at" in x.found]
+    finally:
+        ledger.rows(f"DROP OWNED BY {name}")
+        ledger.rows(f"DROP ROLE {name}")
+
+
+def test_roles_that_are_not_there(ledger: Ledger) -> None:
+    with patient(ledger.url) as seen, seen.connection.transaction(force_rollback=True):
+        seen.connection.execute("ALTER ROLE cronledger_viewer RENAME TO cronledger_test_away")
+        (finding,) = [x for x in examine(seen) if x.check == "roles"]
+    assert finding.found == "there is no cronledger_viewer"
+    assert finding.remedy is not None
+    assert finding.remedy.startswith("CREATE ROLE cronledger_viewer NOLOGIN; then")
+
+
+def test_clock(database_url: str, ledger: Ledger) -> None:
+    apart = one(ledger.url, "clock")  # the database's clock has travelled to tomorrow
+    assert apart.severity == "warning"
+    assert "this host -" in apart.found
+    ledger.clock.travel(by=-(ledger.clock.now() - ledger.one("SELECT clock_timestamp()")))
+    assert one(ledger.url, "clock").severity == "ok"
+    runner(ledger, clock_skew=timedelta(seconds=-4))
+    assert one(ledger.url, "clock").found == "against the database: runner r1 -4.0 s"
+    ledger.rows("UPDATE runners SET state = 'stopped'")
+    assert one(ledger.url, "clock").severity == "ok"
+
+
+def test_time_zones(ledger: Ledger) -> None:
+    runner(ledger, fingerprint=cron.FINGERPRINT)
+    assert one(ledger.url, "time_zones").severity == "ok"
+    runner(ledger, "old", fingerprint={**cron.FINGERPRINT, "tzdata": "2020.1"})
+    apart = one(ledger.url, "time_zones")
+    assert apart.severity == "warning"
+    assert f"tzdata 2020.1, croniter {cron.FINGERPRINT['croniter']}: old" in apart.found
+    assert ": r1, this host" in apart.found
+    ledger.rows("UPDATE runners SET stale_after = db_now() WHERE id = 'old'")
+    assert one(ledger.url, "time_zones").severity == "ok"
+
+
+def test_tables(ledger: Ledger) -> None:
+    assert one(ledger.url, "tables").severity == "ok"
+    ledger.rows("ALTER TABLE skips SET (autovacuum_enabled = off)")
+    assert one(ledger.url, "tables").found == "autovacuum is disabled on skips"
+    ledger.rows(
+        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
+        " count, reason, revision) SELECT 'j', 'global', 'global', at, at, 1, 'missed', 1"
+        " FROM generate_series(1, 10001) n, LATERAL (SELECT db_now() + n * interval '1 s') t(at)"
+    )
+    with psycopg.connect(ledger.url, autocommit=True) as c:
+        c.execute("UPDATE cronledger.skips SET count = 1")
+        c.execute("SELECT pg_stat_force_next_flush()")
+    ledger.rows("SELECT pg_stat_clear_snapshot()")
+
+    def said() -> list[str]:
+        return [finding.found for finding in found(ledger.url, "tables")]
+
+    until("the statistics are there", lambda: "never analyzed: skips" in said())
+    ledger.rows("ANALYZE skips")
+    until("they are analyzed", lambda: "never analyzed: skips" not in said())
+    ledger.rows("DELETE FROM skips")
+    until("they are dead", lambda: any(x.startswith("more dead rows") for x in said()))
+    ledger.rows("VACUUM skips")
+    ledger.rows("ALTER TABLE skips RESET (autovacuum_enabled)")
+    until("all is well", lambda: said() == ["vacuumed and analyzed"])
+
+
+def test_horizon(ledger: Ledger) -> None:
+    assert one(ledger.url, "horizon").severity == "ok"
+    with psycopg.connect(ledger.url, application_name="sleeper") as other:
+        other.execute("SELECT 1")
+        ledger.clock.travel(by=-(ledger.clock.now() - ledger.one("SELECT clock_timestamp()")))
+        assert one(ledger.url, "horizon").severity == "ok"
+        ledger.clock.travel(by=timedelta(minutes=6))
+        old = one(ledger.url, "horizon")
+        assert (old.severity, "sleeper of" in old.found) == ("warning", True)
+        assert "idle in transaction, open for 0:06:0" in old.found
+        assert old.remedy == f"end it: SELECT pg_terminate_backend({other.info.backend_pid})"
+    assert one(ledger.url, "horizon").severity == "ok"
+
+
+def test_jit(ledger: Ledger) -> None:
+    this_database(ledger, "SET jit_above_cost = 0")
+    this_database(ledger, "SET jit = on")
+    compiles = ledger.one("SELECT pg_jit_available()")  # where there is a provider for it
+    assert one(ledger.url, "jit").severity == ("warning" if compiles else "ok")
+    this_database(ledger, "SET jit = off")
+    assert one(ledger.url, "jit").severity == "ok"
+    assert doctor_ledger.compiling(["Result", "JIT:", "  Functions: 3"]).severity == "warning"
+
+
+def test_partitions(ledger: Ledger) -> None:
+    assert one(ledger.url, "partitions").severity == "ok"
+    ledger.clock.travel(by=25 * DAY)
+    assert one(ledger.url, "partitions").severity == "warning"
+    ledger.clock.travel(by=30 * DAY)
+    gone = one(ledger.url, "partitions")
+    assert (gone.severity, "maintain_partitions()" in str(gone.remedy)) == ("problem", True)
+    ledger.rows("SELECT maintain_partitions()")
+    assert one(ledger.url, "partitions").severity == "ok"
+
+
+def test_retention(ledger: Ledger) -> None:
+    assert one(ledger.url, "retention").severity == "ok"
+    ledger.job("j")
+    ledger.trigger("j")
+    ledger.clock.travel(by=120 * DAY)
+    ledger.rows("SELECT maintain_partitions()")
+    kept = one(ledger.url, "retention")
+    assert (kept.severity, kept.found.count("executions_p")) == ("warning", 1)
+    ledger.rows("SELECT cancel(id) FROM executions")
+    ledger.rows("SELECT maintain_partitions()")
+    assert one(ledger.url, "retention").severity == "ok"
+
+
+def test_runners(ledger: Ledger) -> None:
+    ledger.job("j", handler="command", target={"shell": "true"})
+    nobody = one(ledger.url, "runners")
+    assert (nobody.severity, nobody.found) == ("problem", "no replica is alive")
+    runner(ledger)
+    assert one(ledger.url, "runners").found == "1 alive"
+    runner(ledger, "idle", queues=["reports"])
+    assert "idle (reports)" in one(ledger.url, "runners").found
+    ledger.rows("UPDATE runners SET state = 'stopped' WHERE id = 'idle'")
+    runner(ledger, "dead", heartbeat_at=ledger.clock.now() - timedelta(minutes=3),
+           stale_after=ledger.clock.now() - timedelta(minutes=2))  # fmt: skip
+    assert "dead (0:03:0" in one(ledger.url, "runners").found
+    ledger.rows("DELETE FROM runners WHERE id = 'dead'")
+    assert one(ledger.url, "runners").severity == "ok"
+
+
+@pytest.mark.parametrize(
+    ("handler", "able"),
+    [
+        ("python", {"handlers": ["tests:work"]}),
+        ("sql", {}),
+        ("external", {"queues": [], "version": "external", "handlers": ["external:default"]}),
+    ],
+)
+def test_jobs_without_a_runner(ledger: Ledger, handler: str, able: dict[str, Any]) -> None:
+    ledger.job("j", handler=handler)
+    runner(ledger, "elsewhere", queues=["reports"], handlers=["tests:work"])
+    runner(ledger, "other", handlers=["tests:other"], queues=["default"] * (handler == "python"))
+    alone = one(ledger.url, "jobs")
+    assert (alone.severity, "j (queue default" in alone.found) == ("problem", True)
+    ledger.edit("j", paused_at=ledger.clock.now())
+    assert one(ledger.url, "jobs").severity == "ok"
+    ledger.edit("j", paused_at=None)
+    runner(ledger, "able", **able)
+    assert one(ledger.url, "jobs").severity == "ok"
+
+
+def test_jobs_that_cannot_be_planned(ledger: Ledger) -> None:
+    runner(ledger)
+    ledger.job("j", handler="sql", schedule="@daily")
+    ledger.rows("UPDATE jobs SET spec_error = 'no such day'")
+    broken = one(ledger.url, "jobs")
+    assert (broken.severity, broken.found) == ("problem", "j cannot be planned: no such day")
+    ledger.edit("j", schedule="@hourly")
+    assert one(ledger.url, "jobs").severity == "ok"
+
+
+def test_queues(ledger: Ledger) -> None:
+    ledger.job("j")
+    ledger.rows("SELECT pause_queue('default', 'a migration', 'ann')")
+    assert one(ledger.url, "queues").severity == "ok"
+    ledger.clock.travel(by=3 * DAY)
+    paused = one(ledger.url, "queues")
+    assert paused.found == "default is paused for 3 days by ann: a migration"
+    assert paused.remedy == "cronledger queues resume default"
+    ledger.rows("SELECT resume_queue('default')")
+    assert one(ledger.url, "queues").severity == "ok"
+
+
+def test_violations(ledger: Ledger) -> None:
+    ledger.job("j", handler="sql")
+    assert one(ledger.url, "violations").severity == "ok"
+    ledger.rows(
+        "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
+        " revision, queue, due_at, attempt, max_attempts, runner_id, lease_token, started_at,"
+        " finished_at, duration_ms) SELECT 'j', 'global', 'global', at, 'SUCCESS', 'schedule', 1,"
+        " 'default', at, 1, 1, 'r', gen_random_uuid(), at - interval '1 h', at, 1"
+        " FROM date_trunc('second', db_now()) at"
+    )
+    early = one(ledger.url, "violations")
+    assert (early.severity, early.found) == ("problem", "1 early")
+    ledger.rows("UPDATE executions SET started_at = due_at")
+    assert one(ledger.url, "violations").severity == "ok"
+
+
+def test_what_cannot_be_looked_at_hides_nothing_else(ledger: Ledger) -> None:
+    ledger.rows("ALTER TABLE queues RENAME TO queues_away")
+    with patient(ledger.url) as seen:
+        findings = {x.check: x for x in examine(replace(seen, fingerprint={}))}
+    assert "could not be looked at: relation" in findings["queues"].found
+    assert findings["partitions"].severity == "ok"

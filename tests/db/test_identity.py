@@ -1,0 +1,315 @@
+"""A restored or cloned database: nothing is planned or started in it until it is accepted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from cronledger.audit.verify import verify
+from cronledger.engine.scopes import Scopes
+from cronledger.ledger import identity
+from cronledger.ledger.database import connect
+from cronledger.ledger.identity import Accepted, OtherDatabaseError
+from cronledger.replica import Replica
+from cronledger.rules.model import Job
+from cronledger.settings import Settings
+from tests.database import Databases
+from tests.db.engine import Ledger, runners
+from tests.travel import Travel
+
+MINUTE = timedelta(minutes=1)
+
+
+@contextmanager
+def cloned(ledger: Ledger, databases: Databases) -> Iterator[Ledger]:
+    """A copy of the ledger's database with all that is in it, its clock included."""
+    name = ledger.one("SELECT current_database()")
+    ledger.close()
+    ledger.clock.close()
+    copy = databases.clone(name)
+    travel = Travel.__new__(Travel)  # its table came along with the copy
+    travel._schema = sql.Identifier("cronledger")
+    travel._connection = psycopg.connect(databases.url(copy), autocommit=True)
+    made = Ledger(databases.url(copy), travel)
+    try:
+        yield made
+    finally:
+        made.close()
+        travel.close()
+        databases.drop(copy)
+
+
+def why(ledger: Ledger) -> str | None:
+    found: str | None = ledger.one("SELECT other_database()")
+    return found
+
+
+def fail_over(ledger: Ledger) -> None:
+    """As if the ledger's rows had been written on another timeline, and this one came after it."""
+    ledger.rows("UPDATE identity SET timeline = 99")
+    ledger.rows("UPDATE runners SET timeline = 99")
+
+
+def accept(ledger: Ledger, *, skip_missed: bool) -> Accepted:
+    with connect(ledger.url) as connection:
+        return identity.accept(connection, skip_missed=skip_missed, by="me@here")
+
+
+def planned(ledger: Ledger) -> list[Any]:
+    return ledger.rows("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
+
+
+async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
+    ledger: Ledger, databases: Databases
+) -> None:
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    ledger.job("once", overlap="wait")
+    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
+    async with runners(ledger.url, {}) as (original,):
+        ledger.clock.travel(by=MINUTE)
+        assert len(await original.settle()) == 1
+        for job in ("once", "again"):
+            ledger.trigger(job)
+        await original.settle()
+    ledger.trigger("once")
+    ledger.rows("UPDATE jobs SET paused_at = db_now(), paused_until = db_now() + '1 s'"
+                " WHERE name = 'again'")  # fmt: skip
+    with cloned(ledger, databases) as clone:
+        clone.clock.travel(by=timedelta(hours=1))
+        before = clone.rows("SELECT to_jsonb(e) FROM executions e ORDER BY id"), planned(clone)
+        async with runners(clone.url, {}) as (runner,):
+            await runner.settle()
+            assert runner.delay == 5.0
+            await runner.steal()
+            await runner.repair()
+            said = runner.dispatcher.refused
+        assert said == why(clone)
+        assert said is not None
+        assert "the ledger is of the database with oid" in said
+        assert clone.rows("SELECT to_jsonb(e) FROM executions e ORDER BY id") == before[0]
+        assert planned(clone) == before[1]
+        assert clone.rows("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
+
+
+async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: Databases) -> None:
+    ledger.job("job", scope_kind="shard")
+    asked: list[str] = []
+
+    def provider() -> list[str]:
+        asked.append("asked")
+        return ["a", "b"]
+
+    declared = Job.model_validate({"name": "job", "handler": "python", "scope_kind": "shard"})
+    with cloned(ledger, databases) as clone:
+        async with runners(clone.url, {}) as (runner,):
+            scopes = Scopes(runner.pool, runner.statements, {"job": (declared, provider)})
+            await scopes.step()
+            assert (asked, clone.rows("SELECT scope_id FROM schedules")) == ([], [])
+            accept(clone, skip_missed=True)
+            await scopes.step()
+            assert sorted(clone.rows("SELECT scope_id FROM schedules")) == ["a", "b"]
+
+
+def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
+    ledger: Ledger, databases: Databases
+) -> None:
+    ledger.job("outside", handler="external", overlap="allow")
+    ledger.trigger("outside")
+    held = ledger.one("SELECT id, lease_token FROM claim_next('default', 'php')")
+    ledger.trigger("outside")
+    with cloned(ledger, databases) as clone:
+        seen = clone.rows("SELECT id, heartbeat_at FROM runners")
+        with pytest.raises(psycopg.Error, match="another database than the one") as caught:
+            clone.rows("SELECT id FROM claim_next('default', 'php')")
+        assert caught.value.sqlstate == "CL005"
+        assert caught.value.diag.message_hint is not None
+        assert "accept-database" in caught.value.diag.message_hint
+        assert clone.rows("SELECT id, heartbeat_at FROM runners") == seen
+        assert clone.one("SELECT heartbeat(%s, %s)", *held) == "ok"
+        assert clone.one("SELECT finish(%s, %s)", *held) == "ok"
+
+
+async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Databases) -> None:
+    with cloned(ledger, databases) as clone:
+        with pytest.raises(OtherDatabaseError, match="the ledger is of the database with oid"):
+            await Replica(url=clone.url, settings=Settings(), manual=True).start()
+        assert clone.rows("SELECT id FROM runners") == []
+
+
+async def test_another_server_is_another_database(ledger: Ledger) -> None:
+    async with runners(ledger.url, {}) as (runner,):
+        ledger.rows("UPDATE identity SET system_identifier = 7")
+        await runner.pulse()
+        await runner.step()
+        assert runner.dispatcher.refused is not None
+        assert "the server with system identifier 7, and this one has" in runner.dispatcher.refused
+
+
+async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *")
+    async with runners(ledger.url, {}, {}) as (one, other):
+        here = ledger.one("SELECT timeline FROM identity")
+        fail_over(ledger)
+        assert why(ledger) is None
+        ledger.clock.travel(by=MINUTE)
+        assert len(await one.settle()) == 1  # also before anybody was seen on the new timeline
+        await other.pulse()
+        assert ledger.one("SELECT timeline FROM identity") == here
+        assert sorted(ledger.rows("SELECT timeline FROM runners")) == sorted([99, here])
+        ledger.clock.travel(by=timedelta(hours=1))  # nobody is seen: it stays the ledger's own
+        assert why(ledger) is None
+        await one.settle()
+        assert one.dispatcher.refused is None
+
+
+async def test_a_failover_of_a_ledger_with_one_runner(ledger: Ledger) -> None:
+    async with runners(ledger.url, {}) as (runner,):
+        fail_over(ledger)
+        await runner.pulse()
+        assert why(ledger) is None
+        assert 99 not in ledger.rows("SELECT timeline FROM identity")
+
+
+async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_minutes(
+    ledger: Ledger,
+) -> None:
+    ledger.job(schedule="* * * * *")
+    async with runners(ledger.url, {}) as (runner,):
+        fail_over(ledger)
+        ledger.clock.travel(by=10 * MINUTE - timedelta(seconds=30))
+        assert why(ledger) is None
+        ledger.clock.travel(by=MINUTE)
+        cursor = planned(ledger)
+        for _ in range(2):  # that it is seen here makes it no failover
+            await runner.pulse()
+            await runner.settle()
+            assert runner.dispatcher.refused == why(ledger)
+        assert "no runner was seen on timeline 99 in the last 10 minutes" in str(why(ledger))
+        assert planned(ledger) == cursor
+        ledger.rows("SELECT register_worker('php', 'default')")
+        assert why(ledger) is not None
+
+
+async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger) -> None:
+    ledger.job(schedule="* * * * *", grace="1 s", catch_up="latest")
+    async with runners(ledger.url, {}) as (runner,):
+        ledger.rows("UPDATE identity SET database_oid = 0")
+        ledger.clock.travel(by=5 * MINUTE)
+        assert await runner.settle() == []
+        assert accept(ledger, skip_missed=False).why is not None
+        (start,) = await runner.settle()
+        assert runner.dispatcher.refused is None
+        assert start.claimed.key.plan_time > ledger.clock.now() - MINUTE
+        assert ledger.skips() == [("superseded", 4)]
+        kept = ledger.one("SELECT recorded_by FROM identity")
+        assert kept == "me@here (accept-database)"
+        assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
+        assert ledger.statuses() == ["RUNNING"]
+        assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "all", "skip"])
+async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
+    ledger: Ledger, databases: Databases, catch_up: str
+) -> None:
+    ledger.job(schedule="* * * * *", catch_up=catch_up, overlap="wait", grace="1 h")
+    ledger.job("daily", schedule="0 9 * * *")
+    ledger.job("paused", schedule="* * * * *")
+    ledger.edit("paused", paused_at=ledger.clock.now())
+    with cloned(ledger, databases) as clone:
+        began = clone.clock.now()
+        clone.clock.travel(by=timedelta(days=10))
+        done = accept(clone, skip_missed=True)
+        assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 0, 0)
+        accepted = clone.clock.now()
+        async with runners(clone.url, {}) as (runner,):
+            assert await runner.settle() == []
+            minutes = (accepted - began) // MINUTE
+            (skipped,) = clone.skips()
+            assert skipped[0] == "missed"
+            assert skipped[1] in (minutes, minutes + 1)
+            assert clone.skips("daily") == [("missed", 10)]
+            clone.clock.travel(by=MINUTE)
+            assert len(await runner.settle()) == 1
+            assert clone.accounted() == skipped[1] + 1
+            assert clone.skips("paused") in ([], [("paused", skipped[1])])
+            assert clone.parked("paused") == "paused"
+            assert list(verify(clone.url)) == []
+        assert clone.rows(
+            "SELECT state, requested_by FROM job_revisions WHERE job_name = 'daily'"
+            " AND revision > 1 ORDER BY revision"
+        ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
+
+
+async def test_skip_missed_ends_what_the_original_has_begun(
+    ledger: Ledger, databases: Databases
+) -> None:
+    ledger.job("once")
+    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
+    ledger.job("failed", max_attempts=3)
+    async with runners(ledger.url, {}) as (original,):
+        for job in ("once", "again"):
+            ledger.trigger(job)
+        await original.settle()
+    ledger.trigger("failed")
+    with cloned(ledger, databases) as clone:
+        done = accept(clone, skip_missed=True)
+        assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
+        clone.clock.travel(by=timedelta(hours=1))
+        async with runners(clone.url, {}) as (runner,):
+            assert await runner.steal() == []
+            await runner.sweep()
+            assert await runner.settle() == []
+        assert clone.rows(
+            "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
+        ) == [
+            ("again", "CANCELLED", "stale_timeout", None),
+            ("failed", "CANCELLED", None, None),
+            ("once", "CANCELLED", "stale_timeout", None),
+        ]
+
+
+async def test_catch_up_treats_what_the_original_has_begun_like_a_crash(
+    ledger: Ledger, databases: Databases
+) -> None:
+    ledger.job("once")
+    ledger.job("again", allow_stale_reentry=True, max_attempts=3)
+    async with runners(ledger.url, {}) as (original,):
+        for job in ("once", "again"):
+            ledger.trigger(job)
+        await original.settle()
+    with cloned(ledger, databases) as clone:
+        accept(clone, skip_missed=False)
+        clone.clock.travel(by=timedelta(hours=1))
+        async with runners(clone.url, {}) as (runner,):
+            (stolen,) = await runner.steal()
+            assert (stolen.claimed.key.job_name, stolen.claimed.how) == ("again", "stolen")
+            await runner.sweep()
+        found = "SELECT status, error_code, next_attempt_at FROM executions WHERE job_name = 'once'"
+        assert clone.one(found) == ("FAILED", "stale_timeout", None)
+
+
+def test_who_may_accept(ledger: Ledger) -> None:
+    ledger.rows("UPDATE identity SET database_oid = 0")
+    for role in ("cronledger_viewer", "cronledger_runner"):
+        ledger.rows(f"SET ROLE {role}")
+        assert why(ledger) is not None
+        with pytest.raises(errors.InsufficientPrivilege):
+            ledger.rows("SELECT accept_database(true)")
+        ledger.rows("RESET ROLE")
+    ledger.rows("SET ROLE cronledger_operator")
+    with pytest.raises(errors.InvalidParameterValue):
+        ledger.rows("SELECT accept_database(NULL)")
+    assert "with oid 0, and" in ledger.one("SELECT why FROM accept_database(false)")
+    assert why(ledger) is None
+
+
+def test_a_ledger_without_identity_is_another_database_until_accepted(ledger: Ledger) -> None:
+    ledger.rows("DELETE FROM identity")
+    assert why(ledger) == "its table identity is empty"
+    assert accept(ledger, skip_missed=False).why == "its table identity is empty"
+    assert why(ledger) is None

@@ -1,0 +1,377 @@
+"""The view `violations` names what was planted and nothing else; nothing of what the engine did."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from cronledger.rules import outcome
+from tests.db.engine import Ledger, runners
+from tests.db.rows import Db, connected, execution, insert, job, now, runner, start_blocked
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+def violations(db: Db) -> list[tuple[str, datetime | None]]:
+    found = db.execute("SELECT * FROM cronledger.violations ORDER BY kind, plan_time").fetchall()
+    assert all(row["detail"] for row in found)
+    return [(row["kind"], row["plan_time"]) for row in found]
+
+
+def whole_hour(db: Db) -> datetime:
+    return (now(db) - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
+
+
+def old_job(db: Db, name: str = "job", **columns: Any) -> None:
+    """A job that has been as it is since the day before yesterday."""
+    job(db, name, **columns)
+    db.execute(
+        "UPDATE cronledger.job_revisions SET effective_from = cronledger.db_now() - interval '2 d'"
+        " WHERE job_name = %s", [name],
+    )  # fmt: skip
+
+
+def skip(db: Db, first: datetime, last: datetime, reason: str = "missed") -> None:
+    insert(
+        db, "skips", job_name="job", scope_kind="global", scope_id="global", from_plan_time=first,
+        through_plan_time=last, count=1, reason=reason, revision=1,
+    )  # fmt: skip
+
+
+def past(number: int, start: datetime, code: str = "boom", **more: Any) -> dict[str, Any]:
+    """An entry of `attempts`: a minute long, last seen after half of it."""
+    made = {
+        "attempt": number, "runner_id": "r1", "lease_token": str(uuid4()), "error_code": code,
+        "started_at": start.isoformat(), "last_seen": (start + 30 * SECOND).isoformat(),
+        "ended_at": (start + MINUTE).isoformat(), "error_msg": "it was so",
+    }  # fmt: skip
+    if code == "runner_crashed":
+        made["ended_at"] = None
+    return made | more
+
+
+def test_an_empty_ledger_and_an_ordinary_one_have_none(db: Db) -> None:
+    assert violations(db) == []
+    old_job(db, max_attempts=3, max_running=1)
+    at = whole_hour(db)
+    execution(db, plan_time=at, attempt=2, attempts=Jsonb([past(1, at)]), started_at=at + HOUR / 2)
+    execution(db, plan_time=at + HOUR, trigger="manual")
+    skip(db, at + HOUR + SECOND, at + HOUR + MINUTE)
+    execution(db, "RUNNING", plan_time=at + 2 * HOUR)
+    execution(db, "PENDING", plan_time=at + 2 * HOUR + MINUTE)
+    assert violations(db) == []
+
+
+def test_doubled_by_a_skip(db: Db) -> None:
+    old_job(db)
+    at = whole_hour(db)
+    execution(db, plan_time=at)
+    execution(db, plan_time=at + HOUR, trigger="backfill")
+    skip(db, at - MINUTE, at + HOUR)
+    assert violations(db) == [("doubled", at)]
+
+
+def test_doubled_by_two_skips(db: Db) -> None:
+    old_job(db)
+    at = whole_hour(db)
+    skip(db, at - HOUR, at)
+    skip(db, at, at + HOUR)
+    assert violations(db) == [("doubled", at)]
+
+
+def test_early(db: Db) -> None:
+    old_job(db, max_attempts=2)
+    at = whole_hour(db)
+    execution(db, plan_time=at, started_at=at - SECOND)
+    execution(db, plan_time=at + HOUR, attempt=2, attempts=Jsonb([past(1, at + HOUR - 5 * MINUTE)]))
+    assert violations(db) == [("early", at), ("early", at + HOUR)]
+
+
+def test_overlapping_in_the_past(db: Db) -> None:
+    old_job(db)
+    at = whole_hour(db)
+    execution(db, plan_time=at, finished_at=at + HOUR + SECOND)
+    execution(db, plan_time=at + HOUR)
+    assert violations(db) == [("overlapping", at + HOUR)]
+
+
+def test_overlapping_of_an_earlier_attempt(db: Db) -> None:
+    old_job(db, max_attempts=2)
+    at = whole_hour(db)
+    execution(
+        db, plan_time=at, attempt=2, started_at=at + HOUR, finished_at=at + HOUR + SECOND,
+        attempts=Jsonb([past(1, at)]),
+    )  # fmt: skip
+    execution(db, plan_time=at + 30 * SECOND, due_at=at, trigger="manual")
+    assert violations(db) == [("overlapping", at + 30 * SECOND)]
+
+
+def test_a_stolen_attempt_is_known_to_have_run_until_it_was_last_seen(db: Db) -> None:
+    old_job(db, allow_stale_reentry=True)
+    at = whole_hour(db)
+    execution(
+        db, plan_time=at, attempt=2, started_at=at + HOUR, finished_at=at + HOUR + SECOND,
+        attempts=Jsonb([past(1, at, "runner_crashed")]),
+    )  # fmt: skip
+    execution(db, plan_time=at + 29 * SECOND, trigger="manual")
+    execution(db, plan_time=at + 31 * SECOND, trigger="manual")
+    assert violations(db) == [("overlapping", at + 29 * SECOND)]
+    db.execute("DELETE FROM cronledger.executions WHERE plan_time = %s", [at + 29 * SECOND])
+    assert violations(db) == []
+
+
+@pytest.mark.parametrize("age", [HOUR, 8 * DAY])
+def test_overlapping_now_however_old_its_plan_time(db: Db, age: timedelta) -> None:
+    old_job(db)
+    at = whole_hour(db)
+    db.execute("SELECT cronledger.make_partitions_for(%s)", [[at - age]])
+    execution(db, "RUNNING", plan_time=at - age, started_at=at)
+    execution(db, "RUNNING", plan_time=at + HOUR)
+    assert violations(db) == [("overlapping", at + HOUR)]
+
+
+def test_overlap_is_judged_by_the_revision_in_force(db: Db) -> None:
+    old_job(db, overlap="allow")
+    at = whole_hour(db)
+    execution(db, "RUNNING", plan_time=at)
+    execution(db, "RUNNING", plan_time=at + HOUR)
+    db.execute("UPDATE cronledger.jobs SET overlap = 'skip'")
+    assert violations(db) == []
+    execution(db, "RUNNING", plan_time=at + 2 * HOUR, started_at=now(db))
+    assert violations(db) == [("overlapping", at + 2 * HOUR)]
+
+
+def scoped(db: Db, at: datetime, *scopes: str, **columns: Any) -> None:
+    for scope in scopes:
+        execution(db, "RUNNING", plan_time=at, scope_kind="shard", scope_id=scope, **columns)
+
+
+def test_over_the_limit_of_a_job(db: Db) -> None:
+    old_job(db, max_running=2, scope_kind="shard", scopes=["a", "b", "c"])
+    at = whole_hour(db)
+    scoped(db, at, "a", "b")
+    assert violations(db) == []
+    scoped(db, at + HOUR, "c")
+    assert violations(db) == [("over_limit", at + HOUR)]
+
+
+def test_a_limit_that_is_lowered_is_not_broken(db: Db) -> None:
+    old_job(db, max_running=3, scope_kind="shard", scopes=["a", "b", "c"], allow_stale_reentry=True)
+    at = whole_hour(db)
+    scoped(db, at, "a", "b", "c")
+    db.execute("UPDATE cronledger.jobs SET max_running = 1")
+    assert violations(db) == []
+    db.execute(
+        "UPDATE cronledger.executions SET attempt = 2, started_at = cronledger.db_now(),"
+        " attempts = %s WHERE scope_id = 'a'", [Jsonb([past(1, at, "runner_crashed")])],
+    )  # fmt: skip
+    assert violations(db) == []  # stolen: it took no room
+
+
+def test_over_the_limit_of_a_queue(db: Db) -> None:
+    old_job(db, scope_kind="shard", scopes=["a", "b"])
+    insert(db, "queues", name="default", max_running=1)
+    scoped(db, whole_hour(db), "a")
+    assert violations(db) == []
+    scoped(db, whole_hour(db), "b")
+    assert violations(db) == [("over_limit", None)]
+
+
+def test_attempts_beyond_the_most(db: Db) -> None:
+    old_job(db, max_attempts=2)
+    at = whole_hour(db)
+
+    def tried(n: int, *codes: str, **columns: Any) -> None:
+        begin = at + n * HOUR / 4
+        entries = [past(i, begin + (i - 1) * MINUTE, code) for i, code in enumerate(codes, 1)]
+        start = begin + len(codes) * MINUTE
+        execution(
+            db, plan_time=begin, attempt=len(codes) + 1, max_attempts=9, attempts=Jsonb(entries),
+            started_at=start, finished_at=start + SECOND, **columns,
+        )  # fmt: skip
+
+    tried(0, "boom")
+    tried(1, "boom", "shutdown", "lease_lost", "not_started")
+    tried(2, "boom", "boom", requested_by="alice")
+    assert violations(db) == []
+    tried(3, "boom", "boom")
+    assert violations(db) == [("attempts", at + 3 * HOUR / 4)]
+
+
+def test_attempts_by_thieves(db: Db) -> None:
+    old_job(db, allow_stale_reentry=True)
+    at = whole_hour(db)
+    crashed = [past(i, at + i * MINUTE, "runner_crashed") for i in (1, 2, 3)]
+    execution(db, plan_time=at, attempt=3, attempts=Jsonb(crashed[:2]), started_at=at + HOUR)
+    assert violations(db) == []
+    db.execute(
+        "UPDATE cronledger.executions SET attempt = 4, max_attempts = 4, attempts = %s",
+        [Jsonb(crashed)],
+    )
+    assert violations(db) == [("attempts", at)]
+
+
+def test_a_token_that_comes_again(db: Db) -> None:
+    old_job(db, max_attempts=2)
+    at, token = whole_hour(db), uuid4()
+    entry = past(1, at, lease_token=str(token))
+    columns: dict[str, Any] = {"attempt": 2, "started_at": at + HOUR, "finished_at": at + HOUR}
+    execution(db, plan_time=at, attempts=Jsonb([entry]), lease_token=token, **columns)
+    assert violations(db) == [("attempts", at)]
+
+
+@pytest.mark.parametrize(
+    ("code", "requested_by", "found"),
+    [
+        ("boom", None, False),
+        ("shutdown", None, False),
+        ("runner_crashed", None, True),
+        ("runner_crashed", "alice", True),
+        ("stale_timeout", None, True),
+        ("stale_timeout", "alice", False),  # retry(force => true)
+    ],
+)
+def test_unknown_end(db: Db, code: str, requested_by: str | None, found: bool) -> None:
+    old_job(db, max_attempts=3)
+    at = whole_hour(db)
+    execution(
+        db, plan_time=at, attempt=2, attempts=Jsonb([past(1, at, code)]), started_at=at + HOUR,
+        requested_by=requested_by, finished_at=at + HOUR + SECOND,
+    )  # fmt: skip
+    assert violations(db) == ([("unknown_end", at)] if found else [])
+    db.execute("UPDATE cronledger.job_revisions SET definition = definition || "
+               "'{\"allow_stale_reentry\": true}'")  # fmt: skip
+    assert violations(db) == []
+
+
+@pytest.mark.parametrize(("reentrant", "paused"), [(False, True), (True, False), (True, True)])
+def test_stale(db: Db, reentrant: bool, paused: bool) -> None:
+    old_job(db, allow_stale_reentry=reentrant)
+    at = whole_hour(db)
+    execution(db, "RUNNING", plan_time=at, stale_after=now(db) - 2 * MINUTE)
+    assert violations(db) == []
+    db.execute("UPDATE cronledger.executions SET stale_after = stale_after - interval '2 min'")
+    if paused:
+        db.execute("SELECT cronledger.pause('job')")
+    # What may be stolen waits for the end of the pause; what is only swept does not.
+    assert violations(db) == ([] if reentrant and paused else [("stale", at)])
+
+
+def parked(db: Db, why: str, **columns: Any) -> None:
+    db.execute(
+        sql.SQL("UPDATE cronledger.schedules SET parked = {}, next_due_at = NULL").format(
+            sql.Literal(why)
+        )
+    )
+
+
+@pytest.mark.parametrize("why", ["paused", "retired", "unscheduled", "spec_error"])
+def test_parked_for_what_is_not_so(db: Db, why: str) -> None:
+    old_job(db)
+    parked(db, why)
+    assert violations(db) == [("parked", None)]
+    db.execute(
+        {
+            "paused": "UPDATE cronledger.jobs SET paused_at = cronledger.db_now()",
+            "retired": "UPDATE cronledger.jobs SET retired_at = cronledger.db_now()",
+            "unscheduled": "UPDATE cronledger.jobs SET schedule = NULL",
+            "spec_error": "UPDATE cronledger.jobs SET spec_error = 'bad'",
+        }[why].encode()
+    )
+    parked(db, why)
+    assert violations(db) == []
+
+
+@pytest.mark.parametrize("why", ["waiting", "limit", "no_runner"])
+def test_parked_with_nothing_in_the_way(db: Db, why: str) -> None:
+    old_job(db, max_running=1)
+    at = whole_hour(db)
+    execution(db, plan_time=at, updated_at=at)
+    parked(db, why)
+    assert violations(db) == []  # nobody sweeps
+    runner(db)
+    assert violations(db) == []  # nobody has swept for long
+    db.execute("UPDATE cronledger.runners SET started_at = started_at - interval '1 h'")
+    assert violations(db) == [("parked", None)]
+    if why == "no_runner":
+        db.execute("UPDATE cronledger.runners SET queues = '{other}'")
+    else:
+        db.execute("UPDATE cronledger.executions SET updated_at = cronledger.db_now()")
+    assert violations(db) == []
+
+
+def test_parked_behind_what_is_running(db: Db) -> None:
+    old_job(db, max_running=1)
+    runner(db, started_at=now(db) - HOUR)
+    execution(db, "RUNNING", updated_at=now(db) - HOUR)
+    for why in ("waiting", "limit"):
+        parked(db, why)
+        assert violations(db) == []
+
+
+def test_viewers_may_read_it(db: Db) -> None:
+    old_job(db)
+    execution(db, started_at=now(db) - HOUR)
+    db.execute("SET ROLE cronledger_viewer")
+    assert [kind for kind, _ in violations(db)] == ["early"]
+    for view in ("attempts", "job_history"):
+        db.execute(sql.SQL("SELECT * FROM cronledger.{}").format(sql.Identifier(view)))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        db.execute("SELECT payload FROM cronledger.executions")
+
+
+def test_a_start_is_written_after_the_end_that_it_waited_for(database_url: str, db: Db) -> None:
+    """A claim whose statement began before another attempt ended, and that saw it ended."""
+    job(db, schedule=None, handler="external")
+    with connected(database_url) as worker, connected(database_url) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        claim = start_blocked(
+            db, worker, lambda: worker.execute("SELECT answer FROM cronledger.claim('job', 'w2')")
+        )
+        at = now(db)
+        execution(other, plan_time=at, started_at=at, finished_at=now(db), trigger="enqueue")
+        other.execute("COMMIT")
+        assert claim.result(10).fetchone() == {"answer": "won"}
+    assert violations(db) == []
+
+
+async def test_empty_beside_runners_that_crash_drain_steal_and_sweep(
+    ledger: Ledger, database_url: str, db: Db
+) -> None:
+    ledger.job(
+        schedule="* * * * *", overlap="wait", max_attempts=3, retry_backoff=["5 s"], max_running=1,
+        allow_stale_reentry=True,
+    )  # fmt: skip
+    ledger.job("once", schedule="* * * * *")
+    async with runners(database_url, {}, {}) as (one, two):
+        for n in range(24):
+            ledger.clock.travel(by=timedelta(seconds=(20, 65, 200)[n % 3]))
+            who = (one, two)[n % 2]
+            await who.settle()
+            for start in list(who.held)[: n % 3]:
+                ended = outcome.failure(ValueError("no")) if n % 4 == 0 else None
+                await who.finish(start, ended, give_back=n % 5 == 0 and start.job.reentrant)
+            if n % 7 == 6:
+                who.crash()
+                ledger.expire("job")
+                ledger.expire("once")
+                await two.steal()
+                await two.repair()
+                ledger.rows("SELECT pause('job')")
+            if n % 7 == 1:
+                ledger.rows("SELECT resume('job')")
+    assert ledger.one("SELECT count(*) FROM executions WHERE attempts <> '[]'") > 2
+    assert ledger.rows("SELECT * FROM violations WHERE kind <> 'stale'") == []
