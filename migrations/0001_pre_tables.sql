@@ -168,7 +168,7 @@ CREATE INDEX schedules_due ON {schema}.schedules (queue, next_due_at) WHERE next
 CREATE INDEX schedules_dirty ON {schema}.schedules (job_name, scope_kind, scope_id)
     WHERE coalesce(input_watermark > success_watermark, input_watermark IS NOT NULL);
 CREATE INDEX schedules_parked ON {schema}.schedules (parked, job_name, next_plan_time)
-    WHERE parked IN ('waiting', 'limit', 'no_runner');
+    WHERE parked IN ('waiting', 'limit', 'no_runner', 'spec_error');
 COMMENT ON TABLE {schema}.schedules IS 'One row per (job, scope): where planning stands.';
 COMMENT ON COLUMN {schema}.schedules.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.schedules.scope_kind IS 'What the scope is: jobs.scope_kind.';

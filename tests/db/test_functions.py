@@ -535,7 +535,7 @@ def test_assert_lease_that_waited_for_a_thief_is_refused(db: Db, other: Db) -> N
 
 VIEWS = (
     "ledger", "job_status", "running", "overdue", "recent_failures", "upcoming", "lateness",
-    "runner_status", "crashes",
+    "runner_status", "crashes", "attempts", "job_history", "violations",
 )  # fmt: skip
 TABLES = (
     "jobs", "job_revisions", "queues", "schedules", "executions", "skips", "runners", "sources",

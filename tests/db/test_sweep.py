@@ -183,6 +183,22 @@ async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(
     assert ledger.parked("bad") == "spec_error"
 
 
+async def test_a_crash_before_the_note_of_what_is_broken(ledger: Ledger, database_url: str) -> None:
+    ledger.job("bad", schedule="61 * * * *")
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.rows("UPDATE jobs SET spec_error = NULL")  # as if the note had not been written
+        assert ledger.parked("bad") == "spec_error"
+        await one.repair()
+        assert ledger.parked("bad") is None
+        await one.settle()
+        assert ledger.parked("bad") == "spec_error"
+        assert ledger.one("SELECT spec_error IS NOT NULL FROM jobs")
+        await one.repair()
+        assert ledger.parked("bad") == "spec_error"
+
+
 @pytest.mark.parametrize("payload", ["1e5000", "[" * 3000 + "]" * 3000])
 async def test_i9_a_payload_that_python_cannot_read(
     ledger: Ledger, database_url: str, payload: str

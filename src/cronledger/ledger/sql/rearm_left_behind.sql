@@ -1,8 +1,9 @@
 -- Parked schedules whose block is gone and that nobody re-armed (a crash between a finish and its
 -- re-arming, a runner that came with the handler), or that replaces what was not asked to end (its row
--- was locked): back into the due index.
--- Lock: schedules by key, SKIP LOCKED. Reads what is parked waiting or no_runner, and of each job that
--- has rows parked by a limit as many as there is room for.
+-- was locked), or whose job does not say what is wrong with it (a crash between the claim that parked
+-- them and the note; the next claim parks them again): back into the due index.
+-- Lock: schedules by key, SKIP LOCKED. Reads what is parked waiting or no_runner, of each job that has
+-- rows parked by a limit as many as there is room for, and of each that has broken ones its own row.
 WITH RECURSIVE n AS (
     (SELECT s.job_name FROM {schema}.schedules s WHERE s.parked = 'limit'
      ORDER BY s.job_name LIMIT 1)
@@ -10,6 +11,13 @@ WITH RECURSIVE n AS (
     SELECT (SELECT s.job_name FROM {schema}.schedules s
             WHERE s.parked = 'limit' AND s.job_name > n.job_name ORDER BY s.job_name LIMIT 1)
     FROM n WHERE n.job_name IS NOT NULL
+), b AS (
+    (SELECT s.job_name FROM {schema}.schedules s WHERE s.parked = 'spec_error'
+     ORDER BY s.job_name LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.job_name FROM {schema}.schedules s
+            WHERE s.parked = 'spec_error' AND s.job_name > b.job_name ORDER BY s.job_name LIMIT 1)
+    FROM b WHERE b.job_name IS NOT NULL
 ), free AS (
     SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
     WHERE s.parked = 'waiting' AND NOT EXISTS (
@@ -46,6 +54,10 @@ WITH RECURSIVE n AS (
         SELECT FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND s.queue = ANY (r.queues)
           AND (j.handler IN ('command', 'sql', 'http') OR j.target ->> 'function' = ANY (r.handlers))))
+    UNION ALL
+    SELECT s.job_name, s.scope_kind, s.scope_id
+    FROM b JOIN {schema}.jobs j ON j.name = b.job_name AND j.spec_error IS NULL
+    JOIN {schema}.schedules s ON s.job_name = b.job_name AND s.parked = 'spec_error'
 ), held AS MATERIALIZED (
     SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
     JOIN free f ON (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
@@ -55,5 +67,5 @@ UPDATE {schema}.schedules s
 SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
 FROM held h
 WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id)
-  AND s.parked IN ('waiting', 'limit', 'no_runner')
+  AND s.parked IN ('waiting', 'limit', 'no_runner', 'spec_error')
 RETURNING s.job_name, s.scope_kind, s.scope_id
