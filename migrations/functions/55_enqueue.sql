@@ -255,7 +255,8 @@ BEGIN
     SELECT e.* INTO held FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
       AND e.enqueue_key = slot AND e.next_attempt_at IS NOT NULL AND e.status = 'PENDING'
-    ORDER BY e.plan_time LIMIT 1 FOR NO KEY UPDATE;
+    -- Two wait where one was given back beside its successor: the newest payload is to run last.
+    ORDER BY e.plan_time DESC LIMIT 1 FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;

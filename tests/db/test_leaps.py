@@ -1,5 +1,5 @@
-"""A leap of the database's clock makes every live lease look stale, before anybody has noticed it; and
-a process that stood still past its lease begins nothing. Found by the simulation (tests/simulation).
+"""A leap of the database's clock makes every live lease look stale before anybody has noticed it;
+and a process that stood still past its lease begins nothing. Found by the simulation.
 """
 
 from datetime import timedelta
@@ -49,7 +49,9 @@ async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(databas
 
     whole = Whole(database_url)
     try:
-        job = whole.job(late, schedule=None, stale_timeout=timedelta(seconds=3), allow_stale_reentry=True)
+        job = whole.job(
+            late, schedule=None, stale_timeout=timedelta(seconds=3), allow_stale_reentry=True
+        )
         async with whole.replica() as replica:
             executor = replica._parts.executor
             start = executor.start

@@ -258,7 +258,10 @@ def test_a_count_that_cannot_be_shown_is_a_note() -> None:
     for value in (10**5_000, Silent()):
         made = oc.success(oc.Result({"kept": 1}, rows_affected=value, watermark=value))  # type: ignore[arg-type]
         assert (made.status, made.result_json) == (Status.SUCCESS, '{"kept": 1}')
-        assert made.error_msg == f"rows_affected = a {type(value).__name__} without text is not a count; not stored"
+        assert (
+            made.error_msg
+            == f"rows_affected = a {type(value).__name__} without text is not a count; not stored"
+        )
     assert oc.failure(oc.Discard("code", Silent())).error_msg == "a Silent without text"  # type: ignore[arg-type]
 
 
@@ -294,7 +297,8 @@ leaves = (
     st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.binary()
     | st.decimals() | st.dates() | st.datetimes(timezones=st.none() | st.timezones())
     | st.timedeltas() | st.uuids() | st.complex_numbers() | st.fractions()
-    | st.builds(Silent) | st.builds(Broken) | st.builds(Hostile) | st.just(10).map(lambda n: n**5_000)
+    | st.builds(Silent) | st.builds(Broken) | st.builds(Hostile)
+    | st.just(10).map(lambda n: n**5_000)
     | st.sampled_from([object(), int, ..., oc.AtClaim.AT_CLAIM])
 )  # fmt: skip
 keys = st.none() | st.booleans() | st.integers() | st.floats() | any_text | st.dates() | st.uuids()
@@ -318,14 +322,16 @@ def test_clean_json_can_be_stored_or_says_why_not(value: Any, limit: int) -> Non
         return
     assert stored.error_code is None
     assert len(stored.text.encode("utf-8")) <= limit
-    read = json.loads(stored.text, parse_constant=lambda name: pytest.fail(name))
+    read = json.loads(stored.text, parse_constant=pytest.fail)
     assert "\x00" not in json.dumps(read, ensure_ascii=False)
     if read is not None:
         assert oc.clean_json(read, limit).text == stored.text
 
 
 def storable(text: str | None, most: int) -> bool:
-    return text is None or ("\x00" not in text and len(text) <= most and bool(text.encode() or True))
+    return text is None or (
+        "\x00" not in text and len(text) <= most and bool(text.encode() or True)
+    )
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -375,9 +381,7 @@ def test_backoff_never_shrinks_where_its_steps_do_not(
     found = [oc.backoff(declared, attempt, share) for attempt in range(1, 9)]
     assert found == sorted(found)
     assert found[-1] == found[len(steps) - 1]
-    assert all(
-        step <= wait <= 2 * step for step, wait in zip(sorted(steps), found, strict=False)
-    )
+    assert all(step <= wait <= 2 * step for step, wait in zip(sorted(steps), found, strict=False))
     low, high = sorted((share, other))
     assert oc.backoff(declared, 1, low) <= oc.backoff(declared, 1, high)
 

@@ -385,7 +385,9 @@ def test_a_plan_is_a_function_of_what_it_is_given(world: World, now_ms: int, cal
     assert answers[0] == answers[1]
 
 
-def covered(world: World, row: ScheduleRow, looks: Sequence[datetime]) -> tuple[Judged, ScheduleRow]:
+def covered(
+    world: World, row: ScheduleRow, looks: Sequence[datetime]
+) -> tuple[Judged, ScheduleRow]:
     """What becomes of everything up to the last of these looks, the worker being free at each."""
     seen = Judged()
     for now in looks:
@@ -406,7 +408,7 @@ looks = st.lists(st.integers(0, LAST), min_size=2, max_size=5).map(sorted)
 def test_how_often_one_looks_changes_nothing_that_is_all_to_run(
     definition: Job, offsets: list[int]
 ) -> None:
-    """Planning up to b and then up to c is planning up to c, where no policy asks how late it is."""
+    """Planning up to b, then up to c is planning up to c, where no policy asks how late it is."""
     policy = {"catch_up": CatchUp.ALL, "overlap": Overlap.ALLOW, "catch_up_limit": 10_000}
     definition = definition.model_copy(update={**policy, "catch_up_window": timedelta(days=1)})
     world = World((Revision(1, second(-1000), JobState.ACTIVE, definition),))

@@ -378,7 +378,9 @@ def _count(rows: object) -> tuple[int | None, str | None]:
         return None, None
     if isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= LARGEST_COUNT:
         return rows, None
-    return None, clean_text(f"rows_affected = {_shown(rows)} is not a count; not stored", HEAD_LENGTH)
+    return None, clean_text(
+        f"rows_affected = {_shown(rows)} is not a count; not stored", HEAD_LENGTH
+    )
 
 
 def _explained(exc: BaseException) -> str:

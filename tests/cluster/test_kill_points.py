@@ -1,0 +1,139 @@
+"""A process is killed before and after every statement of every step; then the ledger is judged.
+
+The list of points is generated: a recording run of each step lists what it sends. `make test` kills
+at a spread of them, CRONLEDGER_KILL_POINTS=all at each.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cronledger.ledger.migrate import directory, migrate
+from tests.cluster.kill_points import (
+    ENGINE,
+    WHOLE,
+    Heir,
+    Killer,
+    Point,
+    alone,
+    build,
+    judge,
+    points,
+    schema_of,
+    spread,
+    statements_of_the_steps,
+)
+from tests.cluster.marks import VARIABLE
+from tests.database import Databases
+
+ALL = os.environ.get("CRONLEDGER_KILL_POINTS") == "all"
+
+
+@pytest.fixture(scope="module")
+def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
+    made = Killer(tmp_path_factory.mktemp("killer") / "log")
+    yield made
+    made.close()
+
+
+class Worlds:
+    """Templates by step, and what the step sends in it."""
+
+    def __init__(self, databases: Databases, template: str, killer: Killer, marks: Path) -> None:
+        self.databases = databases
+        self._template = template
+        self._killer = killer
+        self._marks = marks
+        self._made: dict[str, tuple[str, list[Point]]] = {}
+
+    def of(self, step: str) -> tuple[str, list[Point]]:
+        """The template of the step and its points, by a run in which nobody is killed."""
+        if step not in self._made:
+            name = self.databases.create(self._template)
+            build(step, self.databases.url(name))
+            trial = self.databases.create(name)
+            answer = self._killer.order(step, self.databases.url(trial), self._marks / step)
+            assert not answer["killed"], answer
+            assert "error" not in answer, answer
+            self.databases.drop(trial)
+            self._made[step] = name, points(step, answer["seen"])
+        return self._made[step]
+
+
+@pytest.fixture(scope="module")
+def worlds(
+    databases: Databases, template_database: str, killer: Killer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Worlds:  # fmt: skip
+    return Worlds(databases, template_database, killer, tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.mark.timeout(0 if ALL else 120)
+@pytest.mark.parametrize("step", [*ENGINE, *WHOLE])
+def test_killed_at_any_statement_nothing_is_lost_or_doubled(
+    step: str, worlds: Worlds, killer: Killer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "heir"))
+    template, found = worlds.of(step)
+    print(f"{step}: {len(found)} points")
+    for number, point in enumerate(found if ALL else spread(found, 11)):
+        name = worlds.databases.create(template)
+        url, marks = worlds.databases.url(name), tmp_path / str(number)
+        answer = killer.order(step, url, marks, point)
+        assert answer["killed"], (str(point), answer)
+        assert answer["fired"] == point.name, (str(point), answer)
+        with psycopg.connect(url, autocommit=True) as connection:
+            alone(connection)
+            heir = Heir(url, connection)
+            try:
+                asyncio.run(heir.take_over(step))
+                judge(heir, marks)
+            except AssertionError as error:
+                raise AssertionError(f"killed at {point}: {error}") from error
+        worlds.databases.drop(name)
+
+
+def test_every_statement_of_these_steps_has_a_case(worlds: Worlds) -> None:
+    """A new statement that no world makes a step send is a statement that nobody was killed at."""
+    cases = {point.name for step in (*ENGINE, *WHOLE) for point in worlds.of(step)[1]}
+    assert statements_of_the_steps() <= cases
+
+
+@pytest.mark.timeout(0 if ALL else 120)
+def test_migrate_killed_at_any_statement_leaves_what_a_second_run_completes(
+    databases: Databases, killer: Killer, tmp_path: Path
+) -> None:
+    """Statement by statement: those of the tables, of every function, of every view."""
+    name = databases.create()
+    answer = killer.order("migrate", databases.url(name), tmp_path)
+    assert "error" not in answer, answer
+    with psycopg.connect(databases.url(name), autocommit=True) as connection:
+        whole = schema_of(connection)
+    databases.drop(name)
+    completed = set()
+    found = points("migrate", answer["seen"])
+    files = len(list(directory().glob("*/*.sql")))
+    assert len(found) > 10 * files, "the scripts were not sent statement by statement"
+    print(f"migrate: {len(found)} points")
+    for point in found if ALL else _of_migrate(found):
+        name = databases.create()
+        told = killer.order("migrate", databases.url(name), tmp_path, point)
+        assert (told["killed"], told.get("fired")) == (True, point.name), (str(point), told)
+        with psycopg.connect(databases.url(name), autocommit=True) as connection:
+            alone(connection)
+            left = schema_of(connection)
+            if left not in completed:  # from the same state a second run does the same
+                migrate(databases.url(name))
+                assert schema_of(connection) == whole, str(point)
+                completed.add(left)
+        databases.drop(name)
+    assert 2 <= len(completed) <= 3  # nothing, the tables, everything: never something between
+
+
+def _of_migrate(found: list[Point]) -> list[Point]:
+    """Around each transaction's edges, and some of the hundreds of statements inside."""
+    return [p for n, p in enumerate(found) if p.name in ("BEGIN", "COMMIT") or n % 90 == 0]
