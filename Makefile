@@ -50,12 +50,19 @@ bench: $(STAMP) ## query plans and throughput on a server of its own; SHORT=1: s
 	$(BIN)/python -m tests.bench.plans $(if $(SHORT),--short)
 	$(BIN)/python -m tests.bench.throughput $(if $(SHORT),--short)
 
-soak: $(STAMP) ## replicas, a foreign worker and somebody who kills them, for MINUTES (10); needs psql
-	$(BIN)/python -m tests.bench.soak $(or $(MINUTES),10)
+chaos: $(STAMP) ## simulated and real faults for MINUTES (20) on servers of their own, and a verdict
+	@minutes() { $(BIN)/python -c "print($(or $(MINUTES),20) * $$1)"; }; failed=0; \
+	$(BIN)/python -m tests.simulation --minutes $$(minutes 1/3) || failed=1; \
+	$(BIN)/python -m tests.chaos $$(minutes 2/3) $(if $(SEED),--seed $(SEED)) || failed=1; \
+	exit $$failed
+
+soak: $(STAMP) ## the replicas and clients of chaos for MINUTES (10), with nothing but kill -9
+	$(BIN)/python -m tests.chaos $(or $(MINUTES),10) \
+		--only 'replica killed -9' --only 'worker killed -9'
 
 check: lint test ## what CI runs
 
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test lint format bench soak check clean
+.PHONY: help setup run test lint format bench chaos soak check clean

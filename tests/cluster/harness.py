@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -36,6 +37,11 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def clean_environ() -> dict[str, str]:
+    """The environment without settings of cronledger."""
+    return {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}
 
 
 class Process:
@@ -108,11 +114,16 @@ class Cluster:
         self._connection = psycopg.connect(self.url, autocommit=True)
 
     def start(
-        self, app: str, *, url: str | None = None, wait: bool = True, **settings: Any
+        self,
+        app: str,
+        *,
+        url: str | None = None,
+        wait: bool = True,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
     ) -> Process:
         """A replica that runs `app` of `tests.cluster.jobs`; `wait`: it has started."""
-        environ = {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}
-        environ[VARIABLE] = str(self._marks)
+        environ = {**clean_environ(), VARIABLE: str(self._marks), **environ}
         process = Process(
             [url or self.url, f"tests.cluster.jobs:{app}", json.dumps(settings)],
             self._directory / f"replica-{len(self._processes)}.log",
@@ -164,6 +175,13 @@ class Cluster:
             received = time.monotonic()
             best = min(best, (received - sent, (sent + received) / 2 - at))
         return best[1]
+
+    def drain(self) -> None:
+        """Every replica was told to end, and did so well."""
+        for process in self._processes:
+            process.popen.terminate()
+        for process in self._processes:
+            assert process.wait() == 0, process.text()
 
     def close(self) -> None:
         for process in self._processes:

@@ -172,6 +172,57 @@ async def goes_on(ctx: Context) -> None:
     say("start", ctx)
 
 
+effects = App()
+
+
+@effects.job("@every 1s", grace="1h", overlap="allow", stale_timeout="12s")
+async def counted(ctx: Context) -> None:
+    """Its row in `effects` and its SUCCESS are one commit."""
+    say("start", ctx)
+    async with ctx.transaction() as c:
+        await c.execute("INSERT INTO effects (id) VALUES (%s)", [ctx.execution_id])
+        await asyncio.sleep(0.3)
+
+
+@effects.job(stale_timeout=LEASE)
+async def held(ctx: Context) -> None:
+    await live(ctx, 60)
+
+
+before, after = App(), App()
+"""Two deploys of one source."""
+
+
+@before.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b"], stale_timeout=LEASE)
+@after.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b"], stale_timeout=LEASE)
+async def stays(ctx: Context) -> None:
+    say("start", ctx)
+
+
+@before.job("@every 1s", grace="1h", stale_timeout=LEASE)
+async def leaves(ctx: Context) -> None:
+    say("start", ctx)
+
+
+@after.job("@every 1s", grace="1h", stale_timeout=LEASE)
+async def arrives(ctx: Context) -> None:
+    say("start", ctx)
+
+
+failover = App()
+
+
+@failover.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b", "c"])
+async def through(ctx: Context) -> None:
+    say("start", ctx)
+    await asyncio.sleep(0.05)
+
+
+@failover.job(overlap="allow")
+async def triggered(ctx: Context) -> None:
+    say("start", ctx)
+
+
 control = App()
 
 

@@ -15,14 +15,16 @@ from typing import Any, Self
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 CHUNK = 1 << 16
+SWALLOW = ("black_hole", "half_open")
 
 
 class _Pipe:
     """One direction of one connection: what was read and has to be written, and when."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket) -> None:
+    def __init__(self, source: socket.socket, sink: socket.socket, *, answers: bool) -> None:
         self.source = source
         self.sink = sink
+        self.answers = answers
         self.waiting: deque[tuple[float, bytes]] = deque()
 
 
@@ -30,14 +32,14 @@ class Proxy:
     """Listens on a unix socket and passes bytes to the server of a DSN; `dsn` leads through it.
 
     `delay` holds every chunk for so long; `black_hole` swallows what either side sends and keeps
-    all connections open; `cut` closes all connections and refuses new ones; `heal` passes bytes
-    again (swallowed ones are gone, so connections of the black hole are closed).
+    all connections open; `half_open` passes what the client sends and swallows every answer; `cut`
+    closes all connections and refuses new ones; `heal` passes bytes again (swallowed ones are gone,
+    so connections that lost any are closed). `lead_to`: new connections go to another server.
     """
 
     def __init__(self, dsn: str) -> None:
-        parameters = conninfo_to_dict(dsn)
-        host, port = str(parameters.get("host") or "/tmp"), str(parameters.get("port") or "5432")
-        self._server = (host, int(port))
+        self.lead_to(dsn)
+        port = self._server[1]
         self._directory = tempfile.TemporaryDirectory(prefix="proxy-")
         self.dsn = make_conninfo(dsn, host=self._directory.name, port=port)
         self._path = Path(self._directory.name) / f".s.PGSQL.{port}"
@@ -72,11 +74,19 @@ class Proxy:
         os.close(self._wake_w)
         self._directory.cleanup()
 
+    def lead_to(self, dsn: str) -> None:
+        parameters = conninfo_to_dict(dsn)
+        host, port = str(parameters.get("host") or "/tmp"), str(parameters.get("port") or "5432")
+        self._server = (host, int(port))
+
     def delay(self, seconds: float) -> None:
         self._delay = seconds
 
     def black_hole(self) -> None:
         self._say("black_hole")
+
+    def half_open(self) -> None:
+        self._say("half_open")
 
     def cut(self) -> None:
         self._say("cut")
@@ -108,7 +118,7 @@ class Proxy:
             os.read(self._wake_r, CHUNK)
             while self._commands:
                 mode, done = self._commands.popleft()
-                if mode in ("cut", "close") or (mode == "pass" and self._mode == "black_hole"):
+                if mode in ("cut", "close") or (mode == "pass" and self._mode in SWALLOW):
                     self._close_all()
                 self._mode = mode
                 done.set()
@@ -136,7 +146,7 @@ class Proxy:
             client.close()
             return
         for source, sink in ((client, server), (server, client)):
-            self._pipes[source] = _Pipe(source, sink)
+            self._pipes[source] = _Pipe(source, sink, answers=source is server)
             self._selector.register(source, selectors.EVENT_READ)
 
     def _read(self, pipe: _Pipe) -> None:
@@ -146,11 +156,14 @@ class Proxy:
             data = b""
         if not data:
             self._close(pipe)
-        elif self._mode == "pass":
+        elif self._passes(pipe):
             pipe.waiting.append((monotonic() + self._delay, data))
 
+    def _passes(self, pipe: _Pipe) -> bool:
+        return self._mode == "pass" or (self._mode == "half_open" and not pipe.answers)
+
     def _flush(self, pipe: _Pipe) -> None:
-        if self._mode != "pass":
+        if not self._passes(pipe):
             pipe.waiting.clear()
         while pipe.waiting and pipe.waiting[0][0] <= monotonic():
             _, data = pipe.waiting.popleft()

@@ -53,7 +53,11 @@ def main(url: str, reference: str, settings: str = "{}") -> None:
         structlog.get_logger().info("migrated", applied=applied)
     if given.pop("apply", True):
         commands = importlib.import_module(module).COMMANDS.get(name, ())
-        apply(url, [*app.jobs.values(), *commands], source=reference)
+        source = given.pop("source", reference)
+        deploy = given.get("deploy")
+        became = apply(url, [*app.jobs.values(), *commands], source=source, deploy=deploy)
+        if became.refused is not None:
+            structlog.get_logger().warning("source_refused", why=became.refused)
     asyncio.run(serve(url, app, given))
     structlog.get_logger().info("ended")
 

@@ -1,31 +1,10 @@
 """Many replicas on one database."""
 
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
-from tests.cluster.harness import Cluster, instant, until
-
-
-def _assert_every_plan_time_ran_once(cluster: Cluster) -> None:
-    """I1, I2: by the ledger and by what the handlers wrote."""
-    rows = cluster.executions()
-    ran = Counter((m.job, m.scope, instant(m.plan_time)) for m in cluster.marks("start"))
-    assert set(ran.values()) == {1}
-    ledger = {(r["job_name"], r["scope_id"], instant(r["plan_time"])) for r in rows}
-    assert ledger == set(ran)
-    # On a starved machine a second may pass unseen: then it is a skip that says so, and no hole.
-    skips = cluster.rows("SELECT to_jsonb(k) FROM cronledger.skips k")
-    assert {row["reason"] for row in skips} <= {"superseded", "overlap"}
-    for scope in {key[:2] for key in ledger}:
-        times = [at for *of, at in ledger if tuple(of) == scope]
-        for row in skips:
-            if (row["job_name"], row["scope_id"]) == scope:
-                first, last = instant(row["from_plan_time"]), instant(row["through_plan_time"])
-                times += [first + second for second in range(round(last - first) + 1)]
-        assert all(after - before == 1 for before, after in pairwise(sorted(times))), scope
-    assert {row["status"] for row in rows} == {"SUCCESS"}
-    assert {row["attempt"] for row in rows} == {1}
+from tests.cluster.accounts import assert_every_plan_time_ran_once
+from tests.cluster.harness import Cluster, until
 
 
 def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
@@ -36,7 +15,7 @@ def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
         replica.popen.terminate()
     for replica in replicas:
         assert replica.wait() == 0
-    _assert_every_plan_time_ran_once(cluster)
+    assert_every_plan_time_ran_once(cluster)
     assert {r["runner_id"] for r in cluster.executions()} == {"one", "two"}
 
 
@@ -62,7 +41,7 @@ def test_ten_replicas_start_at_once_on_an_empty_database(
         for replica in replicas:
             assert replica.wait() == 0
             assert replica.events("step_failed") == []
-        _assert_every_plan_time_ran_once(cluster)
+        assert_every_plan_time_ran_once(cluster)
     finally:
         cluster.close()
         print(cluster.report())

@@ -100,8 +100,8 @@ class Sweeper:
             self._rearmed()
 
     async def _end_stale(self, c: Connection) -> Sequence[Swept]:
-        """What was swept; nothing where the database's clock leapt and nobody has noticed yet: every
-        live lease seems to be stale then."""
+        """What was swept; nothing where the database's clock leapt and nobody has noticed yet: then
+        every live lease seems to be stale."""
         try:
             async with step_transaction(c, 2000):
                 await self._statements.require_own_database(c)

@@ -1,0 +1,212 @@
+"""Replicas, a foreign worker and clients for MINUTES, and everything that can happen to them.
+
+    python -m tests.chaos MINUTES [--binaries DIR] [--seed N] [--only FAULT]…
+
+The verdict comes from the ledger and from lines outside it; exit 1 if a plan_time is missing or
+doubled, executions overlapped, anything acknowledged is lost, or a process ended by itself.
+"""
+
+import argparse
+import random
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import psycopg
+from tabulate import tabulate
+
+from tests.chaos.faults import (
+    PROCESS_FAULTS,
+    SERVER_FAULTS,
+    Fault,
+    Schedule,
+    healthy,
+    minute_long,
+)
+from tests.chaos.fleet import trouble
+from tests.chaos.judge import Verdict, judge_by_verify, judge_ledger, judge_outside
+from tests.chaos.watch import flatness
+from tests.chaos.world import World
+from tests.cluster.marks import Mark, read
+
+HANDFUL = 12
+"""Lines a replica may log about one outage."""
+PEACE = {"servers": (2.0, 6.0), "processes": (1.0, 4.0)}
+FLAT_AFTER_MINUTES = 10
+
+
+def _one_after_the_other(
+    world: World, name: str, faults: Mapping[str, Fault], until: float
+) -> threading.Thread:
+    """A thread that does faults until `until`, monotonic; what it raises fails the run."""
+
+    def go() -> None:
+        schedule = Schedule(faults, world, f"{world.seed}/{name}")
+        try:
+            while time.monotonic() < until and schedule.any:
+                schedule.step(PEACE[name])
+        except Exception:  # noqa: BLE001 - a run whose faults broke off proves nothing
+            world.failures.append(f"the faults of {name} broke off:\n{traceback.format_exc()}")
+
+    thread = threading.Thread(target=go, name=name)
+    thread.start()
+    return thread
+
+
+def run(world: World, minutes: float, only: set[str] | None) -> None:
+    """Faults for so long; then everything is healed, settled and drained."""
+    world.begin()
+    end_at = time.monotonic() + 60 * minutes
+    kinds = {"servers": SERVER_FAULTS, "processes": PROCESS_FAULTS}
+    threads = [
+        _one_after_the_other(
+            world, name, {k: x for k, x in faults.items() if only is None or k in only}, end_at
+        )
+        for name, faults in kinds.items()
+    ]
+    for thread in threads:
+        thread.join()
+    if only is None:
+        minute_long(world, min(60.0, 60 * minutes / 10))
+    healthy(world)
+    world.settle()
+
+
+def judge(world: World) -> Verdict:
+    """Everything that is known about the run, held against the promise."""
+    verdict = Verdict()
+    marks = read(world.marks.read_text())
+    worker = world.fleet.members["worker"].log.read_text("utf-8", "replace")
+    succeeded = [int(x) for x in re.findall(r"^(\d+) .*: exit status 0, ok$", worker, re.MULTILINE)]
+    with psycopg.connect(world.server.start(), autocommit=True) as c:
+        judge_ledger(verdict, c)
+        judge_outside(
+            verdict, c, marks, world.fleet.stopped, offset=_offset(c),
+            acknowledged=world.load.acknowledged, succeeded=succeeded,
+        )  # fmt: skip
+    judge_by_verify(verdict, world.server.start())
+    verdict.add("running processes that ended by themselves", world.fleet.deaths)
+    verdict.add("anything else", world.failures)
+    verdict.add("log lines: more than a handful for an outage", [
+        f"{name}: {lines} lines about {outage.what} of {outage.seconds:.0f} s"
+        for outage in world.outages for name, lines in outage.lines.items() if lines > HANDFUL
+    ])  # fmt: skip
+    return verdict
+
+
+def _offset(c: psycopg.Connection[tuple[float]]) -> float:
+    """CLOCK_MONOTONIC minus the database's clock, from the fastest of many round trips."""
+    best = (float("inf"), 0.0)
+    for _ in range(50):
+        sent = time.monotonic()
+        row = c.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        received = time.monotonic()
+        assert row is not None
+        best = min(best, (received - sent, (sent + received) / 2 - row[0]))
+    return best[1]
+
+
+def report(world: World, verdict: Verdict, minutes: float) -> bool:
+    """Print it all; whether the promise held."""
+    marks = read(world.marks.read_text())
+    for what, why in world.not_done.items():
+        print(f"left out: {what} ({why})")
+    print(tabulate(sorted(world.happened.items()), ("fault", "times")), "\n")
+    print(tabulate(sorted(world.load.did.items()), ("asked for", "times")), "\n")
+    if world.fleet.false_starts:
+        print(tabulate(world.fleet.false_starts.items(), ("starts given up", "times")), "\n")
+    _print_processes(world)
+    flat = _print_outages_and_memory(world, marks, minutes)
+    print(tabulate(verdict.found.items(), ("must be 0", "found")), "\n")
+    for what, cases in verdict.details.items():
+        for case in cases:
+            print(f"  {what}: {case}")
+    executions = world.sql("SELECT count(*), coalesce(sum(attempt), 0) FROM cronledger.executions")
+    faults = sum(n for what, n in world.happened.items() if not what.startswith(" "))
+    verify = verdict.found.get("verify: violations", 0)
+    row = (faults, *executions[0], verdict.total("missing") + verify, verdict.total("doubled"),
+           verdict.total("overlapping"), verdict.total("lost"), verdict.total("early"))  # fmt: skip
+    print(tabulate([row], ("faults", "executions", "attempts", "missing", "doubled", "overlapping",
+                           "lost", "early")))  # fmt: skip
+    return verdict.clean and flat
+
+
+def _print_processes(world: World) -> None:
+    rows = world.sql("SELECT job_name, count(*), sum(attempt),"
+                     " count(*) FILTER (WHERE status = 'SUCCESS'),"
+                     " count(*) FILTER (WHERE status = 'FAILED'),"
+                     " count(*) FILTER (WHERE status = 'CANCELLED')"
+                     " FROM cronledger.executions GROUP BY 1 ORDER BY 1")  # fmt: skip
+    heads = ("job", "executions", "attempts", "SUCCESS", "FAILED", "CANCELLED")
+    print(tabulate(rows, heads), "\n")
+    said: Counter[str] = Counter()
+    for name, member in world.fleet.members.items():
+        if name != "worker":
+            said.update(trouble(member.lines()))
+    print(tabulate(sorted(said.items()), ("said by replicas", "times")), "\n")
+
+
+def _print_outages_and_memory(world: World, marks: list[Mark], minutes: float) -> bool:
+    starts = sorted(m.at for m in marks if m.what == "start")
+    rows = []
+    for outage in world.outages:
+        gaps = [
+            b - a for a, b in pairwise(starts) if a <= outage.at + outage.seconds and b > outage.at
+        ]
+        lines = ", ".join(f"{name} {n}" for name, n in sorted(outage.lines.items()))
+        rows.append((outage.what, outage.seconds, max(gaps, default=0.0), lines))
+    print(
+        tabulate(rows, ("away", "seconds", "no start for (s)", "log lines"), floatfmt=".1f"), "\n"
+    )
+    name, samples = world.watch.longest()
+    if len(samples) < 8:
+        return True
+    found = flatness(samples)
+    heads = (
+        f"{name}, {samples[-1].at - samples[0].at:.0f} s",
+        "first quarter",
+        "last quarter",
+        "peak",
+    )
+    print(tabulate([tuple(x) for x in found], heads, floatfmt=".0f"), "\n")
+    return minutes < FLAT_AFTER_MINUTES or not any(x.grew for x in found)
+
+
+def main() -> int:
+    """Run, judge, print; answers the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("minutes", nargs="?", type=float, default=10)
+    parser.add_argument("--binaries", type=Path, help="bin directory of the servers")
+    parser.add_argument("--seed", type=int, default=None, help="of the faults; none: any")
+    parser.add_argument("--only", action="append", metavar="FAULT", choices=[*SERVER_FAULTS,
+                        *PROCESS_FAULTS], help="nothing but this; again for more")  # fmt: skip
+    parser.add_argument("--keep", action="store_true", help="keep logs and marks of the run")
+    options = parser.parse_args()
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    only = set(options.only) if options.only else None
+    print(f"python -m tests.chaos {options.minutes:g} --seed {seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="chaos-"))
+    try:
+        with World(directory, options.binaries, seed) as world:
+            run(world, options.minutes, only)
+            held = report(world, judge(world), options.minutes)
+    finally:
+        if options.keep:
+            print(f"kept: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    return int(not held)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The jobs of the chaos run: every policy, and life signs outside the database for its verdict.
+
+Two deploys of one source: `first` has `leaving`, `second` has `arriving` and another schedule for
+`changing`; all else is the same.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from cronledger import App, Context, Retry
+from cronledger.rules.model import Overlap
+from tests.cluster.marks import mark
+
+SIGN = 0.05
+SCOPES = [f"s{number}" for number in range(6)]
+LEASE = "6s"
+F = TypeVar("F", bound=Callable[..., Any])
+
+first, second = App("chaos"), App("chaos")
+
+
+def say(what: str, ctx: Context) -> None:
+    at = ctx.plan_time.isoformat()
+    mark(what, ctx.job, ctx.scope_id, ctx.attempt, ctx.execution_id, at)
+
+
+async def live(ctx: Context, seconds: float) -> None:
+    """Life signs, and a last one however it ends."""
+    say("start", ctx)
+    end_at = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end_at:
+            await asyncio.sleep(SIGN)
+            say("alive", ctx)
+    finally:
+        say("end", ctx)
+
+
+def live_in_thread(ctx: Context, seconds: float) -> None:
+    """The same until it is asked to stop."""
+    say("start", ctx)
+    end_at = time.monotonic() + seconds
+    while time.monotonic() < end_at and not ctx.cancelled:
+        time.sleep(SIGN)
+        say("alive", ctx)
+    say("end", ctx)
+
+
+def both(schedule: str | None = None, **policies: Any) -> Callable[[F], F]:
+    """In either deploy."""
+
+    def declare(function: F) -> F:
+        for app in (first, second):
+            app.job(schedule, stale_timeout=LEASE, **policies)(function)
+        return function
+
+    return declare
+
+
+@both("* * * * * *", scope_kind="shard", scopes=SCOPES, allow_stale_reentry=True)
+async def steady(ctx: Context) -> int:
+    await live(ctx, random.uniform(0, 0.5))
+    return ctx.attempt
+
+
+@both("*/2 * * * * *", overlap="wait", max_attempts=3, retry_backoff=["1s"])
+async def waits(ctx: Context) -> None:
+    await live(ctx, random.uniform(0.5, 3))
+    if random.random() < 0.2:
+        raise Retry(message="one in five")
+
+
+@both("*/3 * * * * *", overlap="replace", allow_stale_reentry=True)
+async def replaced(ctx: Context) -> None:
+    await live(ctx, random.uniform(1, 6))
+
+
+@both(
+    "* * * * * *", scope_kind="shard", scopes=SCOPES, max_running=3, overlap="wait",
+    catch_up="latest",
+)  # fmt: skip
+def limited(ctx: Context) -> None:
+    live_in_thread(ctx, random.uniform(0, 0.6))
+
+
+@both("*/2 * * * * *", overlap="allow", allow_stale_reentry=True, catch_up="all", catch_up_limit=20)
+def allowed(ctx: Context) -> None:
+    live_in_thread(ctx, random.uniform(0, 5))
+
+
+@both("*/5 * * * * *", schedule_delay="1s", jitter="2s", max_attempts=2, retry_backoff=["0s"])
+async def jittered(ctx: Context) -> None:
+    await live(ctx, random.uniform(0, 1))
+
+
+@both("*/7 * * * * *", scope_kind="shard", scopes=SCOPES, overlap="wait", allow_stale_reentry=True)
+async def long(ctx: Context) -> None:
+    await live(ctx, random.uniform(8, 20))
+
+
+@both("* * * * * *", scope_kind="shard", scopes=SCOPES[:2], overlap="skip", catch_up="skip")
+async def written(ctx: Context) -> None:
+    """Its row in `effects` and its SUCCESS are one commit."""
+    say("start", ctx)
+    async with ctx.transaction() as c:
+        await c.execute("INSERT INTO effects (id, job) VALUES (%s, 'written')", [ctx.execution_id])
+        await asyncio.sleep(random.uniform(0, 0.3))
+        say("end", ctx)
+
+
+@both(scope_kind="tenant", overlap="wait", allow_stale_reentry=True)
+async def pushed(ctx: Context) -> None:
+    await live(ctx, random.uniform(0, 0.5))
+
+
+@both(overlap="allow", allow_stale_reentry=True, max_attempts=5, retry_backoff=["1s"])
+async def triggered(ctx: Context) -> None:
+    await live(ctx, random.uniform(0, 0.3))
+
+
+@first.job("*/2 * * * * *", stale_timeout=LEASE)
+async def leaving(ctx: Context) -> None:
+    await live(ctx, 0.2)
+
+
+@second.job("*/2 * * * * *", stale_timeout=LEASE, overlap="wait", catch_up="all")
+async def arriving(ctx: Context) -> None:
+    await live(ctx, 0.2)
+
+
+@first.job("*/2 * * * * *", stale_timeout=LEASE)
+@second.job("*/3 * * * * *", stale_timeout=LEASE)
+async def changing(ctx: Context) -> None:
+    await live(ctx, 0.2)
+
+
+LAPPING = {job.name for job in first.jobs.values() if job.overlap is Overlap.ALLOW}
+"""Jobs that may run beside themselves."""

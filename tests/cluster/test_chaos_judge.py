@@ -1,0 +1,46 @@
+"""The chaos run's judges find what they are there to find."""
+
+from tests.chaos.fleet import Stopped
+from tests.chaos.judge import alive_at_once
+from tests.chaos.watch import Sample, flatness
+from tests.cluster.marks import Mark
+
+
+def _mark(
+    at: float, execution: int, attempt: int = 1, *, job: str = "steady", pid: int = 1
+) -> Mark:
+    return Mark(at, "alive", job, "s0", attempt, execution, pid, "2026-01-01T00:00:00+00:00")
+
+
+def test_lives_one_after_the_other_are_apart() -> None:
+    assert alive_at_once([_mark(1, 1), _mark(2, 1), _mark(2, 2), _mark(3, 2)], []) == []
+
+
+def test_a_life_beside_another_of_its_scope_is_found() -> None:
+    (found,) = alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 2), _mark(4, 2)], [])
+    assert found.startswith("steady/s0: 1#1 lived 1.000 s beside 2#1")
+
+
+def test_a_thief_beside_the_old_attempt_is_found() -> None:
+    assert alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 1, 2, pid=2)], [])
+
+
+def test_jobs_that_may_lap_and_other_scopes_do_not_count() -> None:
+    lapping = [_mark(1, 1, job="allowed"), _mark(3, 1, job="allowed"), _mark(2, 2, job="allowed")]
+    elsewhere = [_mark(1, 3), _mark(3, 3), _mark(2, 4)._replace(scope="s1")]
+    assert alive_at_once([*lapping, *elsewhere], []) == []
+
+
+def test_a_process_that_goes_on_has_a_second_to_see_what_it_lost() -> None:
+    lives = [_mark(1, 1), _mark(9.5, 1), _mark(8, 1, 2, pid=2), _mark(9.9, 1, 2, pid=2)]
+    assert alive_at_once(lives, [Stopped(1, 1.5, 9)]) == []
+    assert alive_at_once([*lives, _mark(10.5, 1)], [Stopped(1, 1.5, 9)])
+
+
+def test_growth_is_seen_and_a_plateau_is_none() -> None:
+    def life(memory: list[int]) -> list[str]:
+        found = flatness([Sample(n, kib, 20, 10) for n, kib in enumerate(memory)])
+        return [x.what for x in found if x.grew]
+
+    assert life([60_000, *[75_000] * 40]) == []
+    assert life([75_000 + 1500 * n for n in range(40)]) == ["memory (KiB)"]
