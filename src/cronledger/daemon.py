@@ -5,19 +5,14 @@ SIGUSR1 logs what the process is doing.
 """
 
 import asyncio
-import os
-import select
-import signal
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
-from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 import structlog
@@ -35,6 +30,7 @@ from cronledger.replica import Health, Replica
 from cronledger.rules.errors import ConfigurationError, Exit, Problem
 from cronledger.rules.model import Job, Status
 from cronledger.settings import EMBEDDED, PREFIX, Settings
+from cronledger.signals import ABORT_SECONDS, Signals, Watchdog
 from cronledger.sources.apply import apply
 from cronledger.stacks import Reporter
 
@@ -42,7 +38,6 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 DRAIN_MARGIN_SECONDS = 30.0
-ABORT_SECONDS = 25.0
 EXIT_SECONDS = 3.0
 
 
@@ -85,7 +80,7 @@ class Daemon:
             watchdog.end_within(EXIT_SECONDS, code)
         return code
 
-    async def _serve(self, watchdog: "Watchdog") -> Exit:
+    async def _serve(self, watchdog: Watchdog) -> Exit:
         for problem in self.settings.warnings():
             log.warning("setting_unknown", problem=str(problem))
         for problem in self.warnings:
@@ -153,7 +148,7 @@ class Work:
 
     async def prepare(self, stop: asyncio.Event) -> bool:
         """Everything up to the start of the replica; False: `stop` was set before it was done."""
-        task = asyncio.ensure_future(self._prepare())
+        task = asyncio.ensure_future(self._prepare(stop))
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -163,14 +158,16 @@ class Work:
         task.cancel()
         return False
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, stop: asyncio.Event) -> None:
         self._url = self._settings.require_database()
         if self._url == EMBEDDED:
             self._embedded = Embedded(self._settings.embedded_dir, self._settings.embedded_binaries)
             self._embedding = asyncio.ensure_future(asyncio.to_thread(self._embedded.start))
             self._url = await asyncio.shield(self._embedding)
             log.info("embedded_started", url=self._url)
-        await self._await_database()
+        await self._once_it_answers(self._ready, stop)
+
+    async def _ready(self) -> None:
         await asyncio.to_thread(self._migrate)
         await asyncio.to_thread(self._require_own_database)
         if self._daemon.jobs is not None:
@@ -178,28 +175,36 @@ class Work:
         if self._daemon.summary:
             self._mark = await asyncio.to_thread(self._report, Reports.mark)
 
-    async def _await_database(self) -> None:
-        """It answers. Raises psycopg.OperationalError when it does not within `patience`."""
-        deadline = monotonic() + self._daemon.patience.total_seconds()
-        said = None
-        while True:
+    async def _once_it_answers(
+        self, work: Callable[[], Awaitable[None]], stop: asyncio.Event
+    ) -> bool:
+        """`work` is done, begun anew each time the database went away meanwhile; False: `stop` was
+        set in between. Raises psycopg.Error when it stays away for longer than `patience`.
+        """
+        deadline, said = None, None
+        while not stop.is_set():
             try:
-                connection = await self._access().connect_async("cronledger start")
-            except psycopg.OperationalError as error:
+                await work()
+            except psycopg.Error as error:
+                if not is_away(error):
+                    raise
+                deadline = deadline or monotonic() + self._daemon.patience.total_seconds()
                 left = deadline - monotonic()
-                if left <= 0 or not is_away(error):
+                if left <= 0:
                     raise
                 text = str(error).partition("\n")[0]
                 if text != said:
                     log.warning("database_awaited", error=text, at_most_s=round(left))
                 said, self._awaited = text, True
-                await asyncio.sleep(min(1.0, left))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(1.0, left)):
+                        await stop.wait()
             else:
-                await connection.close()
                 if self._awaited:
                     log.info("database_answers")
                     self._awaited = False
-                return
+                return True
+        return False
 
     def _access(self) -> Access:
         return Access(
@@ -262,16 +267,12 @@ class Work:
             unchanged=applied.unchanged,
         )
 
-    async def run(self, signals: "Signals") -> None:
+    async def run(self, signals: Signals) -> None:
         """Serve until the first signal, then drain; the second one aborts."""
-        self._replica = replica = Replica(
-            *self._daemon.apps,
-            url=self._url,
-            settings=self._settings,
-            functions=self._daemon.functions,
-            applied=True,
-        )
-        await replica.start()
+        if not await self._once_it_answers(self._start_replica, signals.first):
+            return
+        replica = self._replica
+        assert replica is not None
         await signals.first.wait()
         log.info("drain_asked")
         drain = asyncio.ensure_future(replica.drain())
@@ -283,6 +284,18 @@ class Work:
             await replica.abort()
         await drain
         await self._summarize()
+
+    async def _start_replica(self) -> None:
+        self._replica = None
+        replica = Replica(
+            *self._daemon.apps,
+            url=self._url,
+            settings=self._settings,
+            functions=self._daemon.functions,
+            applied=True,
+        )
+        await replica.start()
+        self._replica = replica
 
     async def _summarize(self) -> None:
         if self._mark is None:
@@ -334,79 +347,3 @@ def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
     ]
     headers = ["job", *statuses, "attempts", "skipped"]
     return head + tabulate(cells, headers, tablefmt="plain") + "\n"
-
-
-class Signals:
-    """SIGTERM and SIGINT as events. Whatever hangs, the process ends after the patience of each.
-    SIGUSR1 calls `report`.
-
-    Not the loop's own handlers: those would wait for a handler that blocks the loop. Ours run
-    between any two instructions of the main thread, so they take no lock and start no thread.
-    """
-
-    def __init__(
-        self, watchdog: "Watchdog", drain_seconds: float, report: Callable[[], None]
-    ) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
-        self._watchdog = watchdog
-        self._drain_seconds = drain_seconds
-        self._report = report
-        self._count = 0
-        self._loop = asyncio.get_running_loop()
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._received)
-        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._asked)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _asked(self, number: int, frame: FrameType | None) -> None:
-        self._report()
-
-    def _received(self, number: int, frame: FrameType | None) -> None:
-        self._count += 1
-        if self._count == 1:
-            self._watchdog.end_within(self._drain_seconds, Exit.FAILED)
-            self._loop.call_soon_threadsafe(self.first.set)
-        elif self._count == 2:
-            self._watchdog.end_within(ABORT_SECONDS, Exit.FAILED)
-            self._loop.call_soon_threadsafe(self.second.set)
-        else:
-            os._exit(Exit.FAILED)
-
-
-class Watchdog:
-    """A thread that ends the process at its deadline, even if every other thread hangs."""
-
-    def __init__(self) -> None:
-        self._end: tuple[float, Exit] | None = None
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
-
-    def end_within(self, seconds: float, code: Exit) -> None:
-        """The process has ended with `code` after so long; a later call stands over this one."""
-        self._end = (monotonic() + seconds, code)
-        with suppress(BlockingIOError):  # the pipe is full: it will look anyway
-            os.write(self._tell, b".")
-
-    def _watch(self) -> None:
-        while True:
-            end = self._end
-            wait = None if end is None else max(0.0, end[0] - monotonic())
-            if select.select([self._told], [], [], wait)[0]:
-                os.read(self._told, 4096)
-            elif end is not None and end is self._end:
-                # No flush: it could wait for a lock of what hangs.
-                os._exit(end[1])

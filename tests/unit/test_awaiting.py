@@ -1,0 +1,64 @@
+"""What a process does at its start when the database goes away in the middle of it."""
+
+import asyncio
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg import errors
+from structlog.testing import capture_logs
+
+from cronledger.daemon import Daemon, Work
+from cronledger.settings import Settings
+
+
+def _work(seconds: float) -> Work:
+    return Work(Daemon(settings=Settings(), patience=timedelta(seconds=seconds)))
+
+
+class Flaky:
+    """Fails with these, one after the other, then is done."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.tries = 0
+        self.tried = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.tries += 1
+        self.tried.set()
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
+    flaky = Flaky(errors.AdminShutdown("fast"), psycopg.OperationalError("refused"))
+    with capture_logs() as logs:
+        assert await _work(60)._once_it_answers(flaky, asyncio.Event())
+    assert flaky.tries == 3
+    assert [entry["event"] for entry in logs] == [
+        "database_awaited", "database_awaited", "database_answers",
+    ]  # fmt: skip
+
+
+async def test_what_is_not_an_absence_ends_the_start() -> None:
+    flaky = Flaky(errors.DiskFull("no space"))
+    with pytest.raises(errors.DiskFull):
+        await _work(60)._once_it_answers(flaky, asyncio.Event())
+    assert flaky.tries == 1
+
+
+async def test_patience_ends() -> None:
+    flaky = Flaky(*[psycopg.OperationalError("refused")] * 100)
+    with pytest.raises(psycopg.OperationalError):
+        await _work(0.05)._once_it_answers(flaky, asyncio.Event())
+    assert flaky.tries == 2
+
+
+async def test_a_signal_ends_the_wait() -> None:
+    stop = asyncio.Event()
+    flaky = Flaky(*[psycopg.OperationalError("refused")] * 100)
+    waiting = asyncio.create_task(_work(60)._once_it_answers(flaky, stop))
+    await flaky.tried.wait()
+    stop.set()
+    assert not await waiting
