@@ -1,0 +1,398 @@
+"""One simulated cluster: production replicas in virtual time on a real database, under one seed."""
+
+import asyncio
+import hashlib
+import socket
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, cast
+
+from cronledger.app import Context
+from cronledger.audit.verify import verify
+from cronledger.ledger.database import Access as RealAccess
+from cronledger.replica import Replica
+from cronledger.rules.outcome import Discard, Result, Retry
+from tests.simulation.access import Access, Listener
+from tests.simulation.backend import Database
+from tests.simulation.clients import Client
+from tests.simulation.faults import Chance, Faults, Profile
+from tests.simulation.jobs import NARROW, STARTS, make_jobs
+from tests.simulation.loop import LANE, Process, SimLoop
+from tests.simulation.network import Connection
+from tests.simulation.record import Record, Rules, Span
+from tests.simulation.replica import SimReplica, settings_of
+from tests.simulation.request import Request
+from tests.simulation.session import Session
+
+SETTLE_SECONDS = 400.0
+LOOK_SECONDS = 5.0
+RETENTION = timedelta(days=3000)
+TIMELESS = ("doubled", "attempts", "unknown_end")
+"""What verify finds without comparing instants, which means nothing once the clock went back: ends
+lie before starts, and an edit takes effect below the cursor. The record judges overlap then."""
+
+
+@dataclass(eq=False)
+class Sim:
+    """A running replica and the process it lives in."""
+
+    process: Process
+    replica: Replica
+    steps: Counter[str] = field(default_factory=Counter)
+
+
+class Cluster:
+    """Everything of one seed. `run` drives it to its end; `record` then says what was wrong."""
+
+    def __init__(self, seed: int, database: Database, loop: SimLoop, *, verbose: bool) -> None:
+        self.seed = seed
+        self.database = database
+        self.loop = loop
+        self.random = Random(f"simulation {seed}")
+        self.chance = Chance(self.random)
+        self.faults = Faults(self, self.random, Profile.draw(self.random))
+        self.record = Record()
+        self.start_name = self.random.choice(sorted(STARTS))
+        self._base: datetime = STARTS[self.start_name]
+        self.listeners: list[Listener] = []
+        self.processes: list[Process] = []
+        self.replicas: list[Sim] = []
+        self.steps: Counter[str] = Counter()
+        self.statements: Counter[str] = Counter()
+        self.waits = 0
+        self._sessions: list[Session] = []
+        self._waiting: list[Session] = []
+        self._away_until = 0.0
+        self._generation: Counter[str] = Counter()
+        self._socket = socket.socket()
+        self._hash = hashlib.sha256()
+        self._verbose = verbose
+        self.settling = False
+        self.jobs = make_jobs(self.random)
+        for columns in self.jobs:
+            self.record.rules[columns["name"]] = Rules(
+                columns["allow_stale_reentry"], columns["overlap"] != "allow",
+                columns.get("max_running"),
+            )  # fmt: skip
+        self.record.queue_limits["narrow"] = NARROW
+
+    # -- time and trace -------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """What the database's clock says."""
+        return self._base + timedelta(microseconds=round(self.loop.time() * 1e6))
+
+    def leap(self, by: timedelta) -> None:
+        self.faults.struck("leap" if by > timedelta(0) else "leap_back", str(by))
+        self._base += by
+        if by < timedelta(0):
+            self.record.backwards -= by
+
+    def trace(self, *what: object) -> None:
+        line = " ".join((f"{self.loop.time():.6f}", *map(str, what)))
+        self._hash.update(line.encode() + b"\n")
+        if self._verbose:
+            print(line)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def connect(self, process: Process, name: str) -> Connection:
+        connection = Connection(self, process, name)
+        self._sessions.append(connection.session)
+        return connection
+
+    def fileno(self) -> int:
+        """Of a socket for whoever shuts one down."""
+        return self._socket.fileno()
+
+    async def reachable(self, patience: float) -> bool:
+        """Opening a connection takes a while, and fails while the database is away."""
+        away = self._away_until - self.loop.time()
+        await asyncio.sleep(min(patience, max(0.0, away)) + self.chance.way())
+        return away <= patience
+
+    def noted(self, process: Process, request: Request, notes: list[str]) -> None:
+        """A statement has ended."""
+        error = request.error
+        state = "" if error is None else f" {type(error).__name__}"
+        self.statements[request.label] += 1
+        # Partitions outlive a seed; what is left to maintain is not of this one.
+        count = "" if request.label == "maintain_partitions" else request.rowcount
+        self.trace(process.name, f"{request.label}{state} {count}")
+        if error is not None:
+            self._judge_error(process, request)
+        self._notify(notes)
+
+    def noted_late(self, process: Process, notes: list[str]) -> None:
+        self.trace(process.name, "COMMIT late")
+        self._notify(notes)
+
+    def _judge_error(self, process: Process, request: Request) -> None:
+        error = request.error
+        assert error is not None
+        state = error.sqlstate or ""
+        if self._verbose:
+            print("        ", type(error).__name__, str(error).replace("\n", " | "))
+        if state.startswith("SIM"):
+            self.record.wrong(str(error).partition("\n")[0], self.loop.time())
+        elif state == "40P01":
+            self.record.wrong(f"deadlock: {process.name} {request.label}", self.loop.time())
+        elif not process.name.startswith("client") and state not in ("55P03", "57014", "25P02"):
+            self.record.wrong(f"{process.name} {request.label}: {error}", self.loop.time())
+
+    def _notify(self, notes: list[str]) -> None:
+        for payload in notes:
+            for listener in self.listeners:
+                if self.random.random() < 0.9:
+                    self.loop.after(self.chance.way(), listener.notify, payload)
+
+    def wait(self, session: Session, label: str) -> None:
+        """This session's statement waits for a lock."""
+        self.waits += 1
+        self.trace("waits", session.who, label)
+        self._waiting.append(session)
+
+    def unwait(self, session: Session) -> None:
+        if session in self._waiting:
+            self._waiting.remove(session)
+
+    def released(self) -> None:
+        """Locks were released: who waited for them goes on."""
+        for session in tuple(self._waiting):
+            if session in self._waiting:
+                session.unblocked()
+
+    # -- processes ------------------------------------------------------------------------------
+
+    def kill(self, process: Process) -> None:
+        """kill -9: the server notices now or later, and another process may take its place."""
+        if not process.alive:
+            return
+        process.kill()
+        self.record.killed(process, self.loop.time())
+        self.listeners = [x for x in self.listeners if x.process is not process]
+        for session in self._sessions:
+            if session.of(process):
+                self.loop.after(self.chance.notice(), session.end)
+        self.replicas = [x for x in self.replicas if x.process is not process]
+        self.loop.after(self.chance.pause(0.05, 9.0), self.start_replica, process.runner)
+
+    def resume(self, process: Process) -> None:
+        if process.alive:
+            self.trace("resume", process.name)
+            process.resume(self.loop.time())
+
+    def start_replica(self, runner: str) -> None:
+        """A new process of that runner, or of a new one."""
+        if self.random.random() < 0.3:
+            runner = f"{runner}x"
+        self._generation[runner] += 1
+        process = Process(f"{runner}.{self._generation[runner]}", runner)
+        self.processes.append(process)
+        self.trace("start", process.name)
+        self.loop.spawn(process.main, self._live(process), f"replica {process.name}")
+
+    async def _live(self, process: Process) -> None:
+        settings = settings_of(process.runner, self.random)
+        while True:
+            replica = SimReplica(self, process, settings)
+            replica._access = cast(RealAccess, Access(self, process))
+            try:
+                await replica.start()
+                break
+            except Exception as error:  # noqa: BLE001 - a supervisor would start it again
+                self.trace("no start", process.name, type(error).__name__)
+                await asyncio.sleep(1.0)
+        self.replicas.append(Sim(process, replica))
+
+    async def _drain(self, sim: Sim) -> None:
+        """SIGTERM: it drains, its process ends, and another takes its place."""
+        self.faults.struck("drain", sim.process.name)
+        self.replicas.remove(sim)
+        await sim.replica.drain(self.random.choice((0.0, 0.5, 5.0)))
+        self.trace("drained", sim.process.name)
+        self.kill(sim.process)
+
+    async def handler(self, context: Context) -> object:
+        """What every job runs."""
+        lane = LANE.get()
+        assert lane is not None
+        process = lane.process
+        span = self.record.begin(context, process, self.loop.time(), self.now())
+        self.trace("begin", span)
+        self._look_at_running(span)
+        random = Random(f"{self.seed} {span.key} {span.attempt}")
+        how = "cancelled"
+        try:
+            how = await self._work(random)
+        except asyncio.CancelledError:
+            if random.random() < 0.1:
+                how = "stubborn"
+                await asyncio.sleep(random.uniform(0.1, 3.0))
+            raise
+        finally:
+            if process.alive:
+                self.record.end(span, how, self.loop.time())
+                self.trace("end", span, how)
+        match how:
+            case "failed":
+                raise ValueError("the work failed")
+            case "retry":
+                raise Retry(after=timedelta(seconds=random.choice((0.0, 0.7, 3.0))))
+            case "discard":
+                raise Discard("useless", "nothing to do")
+        return Result({"attempt": span.attempt}, rows_affected=1)
+
+    async def _work(self, random: Random) -> str:
+        draw = random.random()
+        seconds = (
+            0.0 if draw < 0.1 else random.uniform(0.01, 0.8) if draw < 0.4
+            else random.uniform(0.8, 5.0) if draw < 0.85 else random.uniform(5.0, 12.0)
+        )  # fmt: skip
+        if self.settling:
+            seconds = min(seconds, 1.0)
+        await asyncio.sleep(seconds)
+        return random.choice(
+            ("success", "success", "success", "success", "failed", "failed", "retry", "discard")
+        )
+
+    def _look_at_running(self, span: Span) -> None:
+        rows = self.database.eye.execute(
+            "SELECT job_name, scope_kind, scope_id, queue, count(*) FROM executions"
+            " WHERE status = 'RUNNING' GROUP BY 1, 2, 3, 4"
+        ).fetchall()
+        self.record.judge_running(cast(Any, rows), self.loop.time())
+        held = self.database.eye.execute(
+            "SELECT 1 FROM executions WHERE (job_name, scope_kind, scope_id, plan_time)"
+            " = (%s, %s, %s, %s) AND status = 'RUNNING' AND lease_token = %s",
+            (*span.key, span.token),
+        ).fetchone()
+        if held is None:
+            self.record.wrong(f"I3: {span} started without its lease", self.loop.time())
+
+    def judge_lost(self, execution: int, attempt: int) -> None:
+        """A runner has given up a lease as another's; it must be."""
+        row = self.database.eye.execute(
+            "SELECT job_name FROM executions WHERE id = %s AND attempt = %s AND status = 'RUNNING'",
+            (execution, attempt),
+        ).fetchone()
+        if row is not None:
+            self.record.wrong(
+                f"a lease of {row[0]} was given up that nobody has taken", self.loop.time()
+            )
+
+    # -- the course of it -----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """The whole of it: busy time with faults, then peace until everything is settled."""
+        client = Client(self, self.random, 0)
+        await client.setup(self.jobs)
+        for number in range(self.random.choice((2, 2, 3))):
+            self.loop.after(self.chance.pause(0, 0.5), self.start_replica, f"r{number}")
+        self.faults.on = True
+        until = self.loop.time() + self.random.uniform(12, 26)
+        clients = [client, Client(self, self.random, 1)]
+        tasks = [
+            self.loop.spawn(x.process.main, x.live(self.random.randrange(2, 8), until), "client")
+            for x in clients
+        ]
+        tasks.append(self.loop.spawn(None, self._mischief(until), "mischief"))
+        await asyncio.sleep(until - self.loop.time())
+        await asyncio.wait(tasks)
+        await self._settle(client)
+
+    async def _mischief(self, until: float) -> None:
+        """What does not strike at statements."""
+        while self.loop.time() < until:
+            await asyncio.sleep(self.random.uniform(2, 15))
+            if self.faults.enabled("outage") and self.random.random() < 0.3:
+                self._outage(self.random.choice((0.5, 3.0, 8.0)))
+            if self.faults.enabled("drain") and self.random.random() < 0.4 and self.replicas:
+                sim = self.random.choice(self.replicas)
+                if not sim.process.frozen and not sim.process.main.stopped:
+                    self.loop.spawn(sim.process.main, self._drain(sim), "drain")
+
+    def _outage(self, seconds: float) -> None:
+        self.faults.struck("outage", f"{seconds} s")
+        self._away_until = self.loop.time() + seconds
+        for session in self._sessions:
+            if not session.of_client:
+                session.break_off("the server is gone")
+                session.end()
+        for listener in self.listeners:
+            listener.break_off()
+        self.listeners = []
+
+    async def _settle(self, client: Client) -> None:
+        """No more faults; at least one replica runs; all that is due gets done."""
+        self.faults.on, self.settling = False, True
+        self.trace("settle")
+        for process in self.processes:
+            self.resume(process)
+        while True:  # a connection that broke before is replaced now
+            try:
+                await client.settle()
+                break
+            except Exception as error:  # noqa: BLE001 - whatever an operator would try again
+                self.trace("settle again", type(error).__name__)
+                await asyncio.sleep(0.5)
+        give_up_at = self.loop.time() + SETTLE_SECONDS
+        left = self._unsettled()
+        while left and self.loop.time() < give_up_at:
+            await asyncio.sleep(LOOK_SECONDS)
+            left = self._unsettled()
+        for text in left:
+            self.record.wrong(f"not settled after {SETTLE_SECONDS:.0f} s: {text}", self.loop.time())
+        rows = self.database.eye.execute(
+            "SELECT job_name, scope_kind, scope_id, plan_time, status, attempt, max_attempts,"
+            " due_at, lease_token FROM executions"
+        )
+        names = [column.name for column in rows.description or ()]
+        ledger = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+        self.record.hold_against(ledger, self.loop.time())
+        for violation in verify(self.database.judge(self.now()), retention=RETENTION):
+            if self.record.backwards and violation.kind not in TIMELESS:
+                continue
+            if violation.kind == "wrong_revision" and self._pause_ended(violation.job_name):
+                continue
+            self.record.wrong(f"verify: {violation}", self.loop.time())
+
+    def _pause_ended(self, job: str | None) -> bool:
+        """Whether a pause of it ended by itself: the revision that says so reaches back below the
+        cursor when an edit came before that was noticed."""
+        ended = self.database.eye.execute(
+            "SELECT 1 FROM job_revisions WHERE job_name = %s AND requested_by = 'paused_until'",
+            (job,),
+        ).fetchone()
+        return ended is not None
+
+    def _unsettled(self) -> list[str]:
+        rows = self.database.eye.execute(
+            "SELECT format('%%s/%%s %%s is %%s', job_name, scope_id, plan_time, status)"
+            " FROM executions WHERE status = 'RUNNING' OR next_attempt_at IS NOT NULL"
+            " UNION ALL SELECT format('%%s/%%s is due since %%s', job_name, scope_id, next_due_at)"
+            " FROM schedules WHERE next_due_at <= %s"
+            " UNION ALL SELECT format('%%s/%%s is parked %%s', job_name, scope_id, parked)"
+            " FROM schedules WHERE parked IN ('waiting', 'limit', 'no_runner', 'spec_error')",
+            (self.now(),),
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def bury(self) -> None:
+        """After the end: nothing of this cluster is left on the loop or in a backend."""
+        self.faults.on = False
+        self._verbose = False
+        for session in self._sessions:
+            session.break_off("it is all over", notice_after=0.0)
+            session.end()
+        for listener in self.listeners:
+            listener.break_off()
+        self._away_until = float("inf")
+        self.loop.bury(self.processes)
+        self._socket.close()

@@ -1,0 +1,114 @@
+"""Random job sets: all policies, in all the combinations that may be declared."""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from cronledger.rules.declare import problems
+from cronledger.rules.model import Job
+
+FUNCTION = "simulation:work"
+QUEUES = ("default", "narrow")
+NARROW = 2
+
+# Instants shortly before something of a calendar: where clocks go forward or back in one of the
+# zones, a month's end, a partition's end, and one where nothing is.
+STARTS = {
+    "new york springs": datetime(2026, 3, 8, 6, 59, 20, tzinfo=UTC),
+    "berlin springs": datetime(2026, 3, 29, 0, 59, 25, tzinfo=UTC),
+    "lord howe falls": datetime(2026, 4, 4, 14, 59, 30, tzinfo=UTC),
+    "month ends": datetime(2026, 3, 31, 23, 59, 15, tzinfo=UTC),
+    "partition ends": datetime(2026, 3, 15, 23, 59, 20, tzinfo=UTC),
+    "nothing": datetime(2026, 3, 18, 12, 0, 7, tzinfo=UTC),
+}
+ZONES = ("UTC", "UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu")
+SCHEDULES = (
+    "@every 3s", "@every 5s", "@every 7s", "@every 20s", "*/4 * * * * *", "*/10 * * * * *",
+    "* * * * *", "5,25,26,27 * * * * *", "0 3 * * *", "*/30 * * * * *", "0,30 * * * *",
+)  # fmt: skip
+
+
+def s(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def make_jobs(random: Random) -> list[dict[str, Any]]:
+    """Columns of two to five jobs that may be declared."""
+    jobs: list[dict[str, Any]] = []
+    while len(jobs) < random.choice((2, 3, 3, 4, 5)):
+        columns = make_job(random, f"j{len(jobs)}")
+        if is_sound(columns):
+            jobs.append(columns)
+    return jobs
+
+
+def is_sound(columns: dict[str, Any]) -> bool:
+    try:
+        job = Job.model_validate(columns)
+    except ValueError:
+        return False
+    found = problems(job, retention=timedelta(days=300), where=None)
+    return not any(not problem.warning for problem in found)
+
+
+def make_job(random: Random, name: str) -> dict[str, Any]:
+    scoped = random.random() < 0.35
+    reentrant = random.random() < 0.6
+    columns: dict[str, Any] = {
+        "name": name,
+        "handler": "python",
+        "target": {"function": FUNCTION},
+        "schedule": None if random.random() < 0.12 else random.choice(SCHEDULES),
+        "timezone": random.choice(ZONES),
+        "overlap": random.choice(("skip", "wait", "wait", "allow", "replace")),
+        "catch_up": random.choice(("skip", "latest", "latest", "all")),
+        "grace": random.choice((s(0), s(2), s(15), s(60))),
+        "catch_up_window": random.choice((s(10), s(60), s(3600))),
+        "stale_timeout": random.choice((s(3), s(3), s(4), s(6))),
+        "allow_stale_reentry": reentrant,
+        "max_attempts": random.choice((1, 1, 2, 3)),
+        "retry_backoff": random.choice(([s(0.5)], [s(1), s(3)], [s(0)])),
+        "retry_jitter": random.choice((0.0, 0.5)),
+        "run_timeout": random.choice((s(3600), s(3600), s(4))),
+        "queue": random.choice(QUEUES),
+        "payload": {"seen": 1} if random.random() < 0.3 else None,
+    }
+    if columns["catch_up"] == "all":
+        columns["catch_up_limit"] = random.choice((2, 5))
+    if random.random() < 0.3:
+        columns["max_running"] = random.choice((1, 2))
+    if random.random() < 0.2:
+        columns["schedule_delay"] = s(random.choice((0.5, 1.5)))
+    if random.random() < 0.2:
+        columns["jitter"] = s(random.choice((0.5, 1.0)))
+    if random.random() < 0.3:
+        columns["dst_gap"], columns["dst_fold"] = random.choice(
+            (("skip", "first"), ("shift", "both"), ("skip", "both"))
+        )
+    if scoped:
+        columns["scope_kind"] = "shard"
+        columns["scopes"] = ["a", "b", "c"][: random.choice((1, 2, 3))]
+    return columns
+
+
+def make_edit(random: Random, columns: dict[str, Any]) -> dict[str, Any]:
+    """What an edit of this job changes. Limits are not lowered, and overlap does not become or
+    cease to be allow: what is RUNNING then would be judged by a rule it did not start under."""
+    choices: list[dict[str, Any]] = [
+        {"schedule": random.choice(SCHEDULES)},
+        {"timezone": random.choice(ZONES)},
+        {"payload": {"seen": random.randrange(9)}},
+        {"max_attempts": random.choice((1, 2, 4))},
+        {"grace": random.choice((s(0), s(5), s(60)))},
+        {"stale_timeout": random.choice((s(3), s(6)))},
+        {"queue": random.choice(QUEUES)},
+        {"catch_up": random.choice(("skip", "latest"))},
+        {"schedule_delay": random.choice((s(0), s(1)))},
+    ]
+    if columns["overlap"] in ("wait", "replace", "skip"):
+        choices.append({"overlap": random.choice(("skip", "wait", "replace"))})
+    if "scopes" in columns:
+        scopes = [x for x in ("a", "b", "c", "d") if random.random() < 0.6] or ["a"]
+        choices.append({"scopes": scopes})
+    edit = random.choice(choices)
+    return edit if is_sound({**columns, **edit}) else {"payload": {"seen": 0}}

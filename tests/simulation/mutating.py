@@ -1,0 +1,84 @@
+"""How a mistake is made in the engine or its SQL for a while, and that it was really made."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest import mock
+
+from cronledger.ledger import statements
+from tests.simulation.backend import Database
+
+
+class AnchorError(Exception):
+    """The text that a mutation replaces is not there any more, or it was never reached."""
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    if old not in text:
+        raise AnchorError(f"nowhere: {old!r}")
+    return text.replace(old, new)
+
+
+@contextmanager
+def statement(name: str, *changes: tuple[str, str]) -> Iterator[None]:
+    """The statement of sql/NAME.sql with texts replaced."""
+    original = statements.text
+    changed = original(name, "cronledger")
+    for old, new in changes:
+        changed = replaced(changed, old, new)
+    used = []
+
+    def text(asked: str, schema: str) -> str:
+        if asked == name:
+            used.append(asked)
+            return changed
+        return original(asked, schema)
+
+    with mock.patch.object(statements, "text", text):
+        yield
+    if not used:
+        raise AnchorError(f"{name}.sql was never sent")
+
+
+@contextmanager
+def function(database: Database, name: str, *changes: tuple[str, str]) -> Iterator[None]:
+    """A function of the schema with texts replaced; as it was afterwards."""
+    row = database.eye.execute(
+        "SELECT pg_get_functiondef(p.oid) FROM pg_proc p"
+        " WHERE p.proname = %s AND p.pronamespace = 'cronledger'::regnamespace", (name,),
+    ).fetchone()  # fmt: skip
+    if row is None:
+        raise AnchorError(f"no function {name}")
+    changed = row[0]
+    for old, new in changes:
+        changed = replaced(changed, old, new)
+    database.eye.execute(changed)
+    try:
+        yield
+    finally:
+        database.eye.execute(row[0])
+
+
+@contextmanager
+def method(owner: type, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """A method wrapped: `make` takes the original and answers what stands in its place."""
+    original = getattr(owner, name)
+    made, used = make(original), []
+
+    def called(*args: Any, **more: Any) -> Any:
+        used.append(name)
+        return made(*args, **more)
+
+    with mock.patch.object(owner, name, called):
+        yield
+    if not used:
+        raise AnchorError(f"{owner.__name__}.{name} was never called")
+
+
+@contextmanager
+def together(*changes: AbstractContextManager[None]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(change)
+        yield

@@ -1,0 +1,372 @@
+"""Deliberate mistakes in the engine and its SQL, and after how many seeds the simulator finds them.
+
+`python -m tests.simulation.mutations [NAME …] [--most N]` prints the table. Each mutation replaces
+a text that must be there, or wraps a method that must be called: one that touches nothing fails.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cronledger.engine import claim, clock, executor, leases
+from tests.simulation.backend import Database
+from tests.simulation.mutating import function, method, statement, together
+from tests.simulation.run import Verdict, simulate
+
+MOST_SEEDS = 150
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`apply` makes the mistake for as long as the context lasts; `invariant`: what it breaks."""
+
+    name: str
+    invariant: str
+    apply: Callable[[Database], AbstractContextManager[None]]
+    quick: bool = False  # a few seeds find it: make test runs it as well
+
+
+# -- the mistakes -------------------------------------------------------------------------------
+
+TOKEN = ("e.lease_token = u.token AND ", ""), ("e.lease_token = h.token AND ", "")
+
+
+def finish_without_token(_: Database) -> AbstractContextManager[None]:
+    """Of both ways in which an attempt ends."""
+    return together(
+        statement("finish_executions", *TOKEN, ("RETURNING e.lease_token", "RETURNING h.token")),
+        statement("give_back", *TOKEN),
+    )
+
+
+def heartbeat_without_token(_: Database) -> AbstractContextManager[None]:
+    return statement("heartbeat_leases", *TOKEN, ("RETURNING e.lease_token", "RETURNING h.token"))
+
+
+def finish_whatever_status(_: Database) -> AbstractContextManager[None]:
+    """A swept or cancelled row is written by its late holder."""
+    return statement("finish_executions", (" AND e.status = (SELECT 'RUNNING')", ""))
+
+
+def locks_nothing(_: Database) -> AbstractContextManager[None]:
+    """Plans are made of schedules that nobody has locked."""
+    return statement("lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", ""))
+
+
+@contextmanager
+def cursor_apart(_: Database) -> Iterator[None]:
+    """The cursor moves in a transaction of its own, before the rows that account for its way."""
+
+    def make(original: Any) -> Any:
+        async def write(self: Any, c: Any, begun: Any) -> Any:
+            if begun.plans:
+                async with self._pool.connection() as other:
+                    await self._statements.advance_schedules(other, begun.plans)
+            plans, begun.plans = begun.plans, []
+            try:
+                return await original(self, c, begun)
+            finally:
+                begun.plans = plans
+
+        return write
+
+    # Not held against itself: the other connection would wait for the claim's own lock.
+    with (
+        statement("lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", "")),
+        method(claim.Claimer, "_write", make),
+    ):
+        yield
+
+
+def commits_before_rows(_: Database) -> AbstractContextManager[None]:
+    """COMMIT between the cursor and the executions: a crash there loses plan_times."""
+
+    def make(original: Any) -> Any:
+        async def write(self: Any, c: Any, begun: Any) -> Any:
+            if begun.plans:
+                await self._statements.advance_schedules(c, begun.plans)
+                await c.execute("COMMIT")
+                await c.execute("BEGIN")
+            return await original(self, c, begun)
+
+        return write
+
+    return method(claim.Claimer, "_write", make)
+
+
+def two_of_a_scope(database: Database) -> AbstractContextManager[None]:
+    """Two retries of one (job, scope) in a batch."""
+    return function(database, "choose_again", ("WHERE a.overlap = 'allow' OR a.of_scope = 1", ""))
+
+
+def retries_beside_running(database: Database) -> AbstractContextManager[None]:
+    """A retry starts though another execution of its scope is RUNNING."""
+    return together(
+        function(database, "choose_again", ("AND r.id <> c.id", "AND false")),
+        function(database, "lock_due_again", ("FROM busy b)", "FROM busy b WHERE false)")),
+    )
+
+
+def retries_never(database: Database) -> AbstractContextManager[None]:
+    """FAILED without next_attempt_at means never; here it means now."""
+    return together(
+        statement(
+            "finish_executions",
+            ("THEN {schema}.db_now() + h.retry_after END".replace("{schema}", "cronledger"),
+             "THEN cronledger.db_now() + coalesce(h.retry_after, interval '0') END"),
+        ),
+        statement("sweep_stale", ("next_attempt_at = NULL", "next_attempt_at = "
+                  "CASE WHEN e.cancel_requested_at IS NULL THEN cronledger.db_now() END, "
+                  "max_attempts = e.attempt + 1")),
+    )  # fmt: skip
+
+
+def lease_from_reply(_: Database) -> AbstractContextManager[None]:
+    """A lease counts from the answer to its heartbeat, and no margin is kept."""
+
+    def make(original: Any) -> Any:
+        def renew(self: Any, sent: float) -> None:
+            now = asyncio.get_running_loop().time()
+            original(self, now)
+            if not self.stopped:
+                self.deadline = now + self.length
+
+        return renew
+
+    return method(leases.Lease, "renew", make)
+
+
+def skipped_is_lost(_: Database) -> AbstractContextManager[None]:
+    """A row that the heartbeat stepped over is taken for lost: nothing is read."""
+
+    def make(original: Any) -> Any:
+        async def read(self: Any, connection: Any, silent: Any) -> None:
+            statements_of, self._statements = self._statements, _Silent()
+            try:
+                await original(self, connection, silent)
+            finally:
+                self._statements = statements_of
+
+        return read
+
+    return method(leases.Heartbeats, "_read_silent", make)
+
+
+class _Silent:
+    async def read_leases(self, *_: Any) -> "_Silent":
+        return self
+
+    async def fetchall(self) -> list[Any]:
+        return []
+
+
+def sweeps_reentrant(_: Database) -> AbstractContextManager[None]:
+    """The sweeper ignores reentrancy: a stale lease is retried whatever its job says."""
+    return statement(
+        "sweep_stale",
+        ("SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELLED' END",
+         "SET status = 'FAILED', max_attempts = greatest(e.max_attempts, e.attempt + 1)"),
+        ("next_attempt_at = NULL", "next_attempt_at = cronledger.db_now()"),
+    )  # fmt: skip
+
+
+def steals_what_is_not_reentrant(database: Database) -> AbstractContextManager[None]:
+    return together(
+        function(database, "lock_stale", ("AND j.allow_stale_reentry AND", "AND")),
+        function(database, "try_claim_again", ("AND u.steals AND u.reentrant", "AND u.steals")),
+    )
+
+
+def steals_unlocked(database: Database) -> AbstractContextManager[None]:
+    """Retries and steals do not take the lock of their schedule row."""
+    lock = "FOR NO KEY UPDATE OF s SKIP LOCKED"
+    return together(
+        function(database, "lock_stale", (lock, "")),
+        function(database, "lock_due_again", (lock, "")),
+    )
+
+
+def cancels_running_at_once(database: Database) -> AbstractContextManager[None]:
+    """A RUNNING row becomes CANCELLED under its handler."""
+    return function(
+        database, "cancel",
+        ("status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END",
+         "status = 'CANCELLED'"),
+        ("CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END", "at"),
+    )  # fmt: skip
+
+
+def gives_back_the_same_attempt(_: Database) -> AbstractContextManager[None]:
+    """What goes back keeps its attempt number for the next claim."""
+    return statement(
+        "give_back",
+        ("max_attempts = e.max_attempts + 1", "attempt = e.attempt - 1"),
+    )
+
+
+def parks_without_second_look(_: Database) -> AbstractContextManager[None]:
+    """Neither the parking claim nor the sweeper looks again: what was freed meanwhile waits."""
+
+    def make(original: Any) -> Any:
+        async def after(self: Any, c: Any, begun: Any) -> None:
+            return None
+
+        return after
+
+    return together(
+        method(claim.Claimer, "_after", make),
+        statement("rearm_left_behind", ("s.parked IN ('waiting', 'limit', ", "s.parked IN (")),
+    )  # fmt: skip
+
+
+def limit_in_locking_statement(database: Database) -> AbstractContextManager[None]:
+    """Limited jobs are counted without their row's lock."""
+    return together(
+        statement("lock_limited_jobs", ("FOR NO KEY UPDATE SKIP LOCKED", "")),
+        statement("lock_limited_queues", ("FOR NO KEY UPDATE SKIP LOCKED", "")),
+    )
+
+
+def starts_after_its_lease(_: Database) -> AbstractContextManager[None]:
+    """A handler begins though its lease ran out while its process stood still."""
+
+    def make(original: Any) -> Any:
+        async def outcome(self: Any, running: Any) -> Any:
+            deadline, running.lease.deadline = running.lease.deadline, leases.NEVER
+            stopped, running.lease.stopped = running.lease.stopped, False
+            task = original(self, running)
+            try:
+                first = task.send(None)
+            except StopIteration as ended:
+                return ended.value
+            finally:
+                running.lease.deadline, running.lease.stopped = deadline, stopped
+            return await _resumed(task, first)
+
+        return outcome
+
+    return method(executor.Executor, "_outcome", make)
+
+
+async def _resumed(task: Any, first: Any) -> Any:
+    class Rest:
+        def __await__(self) -> Any:
+            waited = first
+            while True:
+                try:
+                    got = yield waited
+                except BaseException as error:  # noqa: BLE001 - handed on
+                    step = (task.throw, error)
+                else:
+                    step = (task.send, got)
+                try:
+                    waited = step[0](step[1])
+                except StopIteration as ended:
+                    return ended.value
+
+    return await Rest()
+
+
+def trusts_after_a_leap(_: Database) -> AbstractContextManager[None]:
+    """A leap of the database's clock is believed: live leases are stolen and swept."""
+
+    def make(original: Any) -> Any:
+        return lambda self, now, sent, received: True
+
+    def make_observe(original: Any) -> Any:
+        def observe(self: Any, now: Any, sent: float, received: float | None = None) -> bool:
+            trusted = self._trusted_since
+            original(self, now, sent, received)
+            self._trusted_since = trusted or now
+            return False
+
+        return observe
+
+    return together(
+        method(clock.DatabaseClock, "agrees", make),
+        method(clock.DatabaseClock, "observe", make_observe),
+    )
+
+
+def plans_the_past(_: Database) -> AbstractContextManager[None]:
+    """The cursor does not move past what was settled."""
+    return statement(
+        "advance_schedules",
+        ("planned_through = greatest(s.planned_through, u.through)",
+         "planned_through = s.planned_through"),
+    )  # fmt: skip
+
+
+def skips_nothing(_: Database) -> AbstractContextManager[None]:
+    """What did not run is not recorded."""
+    return statement(
+        "record_skips", ("FROM before b WHERE b.stored IS NULL", "FROM before b WHERE false")
+    )
+
+
+MUTATIONS = (
+    Mutation("finish without the token", "I3", finish_without_token, quick=True),
+    Mutation("heartbeat without the token", "I3", heartbeat_without_token, quick=True),
+    Mutation("finish of what is not RUNNING", "I3", finish_whatever_status),
+    Mutation("plan before the lock", "I1, I7", locks_nothing, quick=True),
+    Mutation("cursor in another transaction", "I2", cursor_apart, quick=True),
+    Mutation("COMMIT between cursor and rows", "I2", commits_before_rows),
+    Mutation("cursor that does not move", "I2", plans_the_past, quick=True),
+    Mutation("skips that are not recorded", "I2", skips_nothing, quick=True),
+    Mutation("two retries of one scope in a batch", "I7", two_of_a_scope, quick=True),
+    Mutation("retry beside a RUNNING one", "I7", retries_beside_running, quick=True),
+    Mutation("retry of a NULL next_attempt_at", "I6", retries_never, quick=True),
+    Mutation("lease counted from the reply", "I7", lease_from_reply),
+    Mutation("skipped heartbeat taken for lost", "settling", skipped_is_lost),
+    Mutation("sweep that ignores reentrancy", "I6", sweeps_reentrant, quick=True),
+    Mutation("steal of what is not reentrant", "I6", steals_what_is_not_reentrant, quick=True),
+    Mutation("steal and retry without the schedule's lock", "I7", steals_unlocked),
+    Mutation("cancel of a RUNNING row at once", "I7", cancels_running_at_once, quick=True),
+    Mutation("give back the same attempt", "I5", gives_back_the_same_attempt),
+    Mutation("parked without a second look", "settling", parks_without_second_look),
+    Mutation("limit counted without its lock", "I11", limit_in_locking_statement),
+    Mutation("start after the lease", "I7", starts_after_its_lease),
+    Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
+)
+
+
+def hunt(mutation: Mutation, database: Database, most: int, seed0: int = 0) -> Verdict | None:
+    """The first seed that finds it; None: none of the `most` first ones does."""
+    with mutation.apply(database):
+        for seed in range(seed0, seed0 + most):
+            verdict = simulate(seed, database)
+            if verdict.violations:
+                return verdict
+    return None
+
+
+def main() -> int:
+    from tests.simulation.__main__ import fresh_database
+
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations")
+    parser.add_argument("names", nargs="*", help="parts of names; none: all")
+    parser.add_argument("--most", type=int, default=MOST_SEEDS)
+    asked = parser.parse_args()
+    missed = 0
+    print("| mutation | breaks | found by seed | as |\n|---|---|---|---|")
+    with fresh_database() as database:
+        for mutation in MUTATIONS:
+            if asked.names and not any(name in mutation.name for name in asked.names):
+                continue
+            began = time.monotonic()
+            found = hunt(mutation, database, asked.most)
+            missed += found is None
+            how = "-" if found is None else found.violations[0].partition("] ")[2][:90]
+            number = f"none of {asked.most}" if found is None else str(found.seed + 1)
+            print(f"| {mutation.name} | {mutation.invariant} | {number} | {how} |", flush=True)
+            print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The simulator finds deliberate mistakes. The quick ones here; all of them in `make chaos`:
+`python -m tests.simulation.mutations`."""
+
+import pytest
+
+from tests.simulation.backend import Database
+from tests.simulation.mutating import AnchorError, function, statement
+from tests.simulation.mutations import MUTATIONS, Mutation, hunt
+
+FEW_SEEDS = 25
+QUICK = [mutation for mutation in MUTATIONS if mutation.quick]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutation", QUICK, ids=lambda mutation: mutation.name)
+def test_a_mistake_is_found(simulated: Database, mutation: Mutation) -> None:
+    assert hunt(mutation, simulated, FEW_SEEDS) is not None
+
+
+def test_a_mutation_without_its_anchor_fails(simulated: Database) -> None:
+    with pytest.raises(AnchorError), statement("next_due", ("no such text", "")):
+        pass
+    with pytest.raises(AnchorError), function(simulated, "cancel", ("no such text", "")):
+        pass
+    with pytest.raises(AnchorError, match="never sent"), statement("next_due"):
+        pass
