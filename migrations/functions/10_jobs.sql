@@ -75,9 +75,10 @@ BEGIN
     at := {schema}.db_clock();
     SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
     IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at
-       AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
+       AND OLD.paused_until >= last AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
        AND {schema}.job_definition(NEW) = {schema}.job_definition(OLD) THEN
-        -- The pause ended by itself, whenever that was noticed; an edit never reaches back.
+        -- The pause ended by itself, whenever that was noticed; an edit never reaches back, and what
+        -- was planned under one that came between stays its own.
         at := OLD.paused_until;
     END IF;
     at := greatest(at, last);

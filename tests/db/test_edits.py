@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from cronledger.audit.verify import verify
 from cronledger.rules import outcome
 from tests.db.engine import Ledger, runners
 
@@ -48,6 +49,29 @@ async def test_i10_a_resume_fires_nothing_of_the_pause(ledger: Ledger, database_
     async with runners(database_url, {}) as (one,):
         assert await one.settle() == []
         assert ledger.skips() == [("paused", 30)]
+
+
+async def test_i10_an_edit_between_the_end_of_a_pause_and_its_notice(
+    ledger: Ledger, database_url: str
+) -> None:
+    """What was planned under the edit stays its own when the sweeper writes the resume."""
+    ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
+    ledger.rows("SELECT pause('job', until => %s)", ledger.clock.now() + 5 * MINUTE)
+    ledger.clock.travel(by=7 * MINUTE)
+    ledger.edit(schedule="*/2 * * * *")
+    ledger.clock.travel(by=4 * MINUTE)
+    async with runners(database_url, {}) as (one,):
+        started = await one.settle()
+        assert {s.claimed.revision for s in started} == {2, 3}
+        for start in started:
+            await one.finish(start)
+        await one.sweep()
+        assert ledger.one("SELECT max(revision) FROM job_revisions") == 4
+        ledger.clock.travel(by=2 * MINUTE)
+        (late,) = await one.settle()
+        assert late.claimed.revision == 4
+        await one.finish(late)
+    assert [str(violation) for violation in verify(database_url)] == []
 
 
 async def test_i10_paused_until_ends_by_itself_at_its_instant(

@@ -359,18 +359,7 @@ class Cluster:
         for violation in verify(self.database.judge(self.now()), retention=RETENTION):
             if self.record.backwards and violation.kind not in TIMELESS:
                 continue
-            if violation.kind == "wrong_revision" and self._pause_ended(violation.job_name):
-                continue
             self.record.wrong(f"verify: {violation}", self.loop.time())
-
-    def _pause_ended(self, job: str | None) -> bool:
-        """Whether a pause of it ended by itself: the revision that says so reaches back below the
-        cursor when an edit came before that was noticed."""
-        ended = self.database.eye.execute(
-            "SELECT 1 FROM job_revisions WHERE job_name = %s AND requested_by = 'paused_until'",
-            (job,),
-        ).fetchone()
-        return ended is not None
 
     def _unsettled(self) -> list[str]:
         rows = self.database.eye.execute(

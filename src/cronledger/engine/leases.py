@@ -5,8 +5,6 @@ the main loop does not cost the other executions their leases.
 """
 
 import asyncio
-import os
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +17,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from cronledger.ledger.database import Access, step_transaction
+from cronledger.ledger.database import Access, sever, step_transaction
 from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
@@ -349,10 +347,8 @@ class Heartbeats:
                 lease.stop("lease_lost")
 
     def _sever(self) -> None:
-        """Whatever waits on the connection fails now."""
-        if self._connection is not None and not self._connection.closed:
-            with suppress(OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as s:
-                s.shutdown(socket.SHUT_RDWR)
+        if self._connection is not None:
+            sever(self._connection)
 
     async def _connected(self, patience: float) -> Connection:
         if self._connection is None or self._connection.closed:

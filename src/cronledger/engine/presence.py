@@ -28,6 +28,7 @@ State = Literal["starting", "running", "draining", "stopped"]
 PULSE_SECONDS = 3.0
 MOST_NAMES = 100
 LONGEST_HOST = 150
+VERSION = metadata.version("cronledger")  # read once: it parses a file
 
 
 async def take_name(
@@ -46,7 +47,7 @@ async def take_name(
         for number in range(1, MOST_NAMES):
             name = first if number == 1 else f"{first}-{number}"
             taken = await statements.take_name(
-                c, runner=name, host=host, pid=pid, version=metadata.version("cronledger"),
+                c, runner=name, host=host, pid=pid, version=VERSION,
                 queues=list(settings.queues), slots=settings.slots, ttl=ttl,
             )  # fmt: skip
             if await taken.fetchone() is not None:
@@ -102,7 +103,7 @@ class Presence:
             "runner": self._runner,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "version": metadata.version("cronledger"),
+            "version": VERSION,
             "queues": list(self._settings.queues),
             "slots": self._settings.slots,
             "ttl": self._ttl,

@@ -1,7 +1,10 @@
 """Connections: how they are opened, what they are set to, and which errors pass by themselves."""
 
+import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -10,7 +13,9 @@ import psycopg
 from psycopg import AsyncConnection, conninfo, errors
 from psycopg_pool import AsyncConnectionPool
 
-AsyncPool = AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]
+HUNG_SECONDS = 90.0
+"""Longer than any step of a replica takes on a database that answers, patience with a scope
+provider included."""
 
 # A network partition is noticed in seconds, not in the two hours of the kernel's defaults.
 KEEPALIVES: Mapping[str, str] = {
@@ -37,6 +42,31 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, AWAY) and (
         state is None or state.startswith(("08", "57P")) or state == "53300"
     )
+
+
+def sever(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+    """Whatever waits on the connection fails now: asking the server to cancel would wait for it."""
+    if not connection.closed:
+        with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as s:
+            s.shutdown(socket.SHUT_RDWR)
+
+
+class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
+    """Connections for steps. One that is held for longer than HUNG_SECONDS is severed: no other
+    timeout notices a server that hangs, or a middlebox that acknowledges and passes nothing on.
+    """
+
+    @asynccontextmanager
+    async def connection(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
+    ) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+        async with super().connection(timeout) as connection:
+            timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, sever, connection)
+            try:
+                yield connection
+            finally:
+                timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +112,7 @@ class Access:
         """A closed pool of `size` connections in autocommit mode; open it in the loop that uses
         it.
         """
-        return AsyncConnectionPool(
+        return AsyncPool(
             kwargs={
                 **self.parameters(name),
                 "autocommit": True,
