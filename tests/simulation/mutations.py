@@ -209,21 +209,6 @@ def gives_back_the_same_attempt(_: Database) -> AbstractContextManager[None]:
     )
 
 
-def parks_without_second_look(_: Database) -> AbstractContextManager[None]:
-    """Neither the parking claim nor the sweeper looks again: what was freed meanwhile waits."""
-
-    def make(original: Any) -> Any:
-        async def after(self: Any, c: Any, begun: Any) -> None:
-            return None
-
-        return after
-
-    return together(
-        method(claim.Claimer, "_after", make),
-        statement("rearm_left_behind", ("s.parked IN ('waiting', 'limit', ", "s.parked IN (")),
-    )  # fmt: skip
-
-
 def limit_in_locking_statement(database: Database) -> AbstractContextManager[None]:
     """Limited jobs are counted without their row's lock."""
     return together(
@@ -328,7 +313,6 @@ MUTATIONS = (
     Mutation("steal and retry without the schedule's lock", "I7", steals_unlocked),
     Mutation("cancel of a RUNNING row at once", "I7", cancels_running_at_once, quick=True),
     Mutation("give back the same attempt", "I5", gives_back_the_same_attempt),
-    Mutation("parked without a second look", "settling", parks_without_second_look),
     Mutation("limit counted without its lock", "I11", limit_in_locking_statement),
     Mutation("start after the lease", "I7", starts_after_its_lease),
     Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
