@@ -231,7 +231,7 @@ async def unknown(url: str, watch: Watch) -> None:
     runner = await opened(url)
     read = runner.claimer._after
 
-    async def lost(c: Any, begun: Any) -> None:
+    async def lost(c: Any, begun: Any) -> bool:
         runner.claimer._after = read  # type: ignore[method-assign]
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 

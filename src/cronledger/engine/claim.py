@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class Claim:
     """What a claim brought. `sent`: monotonic time before its first write was sent: the leases
     count from there; `asked`: before it asked for `next_due`. `full`: as many rows came as were
-    asked for, so more may be due."""
+    asked for, or what this claim parked was due again after its COMMIT, so more may be due."""
 
     won: Sequence[Claimed]
     round: Round
@@ -153,7 +153,7 @@ class Claimer:
                 won = [row.claimed for row in begun.taken]
                 won += [row for cursor in writes for row in await cursor.fetchall()]
                 due = await next_due.fetchone()
-                await self._after(c, begun)
+                rearmed = await self._after(c, begun)
         except POISON as error:
             self._forget(begun)
             scopes = sorted(row.key for row in schedules)
@@ -166,7 +166,7 @@ class Claimer:
                 self._forget(begun)
             raise
         more = any(row.more for row in rows) or len(schedules) >= look.max_rows
-        return Claim(won, begun, due, sent, asked, more or look.only is not None)
+        return Claim(won, begun, due, sent, asked, more or rearmed or look.only is not None)
 
     def _forget(self, begun: Round) -> None:
         for token, _ in begun.claims():
@@ -302,19 +302,22 @@ class Claimer:
             await s.advance_schedules(c, begun.plans)
         return answers
 
-    async def _after(self, c: Connection, begun: Round) -> None:
+    async def _after(self, c: Connection, begun: Round) -> bool:
         """What must not be in the claim's transaction: the parked rows are looked at once more, in
         case what blocks them ended while they were being parked; spec errors are jobs' rows.
+        Answers whether one that this claim planned on is due again: next_due does not know of it.
 
         Never raises psycopg.Error, because the claim is committed. The sweeper re-arms what is
         left behind here.
         """
+        rearmed = 0
         try:
             if begun.parked:
                 async with step_transaction(c):
                     if begun.replaced:  # whose row was busy, with a heartbeat, say
                         await self._statements.request_replacement(c, begun.replaced)
-                    await self._statements.rearm_unblocked(c, begun.parked)
+                    answer = await self._statements.rearm_unblocked(c, begun.parked)
+                rearmed = answer.rowcount
             if begun.spec_errors:
                 async with step_transaction(c):
                     named = await self._statements.set_spec_errors(c, begun.spec_errors)
@@ -323,6 +326,8 @@ class Claimer:
                     log.error("job_broken", job=job, error=texts[job])
         except psycopg.Error as error:
             log.warning("after_claim_failed", parked=len(begun.parked), error=str(error))
+        # Without progress it waits for the poll: were the two ever of two minds, this would spin.
+        return rearmed > 0 and bool(begun.new or begun.pending)
 
     async def _make_partitions(self, poison: "_PoisonError") -> bool:
         """The partitions that a claim lacked; false when there was nothing to make."""

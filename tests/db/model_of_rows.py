@@ -1,0 +1,215 @@
+"""What executions and jobs look like to the model of the ledger, and who may do what to them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+PERIOD = timedelta(seconds=60)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_STEALS = 3
+GRACE = timedelta(milliseconds=1)
+"""How far an instant may lie behind now because the next free one was taken."""
+
+Scope = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The part of a job's definition that the model knows."""
+
+    handler: str = "python"
+    schedule: str | None = None
+    overlap: str = "skip"
+    catch_up: str = "latest"
+    reentrant: bool = False
+    max_attempts: int = 1
+    backoff: timedelta = timedelta(seconds=30)
+    lease: timedelta = timedelta(seconds=60)
+    max_running: int | None = None
+
+    def columns(self) -> dict[str, Any]:
+        return {
+            "handler": self.handler, "schedule": self.schedule, "overlap": self.overlap,
+            "catch_up": self.catch_up, "allow_stale_reentry": self.reentrant,
+            "max_attempts": self.max_attempts, "retry_backoff": [self.backoff],
+            "stale_timeout": self.lease, "max_running": self.max_running,
+        }  # fmt: skip
+
+
+@dataclass
+class Known:
+    """A job: its policy now, its pause, and which revision began when."""
+
+    policy: Policy
+    scopes: tuple[str, ...]
+    paused_at: datetime | None = None
+    paused_until: datetime | None = None
+    retired: bool = False
+    history: list[tuple[int, datetime, Policy]] = field(default_factory=list)
+
+    def at(self, plan_time: datetime) -> tuple[int, Policy]:
+        """The revision that a plan_time belongs to."""
+        number, _, policy = [x for x in self.history if x[1] < plan_time][-1]
+        return number, policy
+
+
+@dataclass(frozen=True)
+class Row:
+    """An execution."""
+
+    id: int
+    job: str
+    scope: str
+    plan_time: datetime
+    status: str
+    trigger: str
+    revision: int
+    due_at: datetime
+    attempt: int
+    max_attempts: int
+    next_attempt_at: datetime | None
+    runner: str | None
+    token: UUID | None
+    stale_after: datetime | None
+    started_at: datetime | None
+    error_code: str | None
+    watermark: int | None
+    key: str | None
+    payload: int | None
+    ends: bool  # its end was asked for
+    attempts: int  # entries of `attempts`
+
+    @property
+    def where(self) -> Scope:
+        return self.job, self.scope
+
+
+COLUMNS = (
+    "id, job_name, scope_id, plan_time, status, trigger, revision, due_at, attempt, max_attempts,"
+    " next_attempt_at, runner_id, lease_token, stale_after, started_at, error_code, watermark,"
+    " enqueue_key, payload::int, cancel_requested_at IS NOT NULL, jsonb_array_length(attempts)"
+)
+
+Rows = dict[int, Row]
+
+
+class Facts:
+    """What there is, and what follows from it: who may write, what may start, what is lost."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Known] = {}
+        self.rows: Rows = {}
+        self.tokens: dict[int, list[UUID]] = {}
+        self.inputs: dict[Scope, int] = {}
+        self.workers: dict[str, tuple[datetime, datetime]] = {}  # trusted since, seen last
+        self.started: dict[tuple[Scope, str], int] = {}  # newest payload of a key that was claimed
+        # Retried by a person, who may put an old payload after a new one:
+        self.by_hand: set[int] = set()
+        self.now = EPOCH
+
+    # -- what there is ----------------------------------------------------------------------------
+
+    def policy(self, row: Row) -> Policy:
+        return self.jobs[row.job].policy
+
+    def running(self, job: str, scope: str | None = None) -> list[Row]:
+        return [
+            r
+            for r in self.rows.values()
+            if r.job == job and r.status == "RUNNING" and scope in (None, r.scope)
+        ]
+
+    def covered(self, where: Scope) -> int | None:
+        """The greatest watermark that a success has covered."""
+        marks = [
+            r.watermark
+            for r in self.rows.values()
+            if r.where == where and r.status == "SUCCESS" and r.watermark is not None
+        ]
+        return max(marks, default=None)
+
+    def dirty(self, where: Scope) -> bool:
+        pushed, done = self.inputs.get(where), self.covered(where)
+        return pushed is not None and (done is None or pushed > done)
+
+    def holds(self, row: Row, token: UUID) -> bool:
+        """Who may write."""
+        return row.status == "RUNNING" and row.token == token
+
+    def superseded(self, row: Row) -> bool:
+        """A FAILED execution that awaits its retry, beside a newer PENDING one of its key."""
+        return (
+            row.status == "FAILED"
+            and row.next_attempt_at is not None
+            and row.key is not None
+            and any(
+                r.where == row.where
+                and r.key == row.key
+                and r.status == "PENDING"
+                and r.plan_time > row.plan_time
+                for r in self.rows.values()
+            )
+        )
+
+    # -- what may start ---------------------------------------------------------------------------
+
+    def is_free(self, row: Row, kinds: Iterable[str]) -> bool:
+        """PENDING or awaiting a retry, due, and nothing is in its way."""
+        known = self.jobs[row.job]
+        forced = row.trigger == "manual" and row.status == "PENDING"
+        if row.next_attempt_at is None or row.next_attempt_at > self.now:
+            return False
+        if known.retired or known.policy.handler not in kinds:
+            return False
+        if known.paused_at is not None and not (forced and row.next_attempt_at > known.paused_at):
+            return False
+        return self._has_room(row)
+
+    def _has_room(self, row: Row) -> bool:
+        policy = self.policy(row)
+        if policy.overlap != "allow" and self.running(row.job, row.scope):
+            return False
+        return policy.max_running is None or len(self.running(row.job)) < policy.max_running
+
+    def is_stale(self, row: Row) -> bool:
+        return (
+            row.status == "RUNNING" and row.stale_after is not None and row.stale_after < self.now
+        )
+
+    def may_be_stolen(self, row: Row, kinds: Iterable[str]) -> bool:
+        known = self.jobs[row.job]
+        others = [r for r in self.running(row.job, row.scope) if r.id != row.id]
+        return (
+            self.is_stale(row)
+            and known.policy.reentrant
+            and known.policy.handler in kinds
+            and not known.retired
+            and known.paused_at is None
+            and not row.ends
+            and row.attempt < max(row.max_attempts, MOST_STEALS)
+            and (known.policy.overlap == "allow" or not others)
+        )
+
+    def is_swept(self, row: Row) -> bool:
+        known = self.jobs[row.job]
+        return self.is_stale(row) and (
+            known.retired
+            or not known.policy.reentrant
+            or row.ends
+            or row.attempt >= max(row.max_attempts, MOST_STEALS)
+        )
+
+    def put(self, row: Row) -> None:
+        self.rows[row.id] = row
+
+    def _is_fresh(self, row: Row, payload: int | None) -> None:
+        number = self.jobs[row.job].history[-1][0]
+        assert row.id not in self.rows, row
+        assert row.status == "PENDING", row
+        assert self.now <= row.plan_time < self.now + GRACE, row
+        assert (row.plan_time - EPOCH) % timedelta(seconds=1), row
+        assert row.due_at == row.next_attempt_at, row
+        assert (row.attempt, row.max_attempts) == (0, self.policy(row).max_attempts), row
+        assert (row.revision, row.payload, row.attempts) == (number, payload, 0), row
