@@ -102,6 +102,29 @@ COMMENT ON FUNCTION {schema}.check_runner({schema}.jobs, boolean) IS 'Warns, or 
 
 -- It had no require_runner: CREATE OR REPLACE would leave two of one name.
 DROP FUNCTION IF EXISTS {schema}.trigger(text, text, text, jsonb, boolean, text);
+CREATE OR REPLACE FUNCTION {schema}.free_plan_time(
+    scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')
+RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    at timestamptz := near;
+BEGIN
+    -- Never a whole second: those are the schedule's.
+    WHILE at = date_trunc('second', at) OR EXISTS (
+        SELECT FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+            = (scope.job_name, scope.scope_kind, scope.scope_id, at)) LOOP
+        at := at + step;
+    END LOOP;
+    IF NOT EXISTS (SELECT FROM {schema}.partitions() p
+                   WHERE p.from_plan_time <= at AND p.before_plan_time > at) THEN
+        RAISE EXCEPTION 'job %: executions has no partition for plan_time %', scope.job_name, at
+            USING HINT = 'Start a replica, or run SELECT * FROM {schema}.maintain_partitions().',
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN at;
+END $$;
+COMMENT ON FUNCTION {schema}.free_plan_time({schema}.schedules, timestamptz, interval) IS 'The first instant from here that no execution of this scope has and no schedule means. Under the lock of the schedule row.';
+
 CREATE OR REPLACE FUNCTION {schema}.trigger(
     job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',
     payload jsonb DEFAULT NULL, force boolean DEFAULT false, requested_by text DEFAULT NULL,
@@ -129,19 +152,7 @@ BEGIN
     PERFORM {schema}.check_runner(definition, require_runner);
     PERFORM {schema}.clear_way(definition, scope, requester);
     -- Never a whole second: those are the schedule's.
-    at := {schema}.db_clock();
-    WHILE at = date_trunc('second', at) OR EXISTS (
-        SELECT FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
-            = (scope.job_name, scope.scope_kind, scope.scope_id, at)) LOOP
-        at := at + interval '1 microsecond';
-    END LOOP;
-    IF NOT EXISTS (SELECT FROM {schema}.partitions() p
-                   WHERE p.from_plan_time <= at AND p.before_plan_time > at) THEN
-        RAISE EXCEPTION 'job %: executions has no partition for plan_time %', job, at
-            USING HINT = 'Start a replica, or run SELECT * FROM {schema}.maintain_partitions().',
-                  ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
+    at := {schema}.free_plan_time(scope, {schema}.db_clock());
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
          next_attempt_at, payload, attempt, max_attempts, requested_by)

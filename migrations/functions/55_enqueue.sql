@@ -16,29 +16,6 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}.covered_watermark({schema}.schedules) IS 'The greatest watermark of a SUCCESS of this scope; NULL: none has one.';
 
-CREATE OR REPLACE FUNCTION {schema}.free_plan_time(
-    scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')
-RETURNS timestamptz LANGUAGE plpgsql AS $$
-DECLARE
-    at timestamptz := near;
-BEGIN
-    -- Never a whole second: those are the schedule's.
-    WHILE at = date_trunc('second', at) OR EXISTS (
-        SELECT FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
-            = (scope.job_name, scope.scope_kind, scope.scope_id, at)) LOOP
-        at := at + step;
-    END LOOP;
-    IF NOT EXISTS (SELECT FROM {schema}.partitions() p
-                   WHERE p.from_plan_time <= at AND p.before_plan_time > at) THEN
-        RAISE EXCEPTION 'job %: executions has no partition for plan_time %', scope.job_name, at
-            USING HINT = 'Start a replica, or run SELECT * FROM {schema}.maintain_partitions().',
-                  ERRCODE = 'object_not_in_prerequisite_state';
-    END IF;
-    RETURN at;
-END $$;
-COMMENT ON FUNCTION {schema}.free_plan_time({schema}.schedules, timestamptz, interval) IS 'The first instant from here that no execution of this scope has and no schedule means. Under the lock of the schedule row.';
-
 CREATE OR REPLACE FUNCTION {schema}.make_enqueued(
     definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, key text,
     payload jsonb, watermark bigint, group_id uuid, requester text)
