@@ -56,6 +56,9 @@ chaos: $(STAMP) ## simulated and real faults for MINUTES (20) on servers of thei
 	$(BIN)/python -m tests.chaos $$(minutes 2/3) $(if $(SEED),--seed $(SEED)) || failed=1; \
 	exit $$failed
 
+mutations: $(STAMP) ## deliberate mistakes in the engine, each until a seed of the simulator finds it
+	$(BIN)/python -m tests.simulation.mutations --most 80
+
 soak: $(STAMP) ## the replicas and clients of chaos for MINUTES (10), with nothing but kill -9
 	$(BIN)/python -m tests.chaos $(or $(MINUTES),10) \
 		--only 'replica killed -9' --only 'worker killed -9'
@@ -65,4 +68,4 @@ check: lint test ## what CI runs
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test lint format bench chaos soak check clean
+.PHONY: help setup run test lint format bench chaos mutations soak check clean

@@ -1,5 +1,4 @@
-"""The simulator finds deliberate mistakes. The quick ones here; all of them in `make chaos`:
-`python -m tests.simulation.mutations`."""
+"""The simulator finds deliberate mistakes. The quick ones here; all of them in `make mutations`."""
 
 import pytest
 
