@@ -394,7 +394,7 @@ async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> No
 async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str) -> None:
     before, children = set(threading.enumerate()), _children()
     replica = Replica(url=empty_database_url, settings=Settings())
-    with pytest.raises(psycopg.errors.UndefinedTable):
+    with pytest.raises(psycopg.errors.InvalidSchemaName):
         await replica.start()
     assert set(threading.enumerate()) <= before
     assert _children() == children

@@ -248,7 +248,10 @@ def test_a_busy_row_is_not_a_lost_one(beating: Beating) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["lease_token = gen_random_uuid()", "status = 'SUCCESS', finished_at = now(), duration_ms = 0"],
+    [
+        "lease_token = gen_random_uuid()",
+        "status = 'FAILED', error_code = 'stale_timeout', finished_at = now(), duration_ms = 0",
+    ],
 )
 def test_another_holder_and_another_end_are_a_lost_lease(beating: Beating, change: str) -> None:
     lost, kept = beating.hold("lost", "kept")
@@ -270,6 +273,18 @@ def test_a_dropped_row_is_a_lost_lease(beating: Beating) -> None:
     with beating.beating() as heartbeats:
         heartbeats.look_now()
         until("it is told", lambda: beating.told["gone"] == ["lease_lost"])
+
+
+def test_a_finish_whose_answer_is_under_way_is_not_a_lost_lease(beating: Beating) -> None:
+    (one,) = beating.hold("a")
+    beating.rows(
+        "UPDATE cronledger.executions SET status = 'SUCCESS', finished_at = now(), duration_ms = 1"
+    )
+    one.next_beat = 0.0
+    with beating.beating():
+        until("it was read", lambda: one.next_beat > 0.0)
+        assert beating.leases.tokens() == [one.token]
+    assert (beating.leases.lost, beating.told["a"]) == (0, [])
 
 
 def test_a_cancel_is_told_with_the_heartbeat_though_the_row_is_busy(beating: Beating) -> None:

@@ -176,13 +176,19 @@ class Backend:
             if time.monotonic() > give_up_at:
                 raise StuckError("a statement that was cancelled does not end")
 
+    def hear(self) -> None:
+        """Read what others notified. Some hundred unread ones fill the socket; then the server's
+        process hangs in its write, and with it, for one, every DROP DATABASE on that server."""
+        self._pg.consume_input()
+        self.take_notes()
+
     def reset(self) -> None:
         """No transaction, no statement: as the server leaves it when its client is gone."""
         if self.busy:
             self.cancel()
         if self.in_transaction:
             self.run(b"ROLLBACK")
-        self.take_notes()
+        self.hear()
 
     def close(self) -> None:
         self.connection.close()
@@ -210,6 +216,7 @@ class Database:
             ).fetchall()
         ]
         self._used = 0
+        self._heard = 0  # idle backends are heard in turn
 
     def take(self) -> Backend:
         if not self._free:
@@ -220,6 +227,8 @@ class Database:
 
     def give(self, backend: Backend) -> None:
         self._free.append(backend)
+        self._heard = (self._heard + 1) % len(self._free)
+        self._free[self._heard].hear()
 
     def judge(self, now: datetime) -> psycopg.Connection:
         """A connection on which the database's clock says `now`."""

@@ -335,7 +335,8 @@ class Heartbeats:
         ours = {
             state.token: state
             for state in await answer.fetchall()
-            if state.ours and state.status == "RUNNING"
+            # Only its holder writes SUCCESS: our own finish, whose answer is under way.
+            if state.ours and state.status in ("RUNNING", "SUCCESS")
         }
         self._leases.postpone(ours, monotonic() + self.RETRY)
         for lease in silent:
