@@ -242,6 +242,8 @@ async def renewed(ctx: Context) -> None:
     await live(ctx, 60)
 
 
+statement = App()
+
 COMMANDS = {
     "crash": (
         command("command_again", "60", "deaf", allow_stale_reentry=True),
@@ -255,6 +257,12 @@ COMMANDS = {
             allow_stale_reentry=True,
             scope_kind="shard",
             scopes=SCOPES,
+        ),
+    ),
+    "statement": (
+        Job.model_validate(
+            {"name": "statement", "handler": Handler.SQL, "stale_timeout": LEASE,
+             "target": {"statement": "SELECT pg_sleep(300)"}}
         ),
     ),
     "blocking": (command("beside_command", "4", allow_stale_reentry=True),),

@@ -46,7 +46,10 @@ class Scopes:
         return EVERY_SECONDS
 
     async def _ask(self, job: Job, provider: Callable[[], Any]) -> None:
-        async with self._pool.connection() as c, step_transaction(c):
+        async with (
+            self._pool.connection() as c,
+            step_transaction(c, stands_still=2 * PATIENCE_SECONDS),
+        ):
             turn = await (await self._statements.take_turn(c, f"scopes of {job.name}")).fetchone()
             if turn is None or not turn[0]:
                 return

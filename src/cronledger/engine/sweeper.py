@@ -138,12 +138,12 @@ class Sweeper:
             log.info("orphans_cancelled", count=len(ended), reason="their jobs are retired or gone")
 
     async def _maintain(self) -> None:
-        async with self._pool.connection() as c, c.transaction():
-            await self._statements.require_own_database(c)
-            done = await (
-                await self._statements.maintain_partitions(c, self._retention, self._width)
-            ).fetchall()
-        for action, subject in done:
+        async with self._pool.connection() as c:
+            async with step_transaction(c):
+                await self._statements.require_own_database(c)
+                done = await self._statements.maintain_partitions(c, self._retention, self._width)
+            rows = await done.fetchall()
+        for action, subject in rows:
             log.info("partitions_maintained", action=action, subject=subject)
 
 

@@ -3,19 +3,25 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, conninfo, errors
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, conninfo, errors
+from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool
 
 HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a database that answers, patience with a scope
 provider included."""
+
+STANDS_STILL_SECONDS = 10.0
+"""A client that says nothing for so long in the middle of a step has lost its transaction, and with
+it the locks. Its host may be gone without a word; the server's keepalives need two hours for that.
+"""
 
 # A network partition is noticed in seconds, not in the two hours of the kernel's defaults.
 KEEPALIVES: Mapping[str, str] = {
@@ -24,6 +30,15 @@ KEEPALIVES: Mapping[str, str] = {
     "keepalives_interval": "2",
     "keepalives_count": "3",
 }
+
+# The same for the server, which would find out after two hours that a host is gone, and keep its
+# locks until then; and that a process which lives on reads nothing of what was sent to it.
+_WATCH = """
+SELECT set_config('tcp_keepalives_idle', '5', %(local)s),
+       set_config('tcp_keepalives_interval', '2', %(local)s),
+       set_config('tcp_keepalives_count', '3', %(local)s),
+       set_config('tcp_user_timeout', %(patience)s, %(local)s)
+"""
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """The database did not answer, or the connection is gone."""
@@ -36,7 +51,11 @@ POISON = (errors.DataError, errors.IntegrityError)
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether `error` says that the database is unreachable rather than that a statement is bad."""
+    """Whether `error` says that the database is unreachable, or gave this client up, rather than
+    that a statement is bad.
+    """
+    if isinstance(error, errors.IdleInTransactionSessionTimeout | errors.TransactionTimeout):
+        return True
     # psycopg calls much more an OperationalError: a full disk, an object in use, a limit reached.
     state = getattr(error, "sqlstate", None)
     return isinstance(error, AWAY) and (
@@ -49,6 +68,38 @@ def sever(connection: AsyncConnection[tuple[Any, ...]]) -> None:
     if not connection.closed:
         with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as s:
             s.shutdown(socket.SHUT_RDWR)
+
+
+class StepConnection(AsyncConnection[tuple[Any, ...]]):
+    """Its cursors end a round trip with a Sync, not with a Flush as psycopg's do: to the server a
+    pipeline without one is a statement that goes on, and its client's silence is not counted.
+    """
+
+    pipelined: AsyncPipeline | None = None
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
+        async with super().pipeline() as pipeline:
+            outer, self.pipelined = self.pipelined, pipeline
+            try:
+                yield pipeline
+            finally:
+                self.pipelined = outer
+
+
+class StepCursor(AsyncCursor[Row]):
+    async def _answered(self) -> None:
+        pipeline = getattr(self.connection, "pipelined", None)
+        if pipeline is not None and self.pgresult is None:
+            await pipeline.sync()
+
+    async def fetchone(self) -> Row | None:
+        await self._answered()
+        return await super().fetchone()
+
+    async def fetchall(self) -> list[Row]:
+        await self._answered()
+        return await super().fetchall()
 
 
 class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
@@ -104,17 +155,37 @@ class Access:
 
     async def connect_async(self, name: str) -> AsyncConnection[tuple[Any, ...]]:
         """A connection in autocommit mode."""
-        return await AsyncConnection.connect(
+        connection = await AsyncConnection.connect(
             **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
         )
+        try:
+            await self._watch(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _watch(self, connection: AsyncConnection[Any]) -> None:
+        if not self.prepare:  # behind a pooler the server's client is the pooler
+            return
+        patience = _milliseconds(self.tcp_user_timeout.total_seconds())
+        timer = asyncio.get_running_loop().call_later(
+            self.connect_timeout.total_seconds(), sever, connection
+        )
+        try:
+            await connection.execute(_WATCH, {"local": False, "patience": patience})
+        finally:
+            timer.cancel()
 
     def pool(self, name: str, size: int) -> AsyncPool:
         """A closed pool of `size` connections in autocommit mode; open it in the loop that uses
         it.
         """
         return AsyncPool(
+            connection_class=StepConnection,
             kwargs={
                 **self.parameters(name),
+                "cursor_factory": StepCursor,
                 "autocommit": True,
                 "prepare_threshold": self.prepare_threshold,
             },
@@ -123,6 +194,7 @@ class Access:
             timeout=self.connect_timeout.total_seconds() + 5,
             # Short, because its waits double: whoever asks next for a connection tries anew.
             reconnect_timeout=1,
+            configure=self._watch,
             open=False,
             name=name,
         )
@@ -133,11 +205,26 @@ def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
     return Access(url).connect(name)
 
 
+@contextmanager
+def transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """A transaction of a command. It ends by itself if its client stands still in it."""
+    patience = _milliseconds(STANDS_STILL_SECONDS)
+    with connection.transaction():
+        connection.execute(_WATCH, {"local": True, "patience": patience})
+        connection.execute(
+            "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [patience]
+        )
+        yield
+
+
 @asynccontextmanager
 async def step_transaction(
-    connection: AsyncConnection[tuple[Any, ...]], lock_timeout_ms: int = 5000
+    connection: AsyncConnection[tuple[Any, ...]],
+    lock_timeout_ms: int = 5000,
+    stands_still: float | None = None,
 ) -> AsyncIterator[None]:
-    """A transaction in pipeline mode with pinned planning and a bounded wait for locks.
+    """A transaction in pipeline mode with pinned planning, a bounded wait for locks, and an end if
+    the client stands still in it (`stands_still` seconds; None: STANDS_STILL_SECONDS).
 
     Planned once per connection, not for every batch: planning for all partitions costs more than
     most of these statements. Sequential scans at a deterring price: a new week's partition looks
@@ -149,7 +236,19 @@ async def step_transaction(
         await connection.execute(
             "SELECT set_config('jit', 'off', true), set_config('seq_page_cost', '1000', true), "
             "set_config('plan_cache_mode', 'force_generic_plan', true), "
-            "set_config('lock_timeout', %s, true)",
-            [str(lock_timeout_ms)],
+            "set_config('lock_timeout', %s, true), "
+            "set_config('idle_in_transaction_session_timeout', %s, true), "
+            # Who stands still between two statements of one round trip does not count as idle.
+            "CASE WHEN current_setting('server_version_num')::int >= 170000"
+            " THEN set_config('transaction_timeout', %s, true) END",
+            [
+                str(lock_timeout_ms),
+                _milliseconds(stands_still or STANDS_STILL_SECONDS),
+                _milliseconds(HUNG_SECONDS),
+            ],
         )
         yield
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(1000 * seconds))

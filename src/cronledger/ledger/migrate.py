@@ -15,7 +15,7 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
-from cronledger.ledger.database import connect
+from cronledger.ledger.database import connect, transaction
 
 Phase = Literal["pre", "post", "repeated"]
 REPEATED = "functions and views"
@@ -190,7 +190,7 @@ def _version(text: str | None = None) -> tuple[int, ...]:
 
 
 def _apply(connection: psycopg.Connection, migration: Migration, schema: str) -> bool:
-    with connection.transaction():
+    with transaction(connection):
         connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{schema}.migrate"]
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from cronledger.ledger.database import connect
+from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.statements import text
 from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.rules.model import Job
@@ -44,7 +44,7 @@ def apply(
 
     Raises psycopg.Error, and ConfigurationError for a job that another source has.
     """
-    with connect(url) as c, c.transaction():
+    with connect(url) as c, transaction(c):
         return _Applying(c, schema, source, by).apply(jobs, deploy, force)
 
 
@@ -76,7 +76,7 @@ def retire(
     Raises psycopg.Error; then nothing was retired, or all was and some executions were not asked.
     """
     with connect(url) as c:
-        with c.transaction():
+        with transaction(c):
             applying = _Applying(c, schema, source, by)
             if (refused := applying.refused(deploy, force=False)) is not None:
                 return Retired(kept=tuple(jobs), refused=refused)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, cast
 
@@ -36,6 +37,7 @@ CONNECTIONS = 10
 POLL = 0.05
 RETRY = 0.25
 MARK = "cronledger.execution_id"
+LONGEST_IDLE_MS = 2**31 - 1
 _CLOSING = f"""
     SELECT current_setting('{MARK}', true) = %s, set_config('jit', 'off', true),
            set_config('statement_timeout', '60000', true), set_config('lock_timeout', '5000', true)
@@ -68,9 +70,13 @@ class Connections:
             "cronledger.payload": payload or "",
         }
 
-    def opening(self, context: Context) -> tuple[sql.Composed, list[Any]]:
-        """The first statement: the lease is held and fenced, the settings are local."""
-        names = self.settings(context)
+    def opening(self, context: Context, run_timeout: timedelta) -> tuple[sql.Composed, list[Any]]:
+        """The first statement: the lease is held and fenced, the settings are local.
+
+        Whoever stands still for `run_timeout`, which no handler may, loses the transaction.
+        """
+        idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
+        names = {**self.settings(context), "idle_in_transaction_session_timeout": str(idle)}
         configs = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(names))
         query = sql.SQL("SELECT {}.assert_lease(%s, %s), {}").format(
             sql.Identifier(self.statements.schema), configs
@@ -131,7 +137,7 @@ class ExecutionTransaction:
             self._connection = made
             self._transaction = made.transaction()
             await self._transaction.__aenter__()
-            await made.execute(*self._connections.opening(self._given))
+            await made.execute(*self._opening())
         except BaseException as error:
             await self.close()
             _raise_if_lost(error)
@@ -160,7 +166,7 @@ class ExecutionTransaction:
             self._connection = made
             self._transaction = made.transaction()
             self._transaction.__enter__()
-            made.execute(*self._connections.opening(self._given))
+            made.execute(*self._opening())
         except BaseException as error:
             self._drop()
             _raise_if_lost(error)
@@ -177,6 +183,9 @@ class ExecutionTransaction:
             self.pending = True
         else:
             self._drop()
+
+    def _opening(self) -> tuple[sql.Composed, list[Any]]:
+        return self._connections.opening(self._given, self._lease.job.run_timeout)
 
     def _wait_for_room(self) -> None:
         room = self._connections.room

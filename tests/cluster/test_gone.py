@@ -1,0 +1,122 @@
+"""A process or its host is gone without a word, or hears nothing: nobody waits for it."""
+
+import asyncio
+import ipaddress
+import random
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from cronledger.app import App, Context
+from cronledger.engine.waker import Waker
+from cronledger.ledger.database import Access
+from cronledger.ledger.migrate import migrate
+from cronledger.replica import Replica
+from tests.cluster.harness import Cluster, until
+from tests.cluster.servers import OwnServer, stopping
+
+
+def test_a_statement_does_not_outlive_its_replica(cluster: Cluster) -> None:
+    """Its transaction keeps the row from whoever would sweep it."""
+    replica = cluster.start("statement")
+    cluster.trigger("statement")
+    until("it sleeps", lambda: _sleeping(cluster))
+    replica.kill()
+    if "linux" in str(cluster.rows("SELECT version()")[0]):
+        until("the server noticed", lambda: not _sleeping(cluster))
+    cluster.start("steady")
+    until("it was swept", lambda: not cluster.executions("RUNNING"))
+    assert cluster.execution("statement")["error_code"] == "stale_timeout"
+
+
+def _sleeping(cluster: Cluster) -> bool:
+    return bool(
+        cluster.rows(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+            " AND query = 'SELECT pg_sleep(300)' AND state = 'active'"
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def tcp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The DSN, over TCP, of a server of this module's own."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("only Linux answers on every address of 127.0.0.0/8")
+    address = str(ipaddress.IPv4Address(random.randrange(0x7F010000, 0x7FFF0000)))
+    server = OwnServer(tmp_path_factory.mktemp("tcp"), settings={"fsync": "off"})
+    with stopping(server) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as c:
+            c.execute(sql.SQL("ALTER SYSTEM SET listen_addresses = {}").format(address))
+        with (server.data / "pg_hba.conf").open("r+") as file:
+            rules = file.read()
+            file.seek(0)
+            file.write(f"host all all 127.0.0.0/8 trust\n{rules}")
+        server.stop()
+        migrate(server.start())
+        yield make_conninfo(dsn, host=address)
+
+
+async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
+    """While the loop is blocked nobody reads what is notified, until the socket is full."""
+    listening = asyncio.Event()
+    access = Access(tcp, tcp_user_timeout=timedelta(seconds=0.5))
+    waker = Waker(access, "cronledger", lambda payload: listening.set())
+
+    async def listen() -> None:
+        while True:
+            await waker.step()
+
+    task = asyncio.create_task(listen())
+    async with asyncio.timeout(20):
+        await listening.wait()
+    with psycopg.connect(tcp, autocommit=True) as c:  # which blocks the loop
+        until("it hangs in its write", lambda: _notify(c) == "ClientWrite")
+        until("the server has given it up", lambda: _waits(c) is None)
+        assert c.execute("SELECT pg_notification_queue_usage()").fetchone() == (0.0,)
+    with pytest.raises(psycopg.OperationalError):
+        await task
+    await waker.close()
+
+
+def _notify(c: psycopg.Connection) -> object:
+    c.execute(
+        "SELECT pg_notify('cronledger', n || repeat('x', 7000)) FROM generate_series(1, 99) n"
+    )
+    return _waits(c)
+
+
+def _waits(c: psycopg.Connection) -> object:
+    """What the listener's backend waits for; None: it is gone."""
+    row = c.execute(
+        "SELECT wait_event FROM pg_stat_activity WHERE application_name = 'cronledger listen'"
+    ).fetchone()
+    return row and row[0]
+
+
+async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str) -> None:
+    app, shown = App("tests"), {}
+
+    @app.job(None, run_timeout=timedelta(seconds=90))
+    async def looks(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            cursor = await conn.execute(
+                "SELECT name, setting FROM pg_settings WHERE name ~ 'tcp_|idle_in|client_conn'"
+            )
+            shown.update({row[0]: row[1] for row in await cursor.fetchall()})
+
+    async with Replica(app, url=tcp, manual=True) as replica:
+        with psycopg.connect(tcp, autocommit=True) as c:
+            c.execute("SELECT cronledger.trigger('looks')")
+        (ran,) = await replica.step()
+    assert ran.status == "SUCCESS"
+    assert shown == {
+        "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3",
+        "tcp_user_timeout": "10000", "client_connection_check_interval": "2000",
+        "idle_in_transaction_session_timeout": "90000",
+    }  # fmt: skip
