@@ -50,11 +50,15 @@ bench: $(STAMP) ## query plans and throughput on a server of its own; SHORT=1: s
 	$(BIN)/python -m tests.bench.plans $(if $(SHORT),--short)
 	$(BIN)/python -m tests.bench.throughput $(if $(SHORT),--short)
 
-chaos: $(STAMP) ## simulated and real faults for MINUTES (20) on servers of their own, and a verdict
+chaos: $(STAMP) ## simulated and real faults for MINUTES (20), and a verdict; SHORT=1: each real one once
+ifneq ($(SHORT),)
+	$(BIN)/python -m tests.chaos --short $(if $(SEED),--seed $(SEED))
+else
 	@minutes() { $(BIN)/python -c "print($(or $(MINUTES),20) * $$1)"; }; failed=0; \
 	$(BIN)/python -m tests.simulation --minutes $$(minutes 1/3) || failed=1; \
 	$(BIN)/python -m tests.chaos $$(minutes 2/3) $(if $(SEED),--seed $(SEED)) || failed=1; \
 	exit $$failed
+endif
 
 mutations: $(STAMP) ## deliberate mistakes in the engine, each until a seed of the simulator finds it
 	$(BIN)/python -m tests.simulation.mutations --most 80
@@ -63,9 +67,13 @@ soak: $(STAMP) ## the replicas and clients of chaos for MINUTES (10), with nothi
 	$(BIN)/python -m tests.chaos $(or $(MINUTES),10) \
 		--only 'replica killed -9' --only 'worker killed -9'
 
-check: lint test ## what CI runs
+proofs: $(STAMP) ## bench and chaos in their short forms, under two minutes on two cores
+	@$(MAKE) --no-print-directory bench SHORT=1
+	@$(MAKE) --no-print-directory chaos SHORT=1
+
+check: lint test proofs ## what CI runs
 
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test lint format bench chaos mutations soak check clean
+.PHONY: help setup run test lint format bench chaos mutations soak proofs check clean

@@ -23,9 +23,10 @@ def template_database(databases: Databases) -> str:
 
 
 @pytest.fixture
-def database_url(databases: Databases, template_database: str) -> Iterator[str]:
+def database_url(databases: Databases) -> Iterator[str]:
     """The DSN of a fresh database with the schema `cronledger` in it."""
-    name = databases.create(template_database)
+    # Not `template_database`: pytest keeps what a session's fixture raised for all tests to come.
+    name = databases.create(databases.template())
     yield databases.url(name)
     databases.drop(name)
 

@@ -27,6 +27,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 
 from cronledger.ledger.embedded import Embedded, find_binaries
 from cronledger.ledger.postmaster import private_directory, server_pid
@@ -159,12 +160,18 @@ def _container(shared: Path) -> Iterator[str]:
 
 
 class Databases:
-    """One worker's means to make and drop the databases of its run; a context manager."""
+    """One worker's means to make and drop the databases of its run; a context manager.
+
+    A test that is interrupted while it waits for the server leaves the connection in the middle of
+    a statement: it is replaced then, as one that the server has ended.
+    """
 
     def __init__(self, dsn: str, run: str) -> None:
+        self._dsn = dsn
         self._parameters = {k: str(v) for k, v in conninfo_to_dict(dsn).items() if v is not None}
         self._run = hashlib.sha256(run.encode()).hexdigest()[:8]
-        self._connection = psycopg.connect(dsn, autocommit=True)
+        self._current = psycopg.connect(dsn, autocommit=True)
+        self._entered = False
         # Advisory locks are of one database: its oid in the names keeps runs that were given
         # other maintenance databases of the same server out of each other's way.
         oid = self._value("SELECT oid FROM pg_database WHERE datname = current_database()")
@@ -172,9 +179,11 @@ class Databases:
         self._count = 0
         durable = self._value("SHOW fsync") == "on"
         self._strategy = "wal_log" if durable else "file_copy"  # the latter: two checkpoints
+        self._template: str | None = None
 
     def __enter__(self) -> Self:
-        self._execute("SELECT pg_advisory_lock_shared(%s, %s)", _RUN_LOCKS, _key(self._run))
+        self._hold(self._connection)
+        self._entered = True
         self._drop_leftovers()
         return self
 
@@ -184,9 +193,31 @@ class Databases:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._execute("SELECT pg_advisory_unlock_shared(%s, %s)", _RUN_LOCKS, _key(self._run))
+        connection = self._connection
+        self._entered = False
+        connection.execute(
+            "SELECT pg_advisory_unlock_shared(%s, %s)", (_RUN_LOCKS, _key(self._run))
+        )
         self._drop_leftovers()  # of this run too, if we are its last worker
         self._connection.close()
+
+    @property
+    def _connection(self) -> psycopg.Connection:
+        """One that is free; with the lock of the run, once that is held."""
+        if not _is_free(self._current):
+            fresh = psycopg.connect(self._dsn, autocommit=True)
+            if self._entered:
+                self._hold(fresh)
+            if not self._current.closed:
+                # Its backend would go on waiting, and keep the locks it has.
+                pid = self._current.info.backend_pid
+                fresh.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+                self._current.close()
+            self._current = fresh
+        return self._current
+
+    def _hold(self, connection: psycopg.Connection) -> None:
+        connection.execute("SELECT pg_advisory_lock_shared(%s, %s)", (_RUN_LOCKS, _key(self._run)))
 
     def url(self, name: str) -> str:
         """The superuser's DSN of another database of the server."""
@@ -195,6 +226,11 @@ class Databases:
 
     def template(self) -> str:
         """The name of the run's migrated database, made by the first worker that asks."""
+        if self._template is None:
+            self._template = self._make_template()
+        return self._template
+
+    def _make_template(self) -> str:
         from cronledger.ledger.migrate import migrate
 
         name = f"{self._family}{self._run}_template"
@@ -275,6 +311,17 @@ class Databases:
         row = self._connection.execute(statement, values).fetchone()
         assert row is not None
         return row[0]
+
+
+def _is_free(connection: psycopg.Connection) -> bool:
+    """Whether it waits for a statement and the server answers."""
+    if connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
+        return False
+    try:
+        connection.execute("SELECT")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def _key(run: str) -> int:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +21,9 @@ from psycopg.rows import dict_row
 from tabulate import tabulate
 
 from cronledger.ledger.migrate import migrate
-from cronledger.ledger.statements import text
+from cronledger.ledger.rows import Ending, NewClaim
+from cronledger.rules.model import ExecutionKey
+from tests.bench.plans import Sent, sent
 from tests.bench.runner import FUNCTION
 from tests.bench.server import durable_server
 
@@ -175,42 +177,48 @@ def wait_for(c: Connection, query: str, value: object, seconds: float = 300) -> 
 
 def bare(c: Connection, rows: int) -> float:
     """Rows per second of the product's own INSERT and finish, alone: no planning, no handlers."""
-    insert = text("try_claim_new", "cronledger").encode()
-    finish = text("finish_executions", "cronledger").encode()
     now = one(c, "SELECT date_trunc('second', cronledger.db_now()) AS now")["now"]
+    batches = [_bare_batch(now, at, min(BATCH, rows - at)) for at in range(0, rows, BATCH)]
     c.execute("SET jit = off")
     c.execute("SET seq_page_cost = 1000")
     c.execute("SET plan_cache_mode = force_generic_plan")
     began = time.monotonic()
-    for first in range(0, rows, BATCH):
-        n = min(BATCH, rows - first)
-        plans = [now + timedelta(microseconds=1 + first + i) for i in range(n)]
-        keys: dict[str, Any] = {"jobs": ["bare"] * n, "plans": plans}
-        keys |= {"kinds": ["global"] * n, "scopes": ["global"] * n}
-        keys["tokens"] = [uuid4() for _ in range(n)]
-        with c.transaction():
-            c.execute(insert, {
-                **keys, "revisions": [1] * n, "queues": ["default"] * n, "dues": plans,
-                "payloads": [None] * n, "max_attempts": [1] * n, "runner": "bare",
-                "stale_timeouts": [timedelta(seconds=60)] * n,
-            })  # fmt: skip
-        with c.transaction():
-            c.execute(finish, {
-                **keys, "first": plans[0], "last": plans[-1], "statuses": ["SUCCESS"] * n,
-                **{name: [None] * n for name in (
-                    "results", "rows_affected", "outputs", "error_codes", "error_msgs",
-                    "retries_after")},
-                "durations_ms": [0] * n,
-            })  # fmt: skip
-    return rows / (time.monotonic() - began)
+    written = 0
+    for batch in batches:
+        for statement in batch:
+            with c.transaction():
+                written += c.execute(statement.text.encode(), statement.params).rowcount
+    seconds = time.monotonic() - began
+    if written != 2 * rows:
+        raise RuntimeError(f"{rows} rows were to be inserted and finished: {written} writes")
+    return rows / seconds
 
 
-def burst(dsn: str, *, scopes: int) -> list[Line]:
-    """`scopes` schedules that are due in one instant: when the last one started."""
+def _bare_batch(now: datetime, first: int, rows: int) -> tuple[Sent, Sent]:
+    """What a claim and a finish of so many executions send."""
+    instants = [now + timedelta(microseconds=1 + first + i) for i in range(rows)]
+    leases = [(ExecutionKey("bare", "global", "global", at), uuid4()) for at in instants]
+    new = [
+        NewClaim(key, 1, "default", key.plan_time, None, 1, token, timedelta(seconds=60))
+        for key, token in leases
+    ]
+    ends = [
+        Ending(key, token, "SUCCESS", None, None, None, None, None, 0, None)
+        for key, token in leases
+    ]
+    return (
+        sent(lambda s, c: s.try_claim_new(c, "bare", new)),
+        sent(lambda s, c: s.finish_executions(c, ends)),
+    )
+
+
+def burst(dsn: str, *, scopes: int, ahead: int) -> list[Line]:
+    """`scopes` schedules that are due in one instant, `ahead` seconds away: when the last one
+    started."""
     with empty(dsn) as c:
         with replica(dsn, 10_000):
             now = one(c, "SELECT cronledger.db_now() AS now")["now"]
-            at = now + timedelta(seconds=8)
+            at = now + timedelta(seconds=ahead)
             declare(c, 1, f"{at.second} {at.minute} {at.hour} * * *", scopes=scopes)
             wait_for(c, "SELECT count(*) >= %s AS done FROM cronledger.executions "
                         "WHERE status = 'SUCCESS'", scopes)  # fmt: skip
@@ -278,19 +286,19 @@ def main() -> int:
     lines: list[Line] = []
     with durable_server(options.binaries) as dsn:
         migrate(dsn)
-        seconds = 10 if short else 60
+        seconds = 4 if short else 60
         if "idle" in only:
-            lines += idle(dsn, seconds=30 if short else 120)
+            lines += idle(dsn, seconds=10 if short else 120)
         if "lone" in only:
             lines += lone(dsn, seconds=seconds)
         if "second" in only:
-            for replicas in (1, 2):
+            for replicas in (2,) if short else (1, 2):
                 lines += per_second(dsn, replicas=replicas, jobs=500, seconds=seconds)
         if "backlog" in only:
-            lines += backlog(dsn, scopes=20, each=500 if short else 3000, profile=options.profile)
-            lines += backlog(dsn, scopes=1000, each=10 if short else 60)
+            lines += backlog(dsn, scopes=20, each=250 if short else 3000, profile=options.profile)
+            lines += backlog(dsn, scopes=1000, each=5 if short else 60)
         if "burst" in only:
-            lines += burst(dsn, scopes=10_000)
+            lines += burst(dsn, scopes=2_000 if short else 10_000, ahead=5 if short else 8)
     print(tabulate(lines, ("what", "value")))
     return int(faults(lines))
 

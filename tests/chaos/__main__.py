@@ -1,7 +1,9 @@
 """Replicas, a foreign worker and clients for MINUTES, and everything that can happen to them.
 
     python -m tests.chaos MINUTES [--binaries DIR] [--seed N] [--only FAULT]…
+    python -m tests.chaos --short [--binaries DIR] [--seed N]
 
+`--short`: every fault once, most of them brief, for a minute; what follows another follows soon.
 The verdict comes from the ledger and from lines outside it; exit 1 if a plan_time is missing or
 doubled, executions overlapped, anything acknowledged is lost, or a process ended by itself.
 """
@@ -16,7 +18,8 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,12 +27,15 @@ import psycopg
 from tabulate import tabulate
 
 from tests.chaos.faults import (
+    MEMBER_FAULTS,
+    NETWORK_FAULTS,
     PROCESS_FAULTS,
     SERVER_FAULTS,
-    Fault,
+    Brief,
     Schedule,
     healthy,
     minute_long,
+    outage,
 )
 from tests.chaos.fleet import trouble
 from tests.chaos.judge import Verdict, judge_by_verify, judge_ledger, judge_outside
@@ -40,44 +46,76 @@ from tests.cluster.marks import Mark, read
 HANDFUL = 12
 """Lines a replica may log about one outage."""
 PEACE = {"servers": (2.0, 6.0), "processes": (1.0, 4.0)}
+SHORT_PEACE = (0.5, 1.0)
+SHORT_SEED = 1094
+"""One whose last faults leave little to settle."""
+SHORT_AWAY = 7.0
+"""Seconds without a database: longer than a lease."""
 FLAT_AFTER_MINUTES = 10
 
 
-def _one_after_the_other(
-    world: World, name: str, faults: Mapping[str, Fault], until: float
-) -> threading.Thread:
-    """A thread that does faults until `until`, monotonic; what it raises fails the run."""
+def _at_once(world: World, sequences: Mapping[str, Callable[[], None]]) -> None:
+    """Each in a thread of its own until all have ended; what one raises fails the run."""
 
-    def go() -> None:
-        schedule = Schedule(faults, world, f"{world.seed}/{name}")
+    def go(name: str) -> None:
         try:
-            while time.monotonic() < until and schedule.any:
-                schedule.step(PEACE[name])
+            sequences[name]()
         except Exception:  # noqa: BLE001 - a run whose faults broke off proves nothing
             world.failures.append(f"the faults of {name} broke off:\n{traceback.format_exc()}")
 
-    thread = threading.Thread(target=go, name=name)
-    thread.start()
-    return thread
+    threads = [threading.Thread(target=go, args=[name], name=name) for name in sequences]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def run(world: World, minutes: float, only: set[str] | None) -> None:
     """Faults for so long; then everything is healed, settled and drained."""
     world.begin()
+    world.note("the fleet runs")
     end_at = time.monotonic() + 60 * minutes
     kinds = {"servers": SERVER_FAULTS, "processes": PROCESS_FAULTS}
-    threads = [
-        _one_after_the_other(
-            world, name, {k: x for k, x in faults.items() if only is None or k in only}, end_at
-        )
-        for name, faults in kinds.items()
-    ]
-    for thread in threads:
-        thread.join()
+
+    def draw(name: str) -> None:
+        faults = {k: x for k, x in kinds[name].items() if only is None or k in only}
+        schedule = Schedule(faults, world, f"{world.seed}/{name}")
+        while time.monotonic() < end_at and len(schedule):
+            schedule.step(PEACE[name])
+
+    _at_once(world, {name: partial(draw, name) for name in kinds})
     if only is None:
         minute_long(world, min(60.0, 60 * minutes / 10))
+    _end(world)
+
+
+def run_short(world: World) -> None:
+    """Every fault once, those of servers, members and networks beside each other; then as `run`."""
+    world.begin()
+    world.note("the fleet runs")
+    servers = dict(SERVER_FAULTS)
+    del servers["database away 10 to 20 s"]
+    servers[f"database away for {SHORT_AWAY:.0f} s"] = outage((SHORT_AWAY, SHORT_AWAY))
+    schedules = [
+        Schedule(servers, world, f"{world.seed}/servers", Brief),
+        Schedule(MEMBER_FAULTS, world, f"{world.seed}/members", Brief),
+        Schedule(NETWORK_FAULTS, world, f"{world.seed}/networks"),
+    ]
+
+    def each(schedule: Schedule) -> None:
+        for _ in range(len(schedule)):
+            world.note(schedule.step(SHORT_PEACE))
+
+    names = ("servers", "members", "networks")
+    _at_once(world, {n: partial(each, x) for n, x in zip(names, schedules, strict=True)})
+    _end(world)
+
+
+def _end(world: World) -> None:
+    world.note("the faults are over")
     healthy(world)
     world.settle()
+    world.note("everything has settled")
 
 
 def judge(world: World) -> Verdict:
@@ -157,12 +195,10 @@ def _print_processes(world: World) -> None:
 def _print_outages_and_memory(world: World, marks: list[Mark], minutes: float) -> bool:
     starts = sorted(m.at for m in marks if m.what == "start")
     rows = []
-    for outage in world.outages:
-        gaps = [
-            b - a for a, b in pairwise(starts) if a <= outage.at + outage.seconds and b > outage.at
-        ]
-        lines = ", ".join(f"{name} {n}" for name, n in sorted(outage.lines.items()))
-        rows.append((outage.what, outage.seconds, max(gaps, default=0.0), lines))
+    for away in world.outages:
+        gaps = [b - a for a, b in pairwise(starts) if a <= away.at + away.seconds and b > away.at]
+        lines = ", ".join(f"{name} {n}" for name, n in sorted(away.lines.items()))
+        rows.append((away.what, away.seconds, max(gaps, default=0.0), lines))
     print(
         tabulate(rows, ("away", "seconds", "no start for (s)", "log lines"), floatfmt=".1f"), "\n"
     )
@@ -185,21 +221,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("minutes", nargs="?", type=float, default=10)
+    parser.add_argument("minutes", nargs="?", type=float, help="without --short; 10")
+    parser.add_argument("--short", action="store_true", help="every fault once")
     parser.add_argument("--binaries", type=Path, help="bin directory of the servers")
     parser.add_argument("--seed", type=int, default=None, help="of the faults; none: any")
     parser.add_argument("--only", action="append", metavar="FAULT", choices=[*SERVER_FAULTS,
                         *PROCESS_FAULTS], help="nothing but this; again for more")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep logs and marks of the run")
     options = parser.parse_args()
-    seed = random.randrange(10**6) if options.seed is None else options.seed
-    only = set(options.only) if options.only else None
-    print(f"python -m tests.chaos {options.minutes:g} --seed {seed}", flush=True)
+    if options.short and (options.minutes is not None or options.only):
+        parser.error("--short has its own length and faults: no MINUTES, no --only")
+    minutes = 0.0 if options.short else 10.0 if options.minutes is None else options.minutes
+    seed = SHORT_SEED if options.short else random.randrange(10**6)
+    seed = seed if options.seed is None else options.seed
+    length = "--short" if options.short else f"{minutes:g}"
+    print(f"python -m tests.chaos {length} --seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="chaos-"))
     try:
-        with World(directory, options.binaries, seed) as world:
-            run(world, options.minutes, only)
-            held = report(world, judge(world), options.minutes)
+        with World(directory, options.binaries, seed, short=options.short) as world:
+            if options.short:
+                run_short(world)
+            else:
+                run(world, minutes, set(options.only) if options.only else None)
+            held = report(world, judge(world), minutes)
     finally:
         if options.keep:
             print(f"kept: {directory}")

@@ -19,6 +19,8 @@ from tests.cluster.servers import How, fill_disk, free_disk
 
 KINDS = ("cronledger", "cronledger heartbeats", "cronledger listen", "cronledger transaction",
          "psql", "chaos load")  # fmt: skip
+FLEETING = 3.0
+"""Seconds to wait for a connection of a kind that comes and goes."""
 BEYOND_LEASE = (7.0, 10.0)
 Fault = Callable[[World, random.Random], None]
 
@@ -76,7 +78,10 @@ def freeze_server(world: World, draw: random.Random) -> None:
 def terminate_connections(world: World, draw: random.Random) -> None:
     with psycopg.connect(world.server.start(), autocommit=True) as c:
         for kind in draw.sample(KINDS, len(KINDS)):
-            world.happened[f"  ended connections: {kind}"] += terminate(c, kind)
+            give_up_at = time.monotonic() + FLEETING  # psql lives for milliseconds
+            while not (ended := terminate(c, kind)) and time.monotonic() < give_up_at:
+                time.sleep(0.001)
+            world.happened[f"  ended connections: {kind}"] += ended
             time.sleep(draw.uniform(0, 0.5))
 
 
@@ -133,7 +138,8 @@ def fail_over(world: World, draw: random.Random) -> None:
     world.follow_primary()
     time.sleep(draw.uniform(2, 4))
     world.outage("failover", seconds, since, places)
-    world.pair.rebuild()
+    if not world.short:  # where each fault comes once, no standby is needed any more
+        world.pair.rebuild()
 
 
 # -- processes -------------------------------------------------------------------------------------
@@ -202,12 +208,14 @@ SERVER_FAULTS: Mapping[str, Fault] = {
     "table locked": lock_tables,
     "failover": fail_over,
 }
-PROCESS_FAULTS: Mapping[str, Fault] = {
+MEMBER_FAULTS: Mapping[str, Fault] = {
     "replica killed -9": kill,
     "worker killed -9": kill_worker,
     "replica stopped past its lease": stop,
     "replica drained and replaced": drain,
     "rolling deploy": deploy,
+}
+NETWORK_FAULTS: Mapping[str, Fault] = {
     "clock jumped": jump,
     "pgbouncer killed -9": kill_bouncer,
     "network slow": _spoil(lambda x: x.delay(0.3), (2, 6)),
@@ -215,33 +223,49 @@ PROCESS_FAULTS: Mapping[str, Fault] = {
     "network black hole": _spoil(Proxy.black_hole, (1, 14)),
     "network half open": _spoil(Proxy.half_open, (1, 14)),
 }
+PROCESS_FAULTS: Mapping[str, Fault] = {**MEMBER_FAULTS, **NETWORK_FAULTS}
 NEEDS = {"failover": "failover", "clock jumped": "clock jumps", "pgbouncer killed -9": "pgbouncer"}
 
 
-class Schedule:
-    """Draws faults from a shuffled bag, so that each happens before any happens again."""
+class Brief(random.Random):
+    """Draws of lengths from the lowest quarter."""
 
-    def __init__(self, faults: Mapping[str, Fault], world: World, seed: str) -> None:
+    def uniform(self, a: float, b: float) -> float:
+        return super().uniform(a, a + (b - a) / 4)
+
+
+class Schedule:
+    """Draws faults from a shuffled bag, so that each happens before any happens again. `draws`:
+    from what each draws its own numbers."""
+
+    def __init__(
+        self,
+        faults: Mapping[str, Fault],
+        world: World,
+        seed: str,
+        draws: type[random.Random] = random.Random,
+    ) -> None:
         missing = {name for name, need in NEEDS.items() if need in world.not_done}
         self._faults = {name: x for name, x in faults.items() if name not in missing}
         self._world = world
         self._draw = random.Random(seed)
+        self._draws = draws
         self._bag: list[str] = []
 
-    @property
-    def any(self) -> bool:
-        """Whether there is a fault to draw."""
-        return bool(self._faults)
+    def __len__(self) -> int:
+        """How many faults there are to draw."""
+        return len(self._faults)
 
-    def step(self, wait: tuple[float, float]) -> None:
-        """One fault, and some peace after it."""
+    def step(self, wait: tuple[float, float]) -> str:
+        """One fault, and some peace after it; its name."""
         if not self._bag:
             self._bag = self._draw.sample(sorted(self._faults), len(self._faults))
         name = self._bag.pop()
         # Draws of their own: what one fault draws must not decide what the next one is.
-        self._faults[name](self._world, random.Random(self._draw.random()))
+        self._faults[name](self._world, self._draws(self._draw.random()))
         self._world.happened[name] += 1
         time.sleep(self._draw.uniform(*wait))
+        return name
 
 
 def minute_long(world: World, seconds: float) -> None:

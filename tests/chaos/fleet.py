@@ -90,9 +90,10 @@ class Fleet:
     """All members. A process that ended without being told to is written down in `deaths`, one that
     could not start (the database was out of order again) in `false_starts`."""
 
-    def __init__(self, directory: Path, marks: Path) -> None:
+    def __init__(self, directory: Path, marks: Path, drain_timeout: str = "8s") -> None:
         self._directory = directory
         self._marks = marks
+        self._drain_timeout = drain_timeout
         self.members: dict[str, Member] = {}
         self.stopped: list[Stopped] = []
         self.deaths: list[str] = []
@@ -105,7 +106,8 @@ class Fleet:
         """A member that runs the App of the current deploy; it is not started."""
         values = {
             "CRONLEDGER_DATABASE_URL": dsn, "CRONLEDGER_LOG_FORMAT": "json",
-            "CRONLEDGER_DRAIN_TIMEOUT": "8s", "CRONLEDGER_ALLOW_SQL_COMMANDS": "1",
+            "CRONLEDGER_DRAIN_TIMEOUT": self._drain_timeout,
+            "CRONLEDGER_ALLOW_SQL_COMMANDS": "1",
             VARIABLE: str(self._marks), **environ,
         }  # fmt: skip
         return self._add(Member(name, self._argv(), values, self._directory / f"{name}.log"))

@@ -47,12 +47,13 @@ LEDGER: Mapping[str, LiteralString] = {
          AND tstzrange(a.started_at, a.finished_at) && tstzrange(b.started_at, b.finished_at)
         JOIN cronledger.jobs j ON j.name = a.job_name AND j.overlap <> 'allow'
         WHERE a.started_at < a.finished_at AND b.started_at < b.finished_at""",
-    # From its first revision on: that is taken after the locks, so a moment after created_at.
+    # From its first revision on: that is taken after the locks, so a moment after created_at. Until
+    # the end that was set, or the revision that set it, which may have waited for a lock past it.
     "missing: unaccounted seconds of unedited jobs": """
         SELECT coalesce(sum(abs(n.planned - n.ran - n.skipped)), 0) FROM (
           SELECT (SELECT count(*) FROM generate_series(
                     date_trunc('second', s.created_at), s.planned_through, '1 s') g(at)
-                  WHERE g.at > r.first AND g.at < j.ends_at
+                  WHERE g.at > r.first AND g.at < greatest(j.ends_at, r.ended)
                     AND extract(second FROM g.at)::int % p.step = 0) AS planned,
                  (SELECT count(*) FROM cronledger.executions e WHERE e.trigger = 'schedule'
                    AND (e.job_name, e.scope_kind, e.scope_id)
@@ -64,8 +65,11 @@ LEDGER: Mapping[str, LiteralString] = {
           JOIN (VALUES ('steady', 1), ('limited', 1), ('once', 1),
             ('written', 1), ('waits', 2), ('allowed', 2), ('foreign', 2), ('replaced', 3),
             ('command', 3), ('jittered', 5), ('long', 7)) p(job, step) ON p.job = s.job_name
-          CROSS JOIN LATERAL (SELECT min(effective_from) AS first FROM cronledger.job_revisions r
-                              WHERE r.job_name = s.job_name) r) n""",
+          CROSS JOIN LATERAL (
+            SELECT min(effective_from) AS first,
+                   min(effective_from) FILTER (
+                     WHERE (definition->>'ends_at')::timestamptz = j.ends_at) AS ended
+            FROM cronledger.job_revisions r WHERE r.job_name = s.job_name) r) n""",
     "tenants left dirty": "SELECT count(*) FROM cronledger.input_status WHERE is_dirty",
 }
 

@@ -1,9 +1,14 @@
 """The chaos run's judges find what they are there to find."""
 
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
 from tests.chaos.fleet import Stopped
-from tests.chaos.judge import alive_at_once
+from tests.chaos.judge import LEDGER, alive_at_once
 from tests.chaos.watch import Sample, flatness
 from tests.cluster.marks import Mark
+from tests.db import rows
 
 
 def _mark(
@@ -35,6 +40,33 @@ def test_a_process_that_goes_on_has_a_second_to_see_what_it_lost() -> None:
     lives = [_mark(1, 1), _mark(9.5, 1), _mark(8, 1, 2, pid=2), _mark(9.9, 1, 2, pid=2)]
     assert alive_at_once(lives, [Stopped(1, 1.5, 9)]) == []
     assert alive_at_once([*lives, _mark(10.5, 1)], [Stopped(1, 1.5, 9)])
+
+
+@pytest.mark.parametrize(("skipped", "missing"), [(11, 0), (10, 1), (12, 1)])
+def test_a_second_is_accounted_for_until_the_edit_that_set_the_end_is_made(
+    database_url: str, skipped: int, missing: int
+) -> None:
+    """The end was asked for after 10 s, and waited for a lock until after 11.5 s."""
+    begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=0.2)
+    revised = "UPDATE cronledger.job_revisions SET effective_from = %s WHERE revision = %s"
+    with rows.connected(database_url) as db:
+        rows.job(db, "steady", schedule="* * * * * *")
+        db.execute("UPDATE cronledger.jobs SET ends_at = %s", [begun + timedelta(seconds=10)])
+        db.execute(revised, [begun, 1])
+        db.execute(revised, [begun + timedelta(seconds=11.5), 2])
+        db.execute(
+            "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s",
+            [begun, begun + timedelta(seconds=13)],
+        )
+        first = datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
+        rows.insert(
+            db, "skips", job_name="steady", scope_kind="global", scope_id="global",
+            from_plan_time=first, through_plan_time=first + timedelta(seconds=skipped - 1),
+            count=skipped, reason="missed", revision=1,
+        )  # fmt: skip
+        query = LEDGER["missing: unaccounted seconds of unedited jobs"]
+        (found,) = rows.one(db.execute(query)).values()
+    assert found == missing
 
 
 def test_growth_is_seen_and_a_plateau_is_none() -> None:

@@ -1,14 +1,17 @@
 """The tests' own databases: fresh for each test, gone with their run, never those of another."""
 
+import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.database import Databases, docker_answers
+from tests.cluster.harness import until
+from tests.database import _TEMPLATE_LOCK, Databases, docker_answers
 
 
 def _names(dsn: str) -> set[str]:
@@ -66,6 +69,81 @@ def test_a_database_somebody_is_still_connected_to_is_dropped(
         assert name not in _names(maintenance)
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
+
+
+class _Interrupted(BaseException):
+    """As pytest-timeout interrupts: from a signal handler, past every `except Exception`."""
+
+
+@contextmanager
+def _interrupted_when(ready: Callable[[], bool]) -> Iterator[None]:
+    """The body is interrupted once `ready`, which another thread asks."""
+    seen: list[bool] = []
+
+    def watch() -> None:
+        with suppress(AssertionError):
+            seen.append(until("it waits", ready))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    def interrupt(*_: object) -> None:
+        raise _Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=watch)
+    try:
+        with pytest.raises(_Interrupted):
+            thread.start()
+            yield
+        assert seen
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_test_interrupted_while_it_waited_costs_the_next_one_nothing(maintenance: str) -> None:
+    with (
+        psycopg.connect(maintenance, autocommit=True) as other,
+        Databases(maintenance, "interrupted") as run,
+    ):
+        other.execute("SELECT pg_advisory_lock(%s, %s)", _TEMPLATE_LOCK)
+
+        def waiting() -> int:
+            row = other.execute(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                " AND (classid, objid) = (%s, %s) AND database ="
+                " (SELECT oid FROM pg_database WHERE datname = current_database())",
+                _TEMPLATE_LOCK,
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        with _interrupted_when(lambda: waiting() == 1):
+            run.template()
+        first = run.create()
+        assert waiting() == 0
+        other.execute("SELECT pg_advisory_unlock(%s, %s)", _TEMPLATE_LOCK)
+        second = run.create(run.template())
+        with Databases(maintenance, "another"):  # drops what belongs to runs that are over
+            assert {first, second} <= _names(maintenance)
+
+
+def test_a_connection_that_the_server_ended_is_replaced(maintenance: str) -> None:
+    with (
+        psycopg.connect(maintenance, autocommit=True) as other,
+        Databases(maintenance, "ended") as run,
+    ):
+        first = run.create()
+        ended = other.execute(
+            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        ).fetchone()
+        assert ended == (1,)
+        second = run.create()
+        with Databases(maintenance, "another"):
+            assert {first, second} <= _names(maintenance)
+        run.drop(first)
+        assert first not in _names(maintenance)
 
 
 @pytest.fixture
