@@ -127,7 +127,7 @@ def judge(world: World) -> Verdict:
     with psycopg.connect(world.server.start(), autocommit=True) as c:
         judge_ledger(verdict, c)
         judge_outside(
-            verdict, c, marks, world.fleet.stopped, offset=_offset(c),
+            verdict, c, marks, offset=_offset(c),
             acknowledged=world.load.acknowledged, succeeded=succeeded,
         )  # fmt: skip
     judge_by_verify(verdict, world.server.start())

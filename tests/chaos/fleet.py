@@ -30,15 +30,6 @@ ROUTINE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """A process that stood still, by CLOCK_MONOTONIC."""
-
-    pid: int
-    since: float
-    until: float
-
-
 @dataclass
 class Member:
     """One place in the fleet: whoever runs in it, one process after the other, writes one log."""
@@ -95,7 +86,6 @@ class Fleet:
         self._marks = marks
         self._drain_timeout = drain_timeout
         self.members: dict[str, Member] = {}
-        self.stopped: list[Stopped] = []
         self.deaths: list[str] = []
         self.false_starts: Counter[str] = Counter()
         self.deploy = 1
@@ -174,10 +164,9 @@ class Fleet:
 
     def freeze(self, member: Member, seconds: float) -> None:
         """SIGSTOP, SIGCONT after `seconds`."""
-        pid, since = member.process.pid, time.monotonic()
+        pid = member.process.pid
         os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
-        self.stopped.append(Stopped(pid, since, time.monotonic()))
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
 

@@ -14,13 +14,14 @@ from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 
-from tests.chaos.fleet import Stopped
 from tests.chaos.jobs import LAPPING
 from tests.cluster.harness import ROOT, clean_environ, instant
 from tests.cluster.marks import Mark
 
+SILENT = 3.0
+"""Seconds after which a handler that shows signs of life all the time has stood still."""
 AWAKE = 1.0
-"""Seconds after SIGCONT in which a process need not know yet that its lease is gone."""
+"""Seconds in which it need not know yet, when it goes on, that its lease is gone."""
 EARLY = 0.02
 
 LEDGER: Mapping[str, LiteralString] = {
@@ -116,7 +117,6 @@ def judge_outside(
     verdict: Verdict,
     c: psycopg.Connection[Any],
     marks: Sequence[Mark],
-    stopped: Sequence[Stopped],
     *,
     offset: float,
     acknowledged: Iterable[int],
@@ -145,7 +145,7 @@ def judge_outside(
         [m for m in starts if m.attempt == 1 and m.execution in due
          and m.at < due[m.execution] + offset - EARLY],
     )  # fmt: skip
-    verdict.add("overlapping: alive at once", alive_at_once(marks, stopped))
+    verdict.add("overlapping: alive at once", alive_at_once(marks))
     begun_ids = {m.execution for m in starts}
     verdict.add("lost: begun, and not in the ledger", sorted(begun_ids - status.keys()))
     verdict.add("lost: acknowledged to a client", sorted(set(acknowledged) - status.keys()))
@@ -153,22 +153,25 @@ def judge_outside(
                 sorted(x for x in set(succeeded) if status.get(x) != "SUCCESS"))  # fmt: skip
 
 
-def alive_at_once(marks: Sequence[Mark], stopped: Sequence[Stopped]) -> list[str]:
+def alive_at_once(marks: Sequence[Mark]) -> list[str]:
     """Attempts of one (job, scope) that both showed signs of life while the other did.
 
-    A process that stood still learns what it lost when it goes on: its signs within a second of
-    that do not count.
+    Who stood still (SIGSTOP, a host without a processor or a disk to spare) learns what it lost
+    when it goes on: its signs within a second of that do not count.
     """
-    waking: defaultdict[int, list[Stopped]] = defaultdict(list)
-    for still in stopped:
-        waking[still.pid].append(still)
     lives: defaultdict[tuple[str, str], dict[tuple[int, int], Life]] = defaultdict(dict)
-    for m in marks:
-        if m.job in LAPPING or any(0 <= m.at - s.until < AWAKE for s in waking.get(m.pid, ())):
+    seen: dict[tuple[int, int], float] = {}
+    woken: dict[tuple[int, int], float] = {}
+    for m in sorted(marks):
+        key = (m.execution, m.attempt)
+        if m.at - seen.get(key, m.at) > SILENT:
+            woken[key] = m.at
+        seen[key] = m.at
+        if m.job in LAPPING or m.at - woken.get(key, -AWAKE) < AWAKE:
             continue
-        of_scope, key = lives[m.job, m.scope], (m.execution, m.attempt)
-        seen = of_scope.get(key, Life(m.at, m.at, *key))
-        of_scope[key] = Life(min(seen.first, m.at), max(seen.last, m.at), *key)
+        of_scope = lives[m.job, m.scope]
+        life = of_scope.get(key, Life(m.at, m.at, *key))
+        of_scope[key] = Life(life.first, m.at, *key)
     found = []
     for (job, scope), of_scope in lives.items():
         for before, after in pairwise(sorted(of_scope.values())):

@@ -7,6 +7,7 @@ each kill. After the kill an heir takes over on travelled time, until nothing ru
 import ast
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +20,6 @@ from typing import Any, NamedTuple
 import psycopg
 
 from cronledger.audit.verify import verify
-from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.sources.apply import apply
 from tests.cluster import killed
@@ -28,14 +28,14 @@ from tests.cluster.marks import read
 from tests.db.engine import LONG_AGO, Ledger, Runner
 from tests.travel import Travel
 
-ENGINE = ("claim", "steal", "refused", "unknown", "finish", "sweep")
-WHOLE = ("drain", "transaction")
+PACKAGE = ROOT / "src" / "cronledger"
 
-SOURCES = (
-    "engine/claim.py", "engine/revisions.py", "engine/finisher.py", "engine/sweeper.py",
-    "engine/dispatcher.py", "engine/draining.py",
-)  # fmt: skip
-"""Whoever sends the statements of claim, finish, steal, sweep and drain."""
+ENGINE = ("claim", "steal", "refused", "unknown", "finish", "heartbeat", "sweep")
+WHOLE = ("drain", "transaction", "answer_lost", "commit_lost", "scopes", "deploy")
+
+SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
+"""Whoever sends what a replica sends. LISTEN changes nothing, and the rest of `sql/` neither: see
+`writers`. What clients change is one call of a function each, and so all or nothing."""
 
 
 class Point(NamedTuple):
@@ -59,14 +59,33 @@ def points(step: str, seen: Sequence[str]) -> list[Point]:
     return found
 
 
+def files() -> dict[str, str]:
+    """The files of `sql/` by name, without comments and literals."""
+    found = (PACKAGE / "ledger" / "sql").glob("*.sql")
+    return {file.stem: re.sub(r"--[^\n]*|'[^']*'", "", file.read_text()) for file in found}
+
+
+def writers(connection: psycopg.Connection[Any]) -> set[str]:
+    """The files of `sql/` that change or lock something, or call a function that may."""
+    volatile = connection.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'cronledger'::regnamespace"
+        " AND provolatile = 'v' AND proname <> 'db_clock'"
+    )
+    words = {"INSERT", "UPDATE", "DELETE", "MERGE", "SHARE", *(f"{name}(" for (name,) in volatile)}
+    return {name for name, text in files().items() if words & set(re.findall(r"\w+\(?", text))}
+
+
 def statements_of_the_steps() -> set[str]:
-    """The files of `sql/` that the sources of the steps name: read, so that no list goes stale."""
-    methods = {name for name in vars(Statements) if not name.startswith("_")}
+    """The files of `sql/` that the sources of the steps name: read, so that no list goes stale.
+
+    A method of `Statements` has the name of its file; `text` and the like are given it as a string.
+    """
     found = set()
-    for source in SOURCES:
-        tree = ast.parse((ROOT / "src" / "cronledger" / source).read_text())
-        found |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)} & methods
-    return found
+    for source in (path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
+        tree = ast.parse(source.read_text())
+        found |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        found |= {str(n.value) for n in ast.walk(tree) if isinstance(n, ast.Constant)}
+    return found & files().keys()
 
 
 class Killer:
@@ -104,6 +123,7 @@ class Killer:
 # -- worlds ----------------------------------------------------------------------------------------
 
 CRON = "* * * * *"
+EFFECT = "INSERT INTO public.effects SELECT current_setting('cronledger.execution_id')::bigint"
 
 
 def build(step: str, url: str) -> None:
@@ -114,12 +134,7 @@ def build(step: str, url: str) -> None:
     travel.travel(to=tomorrow)
     try:
         if step in WHOLE:
-            apply(url, [*killed.app.jobs.values()], source=killed.NAME)
-            ledger.rows("CREATE TABLE public.effects (id bigint)")
-            kind = "drained" if step == "drain" else "effect"
-            for name in killed.app.jobs:
-                if name.startswith(kind):
-                    ledger.trigger(name)
+            _whole(step, url, ledger)
         elif step == "refused":
             travel.travel(by=timedelta(days=40))  # no partition is so far ahead
             for name in ("bad", "good"):
@@ -134,6 +149,30 @@ def build(step: str, url: str) -> None:
     finally:
         ledger.close()
         travel.close()
+
+
+def _whole(step: str, url: str, ledger: Ledger) -> None:
+    """What replicas of the apps have applied, and left waiting."""
+    if step == "deploy":
+        for app, name in ((killed.older, "plugged"), (killed.visitor, "visitor")):
+            apply(url, [*app.jobs.values()], source=name, deploy=app.deploy)
+        waiting = ["gone", "visiting"]
+    elif step == "scopes":
+        apply(url, [*killed.scoped.jobs.values()], source="scoped")
+        ledger.rows("SELECT set_scopes('scoped', 'shard', ARRAY['a', 'b'])")
+        ledger.clock.travel(by=timedelta(minutes=2))
+        waiting = []
+    else:
+        apply(url, [*killed.app.jobs.values()], source=killed.NAME)
+        ledger.rows("CREATE TABLE public.effects (id bigint)")
+        ledger.job(
+            "effect_sql", handler="sql", allow_stale_reentry=True, max_attempts=2,
+            retry_backoff=["1 m"], target={"statement": EFFECT},
+        )  # fmt: skip
+        kind = "drained" if step == "drain" else "effect"
+        waiting = [name for name in ledger.rows("SELECT name FROM jobs") if name.startswith(kind)]
+    for name in waiting:
+        ledger.trigger(name)
 
 
 async def _busy(url: str, ledger: Ledger) -> None:
@@ -201,7 +240,7 @@ class Heir:
 
     async def take_over(self, step: str) -> None:
         """Nothing is RUNNING, PENDING or awaits a retry; what is due has run."""
-        await (self._whole() if step in WHOLE else self._parts())
+        await (self._whole(step) if step in WHOLE else self._parts())
 
     async def _parts(self) -> None:
         runner = Runner(self.url, "heir", queues=killed.QUEUES)
@@ -223,9 +262,13 @@ class Heir:
                 self.rows("SELECT cronledger.finish(%s, %s)", execution, token)
         await runner.close()
 
-    async def _whole(self) -> None:
-        replica = killed.whole(self.url, "heir")
-        async with replica:
+    async def _whole(self, step: str) -> None:
+        make = killed.plugged if step == "deploy" else killed.whole
+        async with make(self.url, "heir") as replica:
+            if step == "deploy":
+                self.travel(70)  # what the killed one had is nobody's any more
+                await replica.register(killed.visitor)
+                await replica.unregister(killed.visitor)
             for seconds in (0, 70, 10):
                 self.travel(seconds)
                 await replica._pulse()  # it sees the clock leap
@@ -235,7 +278,16 @@ class Heir:
                     self.started[ran.execution_id] += 1
 
 
-def judge(heir: Heir, marks: Path) -> None:
+def judge_looks(connection: psycopg.Connection[Any], step: str) -> None:
+    """Before an heir comes: whose COMMIT landed has ended, and so has, but for the last one, whose
+    COMMIT was found missing."""
+    ((running,),) = connection.execute(
+        "SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING'"
+    ).fetchall()
+    assert running <= {"answer_lost": 0, "commit_lost": 1}.get(step, running), running
+
+
+def judge(heir: Heir, step: str, marks: Path) -> None:
     """Nothing is missing, doubled or left; no work ran again that must not, and none was lost."""
     assert not heir.rows(
         "SELECT id, job_name, status, runner_id, stale_after, next_attempt_at"
@@ -254,11 +306,12 @@ def judge(heir: Heir, marks: Path) -> None:
         " JOIN cronledger.jobs j ON j.name = e.job_name WHERE e.id = ANY (%s)",
         list(began),
     ):
-        if reentrant:
+        if reentrant or step == "answer_lost":
             assert status == "SUCCESS", (execution, status)
-        elif execution not in ended:
+        if not reentrant and execution not in ended:
             assert execution not in heir.started, execution
     _judge_effects(heir)
+    _judge_definitions(heir, step)
 
 
 def _judge_effects(heir: Heir) -> None:
@@ -269,6 +322,21 @@ def _judge_effects(heir: Heir) -> None:
             " LEFT JOIN public.effects f ON f.id = e.id WHERE e.job_name LIKE 'effect%'"
             " GROUP BY e.id, e.status HAVING count(f.id) <> (e.status = 'SUCCESS')::integer"
         )
+
+
+def _judge_definitions(heir: Heir, step: str) -> None:
+    """The jobs are those of the newest deploy, the scopes those that the provider names."""
+    expected = {
+        "deploy": [(name, "global", "0 3 * * *") for name in ("fresh", "kept")],
+        "scopes": [("scoped", scope, CRON) for scope in ("b", "c")],
+    }
+    live = heir.rows(
+        "SELECT s.job_name, s.scope_id, j.schedule FROM cronledger.schedules s"
+        " JOIN cronledger.jobs j ON j.name = s.job_name"
+        " WHERE j.source IN ('scoped', 'plugged', 'visitor') AND j.retired_at IS NULL"
+        " AND s.retired_at IS NULL ORDER BY 1, 2"
+    )
+    assert live == expected.get(step, []), live
 
 
 def alone(connection: psycopg.Connection[Any]) -> None:
@@ -303,5 +371,5 @@ def schema_of(connection: psycopg.Connection[Any]) -> tuple[Any, ...]:
 
 
 def spread(found: Sequence[Point], every: int) -> list[Point]:
-    """Every COMMIT between being sent and answered, and of the others every so many."""
-    return [p for number, p in enumerate(found) if p.when == "sent" or number % every == 0]
+    """Every COMMIT between being sent and answered, of the others every so many, and the last."""
+    return [p for n, p in enumerate(found) if p.when == "sent" or n % every == 0 or p == found[-1]]

@@ -10,184 +10,25 @@ COMMIT, when it is sent and its answer not read.
 import asyncio
 import json
 import os
-import re
-import signal
 import sys
 from collections.abc import Callable, Coroutine
-from functools import cache
-from importlib import resources
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
 from cronledger.app import App, Context
+from cronledger.engine.leases import Heartbeats
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.statements import text
+from cronledger.ledger.database import Access
 from cronledger.replica import Replica
 from cronledger.rules import outcome
 from cronledger.settings import Settings
 from tests.cluster.marks import mark
-from tests.db.engine import LONG_AGO, Runner
+from tests.cluster.watched import Watch, install, names, scripts
+from tests.db.engine import LONG_AGO, Runner, eventually
 
 NAME = "killed"
 QUEUES = ("default", "narrow")
-
-# -- where statements are seen ---------------------------------------------------------------------
-
-
-class Watch:
-    """Lists the statements of the armed step, and kills this process at one of them."""
-
-    def __init__(self, out: int, at: int | None, when: str) -> None:
-        self._out = out
-        self._at = at
-        self._when = when
-        self.armed = False
-        self.connections: tuple[str, ...] = ()  # only these; empty: all
-        self.statements: tuple[str, ...] = ()
-        self.seen: list[str] = []
-
-    def tell(self, **what: Any) -> None:
-        os.write(self._out, json.dumps(what).encode() + b"\n")
-
-    def counts(self, connection: Any) -> bool:
-        """Heartbeats and LISTEN are others' steps, at their own time."""
-        name: str = connection.info.parameter_status("application_name") or ""
-        if not self.armed or (self.connections and name not in self.connections):
-            return False
-        return name not in ("cronledger heartbeats", "cronledger listen")
-
-    def before(self, name: str) -> int:
-        if self.statements and name not in self.statements:
-            return -1
-        self.seen.append(name)
-        number = len(self.seen) - 1
-        if number == self._at and self._when == "before":
-            self.die(name)
-        return number
-
-    def is_sent(self, number: int) -> bool:
-        return number == self._at and self._when == "sent"
-
-    def after(self, number: int) -> bool:
-        return number == self._at and self._when == "after"
-
-    def die(self, name: str) -> None:
-        self.tell(fired=name)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-@cache
-def names() -> dict[bytes, str]:
-    folder = resources.files("cronledger.ledger") / "sql"
-    stems = [file.name.removesuffix(".sql") for file in folder.iterdir()]
-    return {text(stem, "cronledger").encode(): stem for stem in stems}
-
-
-def named(query: Any, connection: Any) -> str:
-    """The name of the statement's file, or its first words."""
-    raw = query if isinstance(query, bytes) else (
-        query.encode() if isinstance(query, str) else query.as_bytes(connection)
-    )  # fmt: skip
-    if raw in names():
-        return names()[raw]
-    words = " ".join(raw.decode().split())
-    return "settings" if words.startswith("SELECT set_config(") else words[:60]
-
-
-@cache
-def scripts() -> frozenset[bytes]:
-    return frozenset(m.text.encode() for m in migrations.migrations())
-
-
-def divided(script: str) -> list[str]:
-    """The statements of a script; together they are all of it."""
-    parts = re.split(r"(--[^\n]*|'(?:[^']|'')*'|(\$\w*\$).*?\2|;)", script, flags=re.DOTALL)
-    found, statement = [], ""
-    for number, part in enumerate(parts):
-        if number % 3 != 2:  # the tag of a dollar quote, which is in the part before
-            statement += part
-        if part == ";":
-            found.append(statement)
-            statement = ""
-    assert "".join(found) + statement == script
-    assert not re.sub(r"--[^\n]*", "", statement).strip()
-    return found
-
-
-def install(watch: Watch) -> None:
-    """From here on every statement of psycopg passes `watch`."""
-    execute_async, execute = AsyncCursor.execute, Cursor.execute
-
-    async def execute_watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
-        connection = self.connection
-        if not watch.counts(connection):
-            return await execute_async(self, query, *args, **more)
-        name = named(query, connection)
-        number = watch.before(name)
-        answer = await execute_async(self, query, *args, **more)
-        if watch.after(number):
-            if connection._pipeline is not None:  # queued, until somebody asks
-                await connection.wait(connection._pipeline._sync_gen())
-            watch.die(name)
-        return answer
-
-    def execute_watched_sync(self: Any, query: Any, *args: Any, **more: Any) -> Any:
-        if not watch.counts(self.connection):
-            return execute(self, query, *args, **more)
-        if isinstance(query, bytes) and query in scripts():
-            for statement in divided(query.decode()):
-                execute_watched_sync(self, statement.encode())
-            return self
-        name = named(query, self.connection)
-        number = watch.before(name)
-        answer = execute(self, query, *args, **more)
-        if watch.after(number):
-            watch.die(name)
-        return answer
-
-    AsyncCursor.execute = execute_watched  # type: ignore[method-assign]
-    Cursor.execute = execute_watched_sync  # type: ignore[method-assign]
-    for kind in (AsyncConnection, Connection):
-        _install_commands(kind, watch)
-
-
-def _install_commands(kind: Any, watch: Watch) -> None:
-    """BEGIN, COMMIT, ROLLBACK: psycopg sends them by itself."""
-    command = kind._exec_command
-
-    def watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
-        if not watch.counts(self):
-            return (yield from command(self, query, *args, **more))
-        name = named(query, self)
-        number = watch.before(name)
-        if watch.is_sent(number):
-            _send(self, query)
-            watch.die(name)
-        answer = yield from command(self, query, *args, **more)
-        if watch.after(number):
-            if self._pipeline is not None:
-                yield from self._pipeline._sync_gen()
-            watch.die(name)
-        return answer
-
-    kind._exec_command = watched
-
-
-def _send(connection: Any, query: bytes) -> None:
-    """Everything that is queued, and `query`, has left this process; no answer is read."""
-    pgconn = connection.pgconn
-    if connection._pipeline is None:
-        pgconn.send_query(query)
-    else:
-        for queued in connection._pipeline.command_queue:
-            queued()
-        pgconn.send_query_params(query, None)
-        pgconn.pipeline_sync()
-    while pgconn.flush():
-        pass
-
 
 # -- the steps -------------------------------------------------------------------------------------
 
@@ -244,16 +85,34 @@ async def unknown(url: str, watch: Watch) -> None:
         say("start", start)
 
 
+async def lose_one(runner: Runner) -> None:
+    """One lease of the runner is gone, and it does not know."""
+    released = next(s for s in runner.held if s.claimed.key.job_name == "limited").claimed
+    async with runner.pool.connection() as c:
+        await c.execute("SELECT cronledger.release(%s, %s)", [released.id, released.token])
+
+
+async def heartbeat(url: str, watch: Watch) -> None:
+    """One round for all leases, one of which is lost, from the thread that it has."""
+    runner = await opened(url)
+    for start in await runner.settle():
+        say("start", start)
+    await lose_one(runner)
+    beats = Heartbeats(Access(url), runner.statements, runner.leases, lambda deadlines: None)
+    watch.armed, watch.connections = True, ("cronledger heartbeats",)
+    runner.leases.hurry()
+    beats.start()
+    await eventually(lambda: runner.leases.lost == 1)
+    watch.armed = False
+    beats.close()
+
+
 async def finish(url: str, watch: Watch) -> None:
     runner = await opened(url)
     starts = await runner.settle()
     for start in starts:
         say("start", start)
-    released = next(s for s in starts if s.claimed.key.job_name == "limited")
-    async with runner.pool.connection() as c:
-        await c.execute(
-            "SELECT cronledger.release(%s, %s)", [released.claimed.id, released.claimed.token]
-        )
+    await lose_one(runner)
     for start in starts:
         ended, back = outcome.success({"by": NAME}), False
         match start.claimed.key.job_name:
@@ -278,6 +137,8 @@ async def sweep(url: str, watch: Watch) -> None:
 
 
 app = App(NAME)
+scoped = App("scoped")
+older, newer, visitor = App("plugged", deploy=1), App("plugged", deploy=2), App("visitor")
 began = asyncio.Event()
 
 
@@ -286,19 +147,20 @@ def _told(what: str, ctx: Context) -> None:
     mark(what, ctx.job, ctx.scope_id, ctx.attempt, ctx.execution_id, at)
 
 
+@visitor.job(name="visiting")
 @app.job(name="drained_once")
 @app.job(name="drained_again", allow_stale_reentry=True)
 async def lasts(ctx: Context) -> None:
     """Until it is stopped."""
     _told("start", ctx)
-    if ctx.job == "drained_once":
+    if ctx.job != "drained_again":
         began.set()
     await asyncio.sleep(60 if os.environ.get("KILLED") else 0)
     _told("end", ctx)
 
 
 @app.job(name="effect_once")
-@app.job(name="effect_again", allow_stale_reentry=True)
+@app.job(name="effect_again", allow_stale_reentry=True, max_attempts=2, retry_backoff=["1m"])
 async def effect(ctx: Context) -> None:
     """Its row in `effects` and its SUCCESS are one commit."""
     _told("start", ctx)
@@ -306,17 +168,27 @@ async def effect(ctx: Context) -> None:
         await c.execute("INSERT INTO public.effects (id) VALUES (%s)", [ctx.execution_id])
 
 
-@app.job(name="effect_sync", allow_stale_reentry=True)
+@app.job(name="effect_sync", allow_stale_reentry=True, max_attempts=2, retry_backoff=["1m"])
 def effect_sync(ctx: Context) -> None:
     _told("start", ctx)
     with ctx.transaction() as c:
         c.execute("INSERT INTO public.effects (id) VALUES (%s)", [ctx.execution_id])
 
 
+@scoped.job("* * * * *", name="scoped", scope_kind="shard", scopes=lambda: ["b", "c"])
+@older.job("0 0 1 1 *", name="kept")
+@older.job("0 3 * * *", name="gone")
+@newer.job("0 3 * * *", name="kept")
+@newer.job("0 3 * * *", name="fresh")
+async def quick(ctx: Context) -> None:
+    _told("start", ctx)
+    _told("end", ctx)
+
+
 def whole(url: str, name: str = NAME, slots: int = 10) -> Replica:
-    """A replica of `app` that works when it is told to."""
+    """A replica of `app` and `scoped` that works when it is told to."""
     settings = Settings(runner_id=name, slots=slots)
-    return Replica(app, url=url, settings=settings, manual=True, applied=True)
+    return Replica(app, scoped, url=url, settings=settings, manual=True, applied=True)
 
 
 async def drain(url: str, watch: Watch) -> None:
@@ -339,6 +211,52 @@ async def transaction(url: str, watch: Watch) -> None:
     await replica.drain(0)
 
 
+async def answer_lost(url: str, watch: Watch) -> None:
+    """Each of these transactions commits, its answer is lost, and it is looked for."""
+    watch.loses = "answer"
+    await _looking(url, watch)
+
+
+async def commit_lost(url: str, watch: Watch) -> None:
+    """No COMMIT of these transactions arrives, and that is looked for."""
+    watch.loses = "commit"
+    await _looking(url, watch)
+
+
+async def _looking(url: str, watch: Watch) -> None:
+    replica = whole(url, slots=1)
+    await replica.start()
+    watch.armed, watch.connections = True, ("cronledger look",)
+    await replica.step()
+    await replica.drain(0)
+
+
+async def scopes(url: str, watch: Watch) -> None:
+    replica = whole(url)
+    await replica.start()
+    watch.armed = True
+    await replica._parts.scopes.step()
+
+
+def plugged(url: str, name: str | None = None) -> Replica:
+    """A replica of the newer deploy, which it applies; without `name` it takes one."""
+    return Replica(newer, url=url, settings=Settings(runner_id=name, slots=10), manual=True)
+
+
+async def deploy(url: str, watch: Watch) -> None:
+    """A replica of a newer deploy comes, another App comes and goes with it, and it leaves."""
+    replica = plugged(url)
+    watch.armed = True
+    await replica.start()
+    await replica.register(visitor)
+    watch.armed = False
+    await replica._parts.dispatcher.step()
+    await began.wait()
+    watch.armed = True
+    await replica.unregister(visitor)
+    await replica.drain(0)
+
+
 async def migrate(url: str, watch: Watch) -> None:
     """Each script is sent statement by statement, in its one transaction."""
     scripts.cache_clear()
@@ -348,8 +266,11 @@ async def migrate(url: str, watch: Watch) -> None:
 
 STEPS: dict[str, Callable[[str, Watch], Coroutine[Any, Any, None]]] = {
     step.__name__: step
-    for step in (claim, steal, refused, unknown, finish, sweep, drain, transaction, migrate)
-}
+    for step in (
+        claim, steal, refused, unknown, finish, heartbeat, sweep, drain, transaction,
+        answer_lost, commit_lost, scopes, deploy, migrate,
+    )
+}  # fmt: skip
 
 # -- the warm process ------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.chaos.fleet import Stopped
 from tests.chaos.judge import LEDGER, alive_at_once
 from tests.chaos.watch import Sample, flatness
 from tests.cluster.marks import Mark
@@ -18,28 +17,35 @@ def _mark(
 
 
 def test_lives_one_after_the_other_are_apart() -> None:
-    assert alive_at_once([_mark(1, 1), _mark(2, 1), _mark(2, 2), _mark(3, 2)], []) == []
+    assert alive_at_once([_mark(1, 1), _mark(2, 1), _mark(2, 2), _mark(3, 2)]) == []
 
 
 def test_a_life_beside_another_of_its_scope_is_found() -> None:
-    (found,) = alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 2), _mark(4, 2)], [])
+    (found,) = alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 2), _mark(4, 2)])
     assert found.startswith("steady/s0: 1#1 lived 1.000 s beside 2#1")
 
 
 def test_a_thief_beside_the_old_attempt_is_found() -> None:
-    assert alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 1, 2, pid=2)], [])
+    assert alive_at_once([_mark(1, 1), _mark(3, 1), _mark(2, 1, 2, pid=2)])
 
 
 def test_jobs_that_may_lap_and_other_scopes_do_not_count() -> None:
     lapping = [_mark(1, 1, job="allowed"), _mark(3, 1, job="allowed"), _mark(2, 2, job="allowed")]
     elsewhere = [_mark(1, 3), _mark(3, 3), _mark(2, 4)._replace(scope="s1")]
-    assert alive_at_once([*lapping, *elsewhere], []) == []
+    assert alive_at_once([*lapping, *elsewhere]) == []
 
 
 def test_a_process_that_goes_on_has_a_second_to_see_what_it_lost() -> None:
-    lives = [_mark(1, 1), _mark(9.5, 1), _mark(8, 1, 2, pid=2), _mark(9.9, 1, 2, pid=2)]
-    assert alive_at_once(lives, [Stopped(1, 1.5, 9)]) == []
-    assert alive_at_once([*lives, _mark(10.5, 1)], [Stopped(1, 1.5, 9)])
+    """It stood still from 1.5 to 9."""
+    lives = [_mark(1, 1), _mark(1.5, 1), _mark(9, 1), _mark(9.5, 1)]
+    thief = [_mark(8, 1, 2, pid=2), _mark(9.9, 1, 2, pid=2)]
+    assert alive_at_once([*lives, *thief]) == []
+    assert alive_at_once([*lives, *thief, _mark(10.5, 1)])
+
+
+def test_a_process_that_did_not_stand_still_has_no_time_at_all() -> None:
+    thief = [_mark(3, 1, 2, pid=2), _mark(4, 1, 2, pid=2)]
+    assert alive_at_once([_mark(0.5, 1), _mark(3.2, 1), *thief])
 
 
 @pytest.mark.parametrize(("skipped", "missing"), [(11, 0), (10, 1), (12, 1)])

@@ -1,0 +1,186 @@
+"""Every statement that leaves psycopg in this process is counted; at one of them it is killed."""
+
+import json
+import os
+import re
+import signal
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+
+from cronledger.ledger import migrate as migrations
+from cronledger.ledger.database import sever
+from cronledger.ledger.statements import text
+
+
+class Watch:
+    """Lists the statements of the armed step, and kills this process at one of them."""
+
+    def __init__(self, out: int, at: int | None, when: str) -> None:
+        self._out = out
+        self._at = at
+        self._when = when
+        self.armed = False
+        self.connections: tuple[str, ...] = ()  # only these; empty: all
+        self.statements: tuple[str, ...] = ()
+        self.loses: Literal["commit", "answer"] | None = None  # of a handler's transaction
+        self.seen: list[str] = []
+
+    def tell(self, **what: Any) -> None:
+        os.write(self._out, json.dumps(what).encode() + b"\n")
+
+    def counts(self, connection: Any) -> bool:
+        """Heartbeats come at their own time, and are a step of their own. LISTEN is no step: it
+        changes nothing, and its connection sends nothing else."""
+        if not self.armed:
+            return False
+        if self.connections:
+            return named_connection(connection) in self.connections
+        return named_connection(connection) not in ("cronledger heartbeats", "cronledger listen")
+
+    def cuts(self, name: str, connection: Any) -> bool:
+        """The connection breaks at this COMMIT: on its way there, or on the answer's way back."""
+        of = "cronledger transaction"
+        return self.loses is not None and name == "COMMIT" and named_connection(connection) == of
+
+    def before(self, name: str) -> int:
+        if self.statements and name not in self.statements:
+            return -1
+        self.seen.append(name)
+        number = len(self.seen) - 1
+        if number == self._at and self._when == "before":
+            self.die(name)
+        return number
+
+    def is_sent(self, number: int) -> bool:
+        return number == self._at and self._when == "sent"
+
+    def after(self, number: int) -> bool:
+        return number == self._at and self._when == "after"
+
+    def die(self, name: str) -> None:
+        self.tell(fired=name)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def named_connection(connection: Any) -> str:
+    return connection.info.parameter_status("application_name") or ""
+
+
+@cache
+def names() -> dict[bytes, str]:
+    folder = resources.files("cronledger.ledger") / "sql"
+    stems = [file.name.removesuffix(".sql") for file in folder.iterdir()]
+    return {text(stem, "cronledger").encode(): stem for stem in stems}
+
+
+def named(query: Any, connection: Any) -> str:
+    """The name of the statement's file, or its first words."""
+    raw = query if isinstance(query, bytes) else (
+        query.encode() if isinstance(query, str) else query.as_bytes(connection)
+    )  # fmt: skip
+    if raw in names():
+        return names()[raw]
+    words = " ".join(raw.decode().split())
+    return "settings" if words.startswith("SELECT set_config(") else words[:60]
+
+
+@cache
+def scripts() -> frozenset[bytes]:
+    return frozenset(m.text.encode() for m in migrations.migrations())
+
+
+def divided(script: str) -> list[str]:
+    """The statements of a script; together they are all of it."""
+    parts = re.split(r"(--[^\n]*|'(?:[^']|'')*'|(\$\w*\$).*?\2|;)", script, flags=re.DOTALL)
+    found, statement = [], ""
+    for number, part in enumerate(parts):
+        if number % 3 != 2:  # the tag of a dollar quote, which is in the part before
+            statement += part
+        if part == ";":
+            found.append(statement)
+            statement = ""
+    assert "".join(found) + statement == script
+    assert not re.sub(r"--[^\n]*", "", statement).strip()
+    return found
+
+
+def install(watch: Watch) -> None:
+    """From here on every statement of psycopg passes `watch`."""
+    execute_async, execute = AsyncCursor.execute, Cursor.execute
+
+    async def execute_watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        connection = self.connection
+        if not watch.counts(connection):
+            return await execute_async(self, query, *args, **more)
+        name = named(query, connection)
+        number = watch.before(name)
+        answer = await execute_async(self, query, *args, **more)
+        if watch.after(number):
+            if connection._pipeline is not None:  # queued, until somebody asks
+                await connection.wait(connection._pipeline._sync_gen())
+            watch.die(name)
+        return answer
+
+    def execute_watched_sync(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        if not watch.counts(self.connection):
+            return execute(self, query, *args, **more)
+        if isinstance(query, bytes) and query in scripts():
+            for statement in divided(query.decode()):
+                execute_watched_sync(self, statement.encode())
+            return self
+        name = named(query, self.connection)
+        number = watch.before(name)
+        answer = execute(self, query, *args, **more)
+        if watch.after(number):
+            watch.die(name)
+        return answer
+
+    AsyncCursor.execute = execute_watched  # type: ignore[method-assign]
+    Cursor.execute = execute_watched_sync  # type: ignore[method-assign]
+    for kind in (AsyncConnection, Connection):
+        _install_commands(kind, watch)
+
+
+def _install_commands(kind: Any, watch: Watch) -> None:
+    """BEGIN, COMMIT, ROLLBACK: psycopg sends them by itself."""
+    command = kind._exec_command
+
+    def watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        name = named(query, self)
+        if watch.cuts(name, self):
+            if watch.loses == "answer":
+                _send(self, query)
+            sever(self)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        if not watch.counts(self):
+            return (yield from command(self, query, *args, **more))
+        number = watch.before(name)
+        if watch.is_sent(number):
+            _send(self, query)
+            watch.die(name)
+        answer = yield from command(self, query, *args, **more)
+        if watch.after(number):
+            if self._pipeline is not None:
+                yield from self._pipeline._sync_gen()
+            watch.die(name)
+        return answer
+
+    kind._exec_command = watched
+
+
+def _send(connection: Any, query: bytes) -> None:
+    """Everything that is queued, and `query`, has left this process; no answer is read."""
+    pgconn = connection.pgconn
+    if connection._pipeline is None:
+        pgconn.send_query(query)
+    else:
+        for queued in connection._pipeline.command_queue:
+            queued()
+        pgconn.send_query_params(query, None)
+        pgconn.pipeline_sync()
+    while pgconn.flush():
+        pass
