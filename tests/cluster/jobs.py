@@ -261,8 +261,12 @@ COMMANDS = {
     ),
     "statement": (
         Job.model_validate(
-            {"name": "statement", "handler": Handler.SQL, "stale_timeout": LEASE,
-             "target": {"statement": "SELECT pg_sleep(300)"}}
+            {
+                "name": "statement",
+                "handler": Handler.SQL,
+                "stale_timeout": LEASE,
+                "target": {"statement": "SELECT pg_sleep(300)"},
+            }
         ),
     ),
     "blocking": (command("beside_command", "4", allow_stale_reentry=True),),

@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
+from tests.simulation.effects import EffectConnection
 from tests.simulation.loop import Process
 from tests.simulation.network import Connection
 
@@ -28,8 +30,9 @@ class Listener:
         self._event = asyncio.Event()
         self.closed = False
 
-    async def execute(self, statement: object) -> None:
-        self._cluster.listeners.append(self)
+    async def execute(self, statement: object, values: object = None) -> None:
+        if self not in self._cluster.listeners:  # its settings come before LISTEN
+            self._cluster.listeners.append(self)
 
     def notify(self, payload: str) -> None:
         if not self.closed:
@@ -122,6 +125,7 @@ class Access:
         self._cluster = cluster
         self._process = process
         self.url = cluster.database.url
+        self.tcp_user_timeout = timedelta(seconds=10)
 
     def pool(self, name: str, size: int) -> Pool:
         return Pool(self._cluster, self._process, size, 10.0)
@@ -131,4 +135,6 @@ class Access:
             raise psycopg.OperationalError("connection refused")
         if name == "cronledger listen":
             return Listener(self._cluster, self._process)
-        return self._cluster.connect(self._process, name)
+        made = EffectConnection(self._cluster, self._process, name)
+        self._cluster.keep(made)
+        return made

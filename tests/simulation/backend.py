@@ -7,13 +7,15 @@ does; so a handful serve a whole cluster, and their plans stay warm from seed to
 
 import select
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any
 
 import psycopg
 from psycopg import pq, sql
+from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 
 from tests.simulation.loop import StuckError
@@ -55,10 +57,31 @@ CREATE TRIGGER sim_guard BEFORE UPDATE ON {schema}.executions
 UPDATE {schema}.identity
 SET database_oid = (SELECT oid FROM pg_database WHERE datname = current_database());
 """
-_CLOCK = """
+_CLOCK = b"""
 SELECT setval('cronledger.sim_clock', $1), set_config('sim.now', $2, false),
        set_config('sim.who', $3, false)
 """
+Clock = tuple[datetime, str]
+"""An instant of the database's clock, and the name of who asks at it."""
+
+
+class Step(Enum):
+    """What one answer of the server belongs to."""
+
+    ASIDE = "what travels with the statement"
+    ASKED = "the statement itself"
+    SYNC = "the end of a packet, or of its part"
+
+
+def is_lock_timeout(query: bytes) -> bool:
+    """Whether it is the statement that begins a step: it sets what holds for the transaction, reads
+    nothing, and nobody reads its answer."""
+    return b"set_config('lock_timeout', %s" in query
+
+
+def _said(now: datetime, who: str) -> tuple[bytes, bytes, bytes]:
+    micros = (now - EPOCH) // timedelta(microseconds=1)
+    return str(micros).encode(), now.isoformat().encode(), who.encode()
 
 
 def install(url: str) -> None:
@@ -68,113 +91,145 @@ def install(url: str) -> None:
 
 
 class Backend:
-    """One server process. At most one statement at a time; it may be waiting for a lock."""
+    """One server process. At most one statement at a time; it may be waiting for a lock.
+
+    What tells nobody anything by itself (the virtual clock, BEGIN, a transaction's settings)
+    travels in one packet with the next statement, in libpq's pipeline mode: one round trip.
+    """
 
     def __init__(self, url: str) -> None:
-        self.connection = psycopg.connect(
-            url, autocommit=True, prepare_threshold=1, application_name="simulation",
+        self._connection = psycopg.connect(
+            url, autocommit=True, application_name="simulation",
             options="-c deadlock_timeout=1ms -c timezone=UTC -c synchronous_commit=off",
         )  # fmt: skip
-        self.connection.prepared_max = None
-        self.pid = self.connection.info.backend_pid
-        self.notes: list[str] = []
-        self._pg = self.connection.pgconn
-        self._pg.prepare(b"sim_clock", _CLOCK.encode())
+        self._connection.execute("LISTEN cronledger")
+        self._pg = self._connection.pgconn
+        self.pid = self._pg.backend_pid
+        self._pg.prepare(b"sim_clock", _CLOCK)
+        self._pg.enter_pipeline_mode()
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
-        self._gen: Generator[Any, Any, None] | None = None
-        self._wanted = 1
-        self._cursor: psycopg.Cursor[Any] | None = None
+        self._cursor = self._connection.cursor()
+        self._cursor._tx = Transformer(self._cursor)
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._put_off: list[tuple[bytes, Any]] = []
+        self._to_come: list[Step] = []
+        self._status = pq.TransactionStatus.IDLE
+        self._result: pq.abc.PGresult | None = None
+        self.notes: list[str] = []
         self.rows: list[Any] = []
         self.rowcount = 0
         self.error: psycopg.Error | None = None
-        self.connection.add_notify_handler(self._noted)
-        self.connection.execute("LISTEN cronledger")
-
-    def _noted(self, note: psycopg.Notify) -> None:
-        if note.pid == self.pid:  # its own come with its own commit; others' at any time
-            self.notes.append(note.payload)
 
     @property
     def in_transaction(self) -> bool:
-        return self._pg.transaction_status != pq.TransactionStatus.IDLE
-
-    def set_clock(self, now: datetime, who: str) -> None:
-        if self._pg.transaction_status == pq.TransactionStatus.INERROR:
-            return
-        micros = (now - EPOCH) // timedelta(microseconds=1)
-        values = (str(micros).encode(), now.isoformat().encode(), who.encode())
-        result = self._pg.exec_prepared(b"sim_clock", values)
-        assert result.status == pq.ExecStatus.TUPLES_OK, result.get_error_message()
-
-    def begin(self, query: bytes, params: Any, row_factory: Any) -> bool:
-        """Send a statement; true: it has ended. False: it waits for a lock."""
-        if query in PLAIN:
-            self.rows, self.rowcount, self.error = [], -1, None
-            self.run(query)
-            return True
-        self._cursor = self.connection.cursor(row_factory=row_factory or tuple_row)
-        self._gen = self._cursor._execute_gen(query, params)
-        self.rows, self.rowcount, self.error = [], -1, None
-        self._wanted = 0
-        return self.poll()
-
-    def poll(self) -> bool:
-        """Go on with the statement; true once it has ended."""
-        assert self._gen is not None
-        try:
-            state = next(self._gen) if self._wanted == 0 else self._wanted
-            while True:
-                self._wanted = int(state)
-                events = select.POLLIN if state & 1 else 0
-                self._poll.modify(self._pg.socket, events | (select.POLLOUT if state & 2 else 0))
-                found = self._poll.poll(PROMPT_MS)
-                if not found:
-                    return False
-                (_, got) = found[0]
-                ready = (1 if got & (select.POLLIN | select.POLLHUP | select.POLLERR) else 0) | (
-                    2 if got & select.POLLOUT else 0
-                )
-                state = self._gen.send(ready & state or ready)
-        except StopIteration:
-            self._ended()
-        except psycopg.Error as error:
-            self.error = error
-            self._gen = None
-        return True
-
-    def _ended(self) -> None:
-        assert self._cursor is not None
-        self._gen = None
-        self.rowcount = self._cursor.rowcount
-        if self._cursor.description is not None:
-            self.rows = self._cursor.fetchall()
+        return bool(self._put_off) or self._status != pq.TransactionStatus.IDLE
 
     @property
     def busy(self) -> bool:
-        return self._gen is not None
+        return bool(self._to_come)
+
+    def begin(self, query: bytes, params: Any, row_factory: Any, clock: Clock | None) -> bool:
+        """Send a statement; true: it has ended. False: it may wait for a lock.
+
+        `clock`: what the virtual clock says to it, and who sends it.
+        """
+        self.rows, self.rowcount, self.error, self._result = [], -1, None, None
+        if query == b"BEGIN" or is_lock_timeout(query):
+            self._put_off.append((query, params))
+            self.rowcount = -1 if query == b"BEGIN" else 1
+            return True
+        if query in PLAIN and self._put_off and self._status == pq.TransactionStatus.IDLE:
+            self._put_off.clear()  # an empty transaction
+            return True
+        for put_off in self._put_off:
+            self._send(*put_off, Step.ASIDE)
+        opened, self._put_off = bool(self._put_off), []
+        if clock is not None and self._status != pq.TransactionStatus.INERROR:
+            self._pg.send_query_prepared(b"sim_clock", _said(*clock))
+            self._to_come.append(Step.ASIDE)
+            if not opened and self._status == pq.TransactionStatus.IDLE:
+                self._sync()  # in autocommit the statement is a transaction of its own
+        self._cursor._reset()
+        self._cursor.row_factory = row_factory or tuple_row
+        self._send(query, params, Step.ASKED)
+        self._sync()
+        while self._pg.flush():
+            select.select([], [self._pg.socket], [])
+        return self.poll()
+
+    def _send(self, query: bytes, params: Any, step: Step) -> None:
+        asked = self._cursor._convert_query(query, params)
+        key = (asked.query, asked.types)
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = b"sim_%d" % len(self._names)
+            self._pg.send_prepare(name, asked.query, param_types=asked.types or None)
+            self._to_come.append(Step.ASIDE)
+        self._pg.send_query_prepared(name, asked.params, param_formats=asked.formats)
+        self._to_come.append(step)
+
+    def _sync(self) -> None:
+        self._pg.pipeline_sync()
+        self._to_come.append(Step.SYNC)
+
+    def poll(self) -> bool:
+        """Go on with the statement; true once it has ended."""
+        while True:
+            while not self._pg.is_busy():
+                result = self._pg.get_result()
+                if result is not None and self._took(result):
+                    return True
+            if not self._poll.poll(PROMPT_MS):
+                return False
+            self._pg.consume_input()
+
+    def _took(self, result: pq.abc.PGresult) -> bool:
+        """Note what came; true: it was the last of it."""
+        step, status = self._to_come.pop(0), result.status
+        if step is Step.SYNC:
+            assert status == pq.ExecStatus.PIPELINE_SYNC, status
+        elif status == pq.ExecStatus.FATAL_ERROR:
+            self.error = psycopg.errors.error_from_result(result)
+        elif step is Step.ASKED and status != pq.ExecStatus.PIPELINE_ABORTED:
+            self._result = result
+        if self._to_come:
+            return False
+        self._ended()
+        return True
+
+    def _ended(self) -> None:
+        self._status = pq.TransactionStatus(self._pg.transaction_status)
+        if self.error is not None:
+            return
+        assert self._result is not None
+        self._cursor._set_results([self._result])
+        self.rowcount = self._cursor.rowcount
+        if self._result.nfields:
+            self.rows = self._cursor.fetchall()
 
     def take_notes(self) -> list[str]:
         while (note := self._pg.notifies()) is not None:
-            if note.be_pid == self.pid:
+            if note.be_pid == self.pid:  # its own come with its own commit; others' at any time
                 self.notes.append(note.extra.decode())
         notes, self.notes = self.notes, []
         return notes
 
     def run(self, statement: bytes) -> None:
-        """A short command that waits for nothing. Not through psycopg: after a ROLLBACK it prepares
-        everything anew."""
-        result = self._pg.exec_(statement)
-        if result.status != pq.ExecStatus.COMMAND_OK:
-            self.error = psycopg.errors.error_from_result(result)
+        """One of PLAIN, to its end."""
+        if not self.begin(statement, None, None, None):
+            self._wait("a transaction does not end")
 
     def cancel(self) -> None:
         """The statement that waits for a lock ends with an error."""
-        self.connection.cancel_safe()
+        self._connection.cancel_safe()
+        self._wait("a statement that was cancelled does not end")
+
+    def _wait(self, what: str) -> None:
         give_up_at = time.monotonic() + STUCK_SECONDS
         while not self.poll():
             if time.monotonic() > give_up_at:
-                raise StuckError("a statement that was cancelled does not end")
+                raise StuckError(what)
 
     def hear(self) -> None:
         """Read what others notified. Some hundred unread ones fill the socket; then the server's
@@ -191,7 +246,7 @@ class Backend:
         self.hear()
 
     def close(self) -> None:
-        self.connection.close()
+        self._connection.close()
 
 
 class Database:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from cronledger.rules.model import ScopeKey
-from tests.simulation.jobs import NARROW, make_edit
+from tests.simulation.jobs import CROWD, NARROW, SCOPES, is_provided, make_edit
 from tests.simulation.loop import Process
 from tests.simulation.network import Connection
 
@@ -90,6 +91,8 @@ class Client:
         return self._random.choice(self._cluster.jobs)
 
     def _scope(self, columns: dict[str, Any]) -> ScopeKey:
+        if is_provided(columns):
+            return ScopeKey(columns["name"], "shard", self._random.choice(SCOPES))
         if "scopes" not in columns:
             return ScopeKey(columns["name"], "global", "global")
         return ScopeKey(columns["name"], "shard", self._random.choice(columns["scopes"]))
@@ -135,11 +138,23 @@ class Client:
             scope = self._scope(self._job())
             await self._execute("SELECT cronledger.trigger(%s, %s, %s)", *scope)
 
+    async def press(self, scope: str, until: float) -> None:
+        """Triggers the job of the crowd before each full second."""
+        while self._cluster.loop.time() < until:
+            to_come = 1 - self._cluster.now().microsecond / 1e6
+            await asyncio.sleep(max(0.0, to_come + self._random.uniform(-0.1, 0.0)))
+            await self.act(partial(self._trigger_crowd, scope))
+            await asyncio.sleep(0.3)
+
+    async def _trigger_crowd(self, scope: str) -> None:
+        await self._execute("SELECT cronledger.trigger(%s, 'shard', %s)", CROWD, scope)
+
     async def _enqueue(self) -> None:
         scope = self._scope(self._job())
         kind = self._random.choice(("message", "keyed", "signal"))
         key = "k" if kind == "keyed" else None
         payload = None if kind == "signal" else Jsonb({"n": self._random.randrange(100)})
+        self._cluster.providers.pushed[scope.job_name].add(scope.scope_id)
         self._watermark += 1
         watermark = self._watermark if kind != "message" else None
         await self._execute(
@@ -187,6 +202,17 @@ class Client:
             self._cluster.leap(timedelta(seconds=seconds))
         elif faults.on and faults.enabled("leap_back"):
             self._cluster.leap(timedelta(seconds=-self._random.choice((0.05, 0.9, 4.0))))
+
+    async def accept(self, *, skip_missed: bool) -> bool:
+        """The database is the ledger's own from now on; false: it has to be tried again."""
+        statement = "SELECT why FROM cronledger.accept_database(%s, 'sim')"
+        try:
+            await self._execute(statement, skip_missed)
+        except (psycopg.OperationalError, *REFUSED):
+            if self._connection is not None and self._connection.closed:
+                self._connection = None
+            return False
+        return True
 
     async def settle(self) -> None:
         """Nothing new comes, and nothing is held up any more."""

@@ -7,28 +7,43 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, cast
+from typing import cast
 
-from cronledger.app import Context
 from cronledger.audit.verify import verify
+from cronledger.engine.handlers.transaction import LEASE_IS_LOST
 from cronledger.ledger.database import Access as RealAccess
 from cronledger.replica import Replica
-from cronledger.rules.outcome import Discard, Result, Retry
 from tests.simulation.access import Access, Listener
 from tests.simulation.backend import Database
+from tests.simulation.calm import Calm
 from tests.simulation.clients import Client
+from tests.simulation.effects import Effects
+from tests.simulation.elsewhere import REFUSED, Elsewhere
 from tests.simulation.faults import Chance, Faults, Profile
-from tests.simulation.jobs import NARROW, STARTS, make_jobs
-from tests.simulation.loop import LANE, Process, SimLoop
+from tests.simulation.handlers import Handlers
+from tests.simulation.jobs import (
+    CROWDED,
+    NARROW,
+    STARTS,
+    make_crowd,
+    make_external,
+    make_jobs,
+    make_provided,
+)
+from tests.simulation.loop import Process, SimLoop
 from tests.simulation.network import Connection
-from tests.simulation.record import Record, Rules, Span
+from tests.simulation.providers import Providers
+from tests.simulation.record import Record, Rules
 from tests.simulation.replica import SimReplica, settings_of
 from tests.simulation.request import Request
+from tests.simulation.scene import Scene
 from tests.simulation.session import Session
+from tests.simulation.workers import Workers
 
 SETTLE_SECONDS = 400.0
 LOOK_SECONDS = 5.0
 RETENTION = timedelta(days=3000)
+EXPECTED = ("55P03", "57014", "25P02", LEASE_IS_LOST)
 TIMELESS = ("doubled", "attempts", "unknown_end")
 """What verify finds without comparing instants, which means nothing once the clock went back: ends
 lie before starts, and an edit takes effect below the cursor. The record judges overlap then."""
@@ -54,6 +69,13 @@ class Cluster:
         self.chance = Chance(self.random)
         self.faults = Faults(self, self.random, Profile.draw(self.random))
         self.record = Record()
+        self.calm = Calm(self)
+        self.scene = Scene.draw(seed)
+        self.handlers = Handlers(self)
+        self.workers = Workers(self)
+        self.effects = Effects(self)
+        self.elsewhere = Elsewhere(self)
+        self.leaps: list[float] = []
         self.start_name = self.random.choice(sorted(STARTS))
         self._base: datetime = STARTS[self.start_name]
         self.listeners: list[Listener] = []
@@ -71,6 +93,14 @@ class Cluster:
         self._verbose = verbose
         self.settling = False
         self.jobs = make_jobs(self.random)
+        if self.scene.workers:
+            make_external(Random(f"external {seed}"), self.jobs)
+        if self.scene.providers:
+            make_provided(Random(f"provided {seed}"), self.jobs)
+        if self.scene.crowd:
+            make_crowd(Random(f"crowd {seed}"), self.jobs)
+            self.chance.rag()
+        self.providers = Providers(self, self.jobs)
         for columns in self.jobs:
             self.record.rules[columns["name"]] = Rules(
                 columns["allow_stale_reentry"], columns["overlap"] != "allow",
@@ -89,6 +119,8 @@ class Cluster:
         self._base += by
         if by < timedelta(0):
             self.record.backwards -= by
+        else:
+            self.leaps.append(self.loop.time())
 
     def trace(self, *what: object) -> None:
         line = " ".join((f"{self.loop.time():.6f}", *map(str, what)))
@@ -104,8 +136,16 @@ class Cluster:
 
     def connect(self, process: Process, name: str) -> Connection:
         connection = Connection(self, process, name)
-        self._sessions.append(connection.session)
+        self.keep(connection)
         return connection
+
+    def keep(self, connection: Connection) -> None:
+        """A connection is open: what happens to the server happens to its session."""
+        self._sessions.append(connection.session)
+
+    def pids_of(self, process: Process) -> set[int | None]:
+        """Of the backends in which it is in a transaction."""
+        return {x.pid for x in self._sessions if x.of(process)} - {None}
 
     def fileno(self) -> int:
         """Of a socket for whoever shuts one down."""
@@ -143,7 +183,9 @@ class Cluster:
             self.record.wrong(str(error).partition("\n")[0], self.loop.time())
         elif state == "40P01":
             self.record.wrong(f"deadlock: {process.name} {request.label}", self.loop.time())
-        elif not process.name.startswith("client") and state not in ("55P03", "57014", "25P02"):
+        elif state == REFUSED and self.elsewhere.began:
+            return
+        elif not process.name.startswith("client") and state not in EXPECTED:
             self.record.wrong(f"{process.name} {request.label}: {error}", self.loop.time())
 
     def _notify(self, notes: list[str]) -> None:
@@ -174,29 +216,39 @@ class Cluster:
         """kill -9: the server notices now or later, and another process may take its place."""
         if not process.alive:
             return
-        process.kill()
+        process.kill(self.loop.time())
+        self.calm.disturb(None, 0.5)
         self.record.killed(process, self.loop.time())
         self.listeners = [x for x in self.listeners if x.process is not process]
         for session in self._sessions:
             if session.of(process):
                 self.loop.after(self.chance.notice(), session.end)
         self.replicas = [x for x in self.replicas if x.process is not process]
-        self.loop.after(self.chance.pause(0.05, 9.0), self.start_replica, process.runner)
+        again = self.start_worker if process.runner.startswith("w") else self.start_replica
+        self.loop.after(self.chance.pause(0.05, 9.0), again, process.runner)
 
     def resume(self, process: Process) -> None:
         if process.alive:
             self.trace("resume", process.name)
             process.resume(self.loop.time())
 
-    def start_replica(self, runner: str) -> None:
-        """A new process of that runner, or of a new one."""
+    def _new_process(self, runner: str) -> Process:
+        """Of that runner, or of a new one."""
         if self.random.random() < 0.3:
             runner = f"{runner}x"
         self._generation[runner] += 1
-        process = Process(f"{runner}.{self._generation[runner]}", runner)
+        process = Process(f"{runner}.{self._generation[runner]}", runner, self.loop.time())
         self.processes.append(process)
         self.trace("start", process.name)
+        return process
+
+    def start_replica(self, runner: str) -> None:
+        process = self._new_process(runner)
+        process.is_replica = True
         self.loop.spawn(process.main, self._live(process), f"replica {process.name}")
+
+    def start_worker(self, runner: str) -> None:
+        self.workers.start(self._new_process(runner))
 
     async def _live(self, process: Process) -> None:
         settings = settings_of(process.runner, self.random)
@@ -214,78 +266,11 @@ class Cluster:
     async def _drain(self, sim: Sim) -> None:
         """SIGTERM: it drains, its process ends, and another takes its place."""
         self.faults.struck("drain", sim.process.name)
+        self.calm.disturb(sim.process, 60.0)
         self.replicas.remove(sim)
         await sim.replica.drain(self.random.choice((0.0, 0.5, 5.0)))
         self.trace("drained", sim.process.name)
         self.kill(sim.process)
-
-    async def handler(self, context: Context) -> object:
-        """What every job runs."""
-        lane = LANE.get()
-        assert lane is not None
-        process = lane.process
-        span = self.record.begin(context, process, self.loop.time(), self.now())
-        self.trace("begin", span)
-        self._look_at_running(span)
-        random = Random(f"{self.seed} {span.key} {span.attempt}")
-        how = "cancelled"
-        try:
-            how = await self._work(random)
-        except asyncio.CancelledError:
-            if random.random() < 0.1:
-                how = "stubborn"
-                await asyncio.sleep(random.uniform(0.1, 3.0))
-            raise
-        finally:
-            if process.alive:
-                self.record.end(span, how, self.loop.time())
-                self.trace("end", span, how)
-        match how:
-            case "failed":
-                raise ValueError("the work failed")
-            case "retry":
-                raise Retry(after=timedelta(seconds=random.choice((0.0, 0.7, 3.0))))
-            case "discard":
-                raise Discard("useless", "nothing to do")
-        return Result({"attempt": span.attempt}, rows_affected=1)
-
-    async def _work(self, random: Random) -> str:
-        draw = random.random()
-        seconds = (
-            0.0 if draw < 0.1 else random.uniform(0.01, 0.8) if draw < 0.4
-            else random.uniform(0.8, 5.0) if draw < 0.85 else random.uniform(5.0, 12.0)
-        )  # fmt: skip
-        if self.settling:
-            seconds = min(seconds, 1.0)
-        await asyncio.sleep(seconds)
-        return random.choice(
-            ("success", "success", "success", "success", "failed", "failed", "retry", "discard")
-        )
-
-    def _look_at_running(self, span: Span) -> None:
-        rows = self.database.eye.execute(
-            "SELECT job_name, scope_kind, scope_id, queue, count(*) FROM executions"
-            " WHERE status = 'RUNNING' GROUP BY 1, 2, 3, 4"
-        ).fetchall()
-        self.record.judge_running(cast(Any, rows), self.loop.time())
-        held = self.database.eye.execute(
-            "SELECT 1 FROM executions WHERE (job_name, scope_kind, scope_id, plan_time)"
-            " = (%s, %s, %s, %s) AND status = 'RUNNING' AND lease_token = %s",
-            (*span.key, span.token),
-        ).fetchone()
-        if held is None:
-            self.record.wrong(f"I3: {span} started without its lease", self.loop.time())
-
-    def judge_lost(self, execution: int, attempt: int) -> None:
-        """A runner has given up a lease as another's; it must be."""
-        row = self.database.eye.execute(
-            "SELECT job_name FROM executions WHERE id = %s AND attempt = %s AND status = 'RUNNING'",
-            (execution, attempt),
-        ).fetchone()
-        if row is not None:
-            self.record.wrong(
-                f"a lease of {row[0]} was given up that nobody has taken", self.loop.time()
-            )
 
     # -- the course of it -----------------------------------------------------------------------
 
@@ -295,6 +280,8 @@ class Cluster:
         await client.setup(self.jobs)
         for number in range(self.random.choice((2, 2, 3))):
             self.loop.after(self.chance.pause(0, 0.5), self.start_replica, f"r{number}")
+        for number in range(2 if self.scene.workers else 0):
+            self.loop.after(self.chance.pause(0, 2.0), self.start_worker, f"w{number}")
         self.faults.on = True
         until = self.loop.time() + self.random.uniform(12, 26)
         clients = [client, Client(self, self.random, 1)]
@@ -303,6 +290,14 @@ class Cluster:
             for x in clients
         ]
         tasks.append(self.loop.spawn(None, self._mischief(until), "mischief"))
+        tasks.append(self.loop.spawn(None, self.calm.watch(until), "watch"))
+        if self.scene.moves:
+            other = Client(self, self.random, 2)
+            work = self.elsewhere.happen(other, until)
+            tasks.append(self.loop.spawn(other.process.main, work, "elsewhere"))
+        for number, scope in enumerate(CROWDED if self.scene.crowd else ()):
+            crowd = Client(self, Random(f"press {self.seed} {scope}"), 3 + number)
+            tasks.append(self.loop.spawn(crowd.process.main, crowd.press(scope, until), "crowd"))
         await asyncio.sleep(until - self.loop.time())
         await asyncio.wait(tasks)
         await self._settle(client)
@@ -320,10 +315,15 @@ class Cluster:
 
     def _outage(self, seconds: float) -> None:
         self.faults.struck("outage", f"{seconds} s")
+        self.calm.disturb(None, seconds + 1.0)
         self._away_until = self.loop.time() + seconds
+        self.break_connections("the server is gone")
+
+    def break_connections(self, why: str) -> None:
+        """Of replicas and workers, all of them; what they had not committed is rolled back."""
         for session in self._sessions:
             if not session.of_client:
-                session.break_off("the server is gone")
+                session.break_off(why)
                 session.end()
         for listener in self.listeners:
             listener.break_off()
@@ -356,6 +356,9 @@ class Cluster:
         names = [column.name for column in rows.description or ()]
         ledger = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
         self.record.hold_against(ledger, self.loop.time())
+        self.calm.judge()
+        self.workers.judge_all()
+        self.effects.judge()
         for violation in verify(self.database.judge(self.now()), retention=RETENTION):
             if self.record.backwards and violation.kind not in TIMELESS:
                 continue
@@ -371,7 +374,7 @@ class Cluster:
             " FROM schedules WHERE parked IN ('waiting', 'limit', 'no_runner', 'spec_error')",
             (self.now(),),
         ).fetchall()
-        return [row[0] for row in rows]
+        return [row[0] for row in rows] + self.providers.unsettled()
 
     def bury(self) -> None:
         """After the end: nothing of this cluster is left on the loop or in a backend."""
@@ -385,3 +388,4 @@ class Cluster:
         self._away_until = float("inf")
         self.loop.bury(self.processes)
         self._socket.close()
+        self.elsewhere.restore()

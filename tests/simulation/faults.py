@@ -1,9 +1,12 @@
 """What goes wrong, and when: drawn from the seed, at statements and at random instants."""
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Literal
+
+from tests.simulation.loop import LANE, Process
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -24,24 +27,36 @@ class Chance:
         self.random = random
         self._slow = random.choice((0.0, 0.02, 0.08))
         self._stalls = random.choice((0.0, 0.0, 0.01))
+        self._ragged = random.choice((0.0, 0.0, 0.0, 0.3))  # statements of two pipelines mix
+        self.stalls: list[tuple[Process | None, float, float]] = []
 
-    def way(self) -> float:
-        """Between client and server."""
+    def rag(self) -> None:
+        """Statements of two pipelines mix for certain."""
+        self._ragged = 0.3
+
+    def way(self, process: Process | None = None) -> float:
+        """Between client and server, of this process or that of the context."""
         draw = self.random.random()
         if draw < self._stalls:
-            return self.random.uniform(0.5, 4.0)
+            return self._stalled(self.random.uniform(0.5, 4.0), process)
         if draw < self._stalls + self._slow:
             return self.random.uniform(0.01, 0.3)
         return self.random.uniform(0.0001, 0.002)
 
-    def gap(self) -> float:
+    def gap(self, process: Process) -> float:
         """Between two statements of one pipeline."""
         draw = self.random.random()
         if draw < self._stalls / 2:
-            return self.random.uniform(0.1, 2.0)
-        if draw < self._slow:
+            return self._stalled(self.random.uniform(0.1, 2.0), process)
+        if draw < max(self._slow, self._ragged):
             return self.random.uniform(0.001, 0.05)
         return self.random.uniform(0.00002, 0.0003)
+
+    def _stalled(self, seconds: float, process: Process | None) -> float:
+        now, lane = asyncio.get_running_loop().time(), LANE.get()
+        process = lane.process if process is None and lane is not None else process
+        self.stalls.append((process, now, now + seconds))
+        return seconds
 
     def notice(self) -> float:
         """Until the server notices that a client is gone."""
@@ -55,17 +70,23 @@ class Chance:
 
 @dataclass(frozen=True)
 class Profile:
-    """Which faults a seed has, and how often one of them hits a statement."""
+    """Which faults a seed has, and how often one of them hits a statement. `reads`: how much
+    more or less where nothing is written."""
 
     kinds: frozenset[str]
     rate: float
+    reads: float
 
     @classmethod
     def draw(cls, random: Random) -> "Profile":
         if random.random() < 0.1:
-            return cls(frozenset(), 0.0)
-        kinds = [kind for kind in KINDS if random.random() < 0.55]
-        return cls(frozenset(kinds), random.choice((0.008, 0.02, 0.04)))
+            return cls(frozenset(), 0.0, 0.0)
+        # Few kinds show what many would hide: what one does is mended after the next.
+        share = random.choice((0.15, 0.3, 0.55))
+        kinds = [kind for kind in KINDS if random.random() < share]
+        rate = random.choice((0.008, 0.02, 0.04))
+        # Spread over all statements they leave little for where all is decided; and the reverse.
+        return cls(frozenset(kinds), rate, random.choice((0.1, 0.5)))
 
 
 class Faults:
@@ -81,19 +102,32 @@ class Faults:
     def enabled(self, kind: str) -> bool:
         return kind in self._profile.kinds
 
-    def _draw(self, kinds: tuple[str, ...], connection: "Connection") -> str | None:
+    def _draw(
+        self, kinds: tuple[str, ...], connection: "Connection", *, commits: bool = False
+    ) -> str | None:
         if not self.on or connection.process.name.startswith("client"):
             return None
         if not connection.process.alive or connection.closed:
             return None
         if self.counts.total() >= MOST_FAULTS:
             return None
-        # Where handlers run there is something to lose.
-        busy = any(span.process is connection.process for span in self._cluster.record.alive)
-        if self._random.random() >= self._profile.rate * (2.5 if busy else 0.4):
+        if self._random.random() >= self._profile.rate * self._weight(connection, commits=commits):
             return None
         possible = [kind for kind in kinds if self.enabled(kind)]
+        if not commits and "commit_lost" in possible:
+            possible.remove("commit_lost")
+        elif "commit_lost" in possible and self._random.random() < 0.6:
+            return "commit_lost"
         return self._random.choice(possible) if possible else None
+
+    def _weight(self, connection: "Connection", *, commits: bool) -> float:
+        """How much there is to lose."""
+        if connection.name == "cronledger transaction":
+            return 8.0
+        if connection.session.writes:
+            return 16.0 if commits else 2.5
+        busy = any(span.process is connection.process for span in self._cluster.record.alive)
+        return self._profile.reads * (5.0 if busy else 1.0)
 
     def struck(self, kind: str, what: str) -> None:
         self.counts[kind] += 1
@@ -101,38 +135,51 @@ class Faults:
 
     def before(self, connection: "Connection", request: "Request") -> None:
         """A statement has reached the server."""
-        kind = self._draw(BEFORE, connection)
-        if kind is None or (kind == "commit_lost" and request.label != "COMMIT"):
+        commits = request.label == "COMMIT"
+        kind = self._draw(BEFORE, connection, commits=commits)
+        if commits and self._spoils_effects(connection):
+            kind = "commit_lost"
+        if kind is None:
             return
-        process = connection.process
+        process, calm = connection.process, self._cluster.calm
         self.struck(kind, f"{process.name} {request.label}")
         match kind:
             case "kill_before":
                 self._cluster.kill(process)
             case "cut_before":
+                calm.disturb(process, 1.0)
                 connection.session.break_off("the connection was cut")
                 connection.session.end()
             case "commit_lost":
-                later = self._cluster.chance.notice()
+                later = self._random.uniform(0.15, self._random.choice((1.5, 6.0)))
+                later *= self._random.random() < 0.6
                 lands = self._random.random() < 0.7
                 connection.session.break_in_commit(later, lands=lands)
             case _:
                 self._stop(connection, whole=kind == "stop")
+
+    def _spoils_effects(self, connection: "Connection") -> bool:
+        """The COMMIT of a handler's transaction is rare, and where all is decided."""
+        if connection.name != "cronledger transaction" or not self.on or not self._profile.kinds:
+            return False
+        return not connection.closed and self._random.random() < 0.4
 
     def after(self, connection: "Connection", request: "Request") -> Fate:
         """A statement has ended, and its answer is on its way."""
         kind = self._draw(AFTER, connection)
         if kind is None:
             return "answer"
-        process = connection.process
+        process, calm = connection.process, self._cluster.calm
         self.struck(kind, f"{process.name} {request.label}")
         match kind:
             case "kill_after":
                 self._cluster.kill(process)
             case "cut_after":
+                calm.disturb(process, 1.0)
                 connection.session.break_off("the connection was cut")
             case "silence":
                 session = connection.session
+                calm.disturb(process, 13.0)
                 self._cluster.loop.after(12.0, session.break_off, "timed out")
                 return "silence"
             case _:
@@ -143,6 +190,7 @@ class Faults:
         """SIGSTOP, mostly past the lease; or a handler that blocks the main thread."""
         process = connection.process
         seconds = self._random.choice((0.3, 3.5, 5.0, 8.0, 12.0)) * self._random.uniform(0.8, 1.2)
+        self._cluster.calm.disturb(process, seconds + 0.5)
         if whole:
             process.stop()
         else:

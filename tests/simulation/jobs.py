@@ -8,8 +8,10 @@ from cronledger.rules.declare import problems
 from cronledger.rules.model import Job
 
 FUNCTION = "simulation:work"
+CROWD, CROWDED = "crowd", ("a", "b", "c")
 QUEUES = ("default", "narrow")
 NARROW = 2
+SCOPES = ("a", "b", "c", "d")
 
 # Instants shortly before something of a calendar: where clocks go forward or back in one of the
 # zones, a month's end, a partition's end, and one where nothing is.
@@ -42,12 +44,33 @@ def make_jobs(random: Random) -> list[dict[str, Any]]:
     return jobs
 
 
+def make_external(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """Some of them, at least one, are for workers in other languages."""
+    chosen = [columns for columns in jobs if random.random() < 0.5] or [random.choice(jobs)]
+    for columns in chosen:
+        columns.update(handler="external", target={})
+
+
+def make_provided(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """Some of them, at least one, have a scope provider."""
+    chosen = [columns for columns in jobs if random.random() < 0.3] or [random.choice(jobs)]
+    for columns in chosen:
+        columns.pop("scopes", None)
+        columns["scope_kind"] = "shard"
+
+
+def is_provided(columns: dict[str, Any]) -> bool:
+    return "scope_kind" in columns and "scopes" not in columns
+
+
 def is_sound(columns: dict[str, Any]) -> bool:
     try:
         job = Job.model_validate(columns)
     except ValueError:
         return False
-    found = problems(job, retention=timedelta(days=300), where=None)
+    found = problems(
+        job, retention=timedelta(days=300), where=None, has_provider=is_provided(columns)
+    )
     return not any(not problem.warning for problem in found)
 
 
@@ -91,6 +114,29 @@ def make_job(random: Random, name: str) -> dict[str, Any]:
     return columns
 
 
+def make_crowd(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """One that is due each second, and that others trigger then."""
+    jobs.append(
+        {
+            "name": CROWD,
+            "handler": "python",
+            "target": {"function": FUNCTION},
+            "schedule": "* * * * * *",
+            "overlap": random.choice(("skip", "wait")),
+            "catch_up": "latest",
+            "grace": s(15),
+            "catch_up_window": s(60),
+            "stale_timeout": s(6),
+            "allow_stale_reentry": True,
+            "max_attempts": 1,
+            "retry_backoff": [s(0.5)],
+            "queue": "default",
+            "scope_kind": "shard",
+            "scopes": list(CROWDED),
+        }
+    )
+
+
 def make_edit(random: Random, columns: dict[str, Any]) -> dict[str, Any]:
     """What an edit of this job changes. Limits are not lowered, and overlap does not become or
     cease to be allow: what is RUNNING then would be judged by a rule it did not start under."""
@@ -108,7 +154,7 @@ def make_edit(random: Random, columns: dict[str, Any]) -> dict[str, Any]:
     if columns["overlap"] in ("wait", "replace", "skip"):
         choices.append({"overlap": random.choice(("skip", "wait", "replace"))})
     if "scopes" in columns:
-        scopes = [x for x in ("a", "b", "c", "d") if random.random() < 0.6] or ["a"]
+        scopes = [x for x in SCOPES if random.random() < 0.6] or ["a"]
         choices.append({"scopes": scopes})
     edit = random.choice(choices)
     return edit if is_sound({**columns, **edit}) else {"payload": {"seen": 0}}

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-REAL_SECONDS = 20.0
-"""A seed that takes longer than this on the real clock has got stuck."""
+CPU_SECONDS = 20.0
+"""A seed that takes more than this of the processor has got stuck."""
 
 
 class StuckError(Exception):
@@ -38,7 +38,10 @@ class Process:
 
     name: str
     runner: str
+    born_at: float = 0.0
     alive: bool = True
+    is_replica: bool = False
+    died_at: float = float("inf")
     main: Lane = field(init=False)
     beat: Lane = field(init=False)
     resumed_at: float = -1.0
@@ -63,9 +66,10 @@ class Process:
             for callback in backlog:
                 callback()
 
-    def kill(self) -> None:
+    def kill(self, now: float) -> None:
         """Nothing of it runs any more. What it was about to do waits for `bury`."""
         self.alive = False
+        self.died_at = now
 
 
 LANE: contextvars.ContextVar[Lane | None] = contextvars.ContextVar("LANE", default=None)
@@ -83,8 +87,8 @@ class Timeless(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise StuckError("nothing is scheduled, and not everything has ended")
-        if time.monotonic() > self.give_up_at:
-            raise StuckError(f"not over after {REAL_SECONDS} s; virtual time is {self.now:.3f}")
+        if time.process_time() > self.give_up_at:
+            raise StuckError(f"not over after {CPU_SECONDS} s; virtual time is {self.now:.3f}")
         self.now += timeout
         return []
 
@@ -104,7 +108,7 @@ class SimLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._timeless = Timeless()
         super().__init__(self._timeless)
-        self._timeless.give_up_at = time.monotonic() + REAL_SECONDS
+        self._timeless.give_up_at = time.process_time() + CPU_SECONDS
         self.broke: list[BaseException] = []
         self.set_exception_handler(self._note)
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -61,7 +62,7 @@ def function(database: Database, name: str, *changes: tuple[str, str]) -> Iterat
 
 
 @contextmanager
-def method(owner: type, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def method(owner: type | ModuleType, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     """A method wrapped: `make` takes the original and answers what stands in its place."""
     original = getattr(owner, name)
     made, used = make(original), []

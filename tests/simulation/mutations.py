@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.engine import claim, clock, executor, leases
+from tests.simulation import mistakes, oversights
 from tests.simulation.backend import Database
 from tests.simulation.mutating import function, method, statement, together
 from tests.simulation.run import Verdict, simulate
@@ -299,6 +300,7 @@ MUTATIONS = (
     Mutation("heartbeat without the token", "I3", heartbeat_without_token, quick=True),
     Mutation("finish of what is not RUNNING", "I3", finish_whatever_status),
     Mutation("plan before the lock", "I1, I7", locks_nothing, quick=True),
+    Mutation("overlap read in the locking statement", "I7", mistakes.overlap_before_the_lock),
     Mutation("cursor in another transaction", "I2", cursor_apart, quick=True),
     Mutation("COMMIT between cursor and rows", "I2", commits_before_rows),
     Mutation("cursor that does not move", "I2", plans_the_past, quick=True),
@@ -316,6 +318,34 @@ MUTATIONS = (
     Mutation("limit counted without its lock", "I11", limit_in_locking_statement),
     Mutation("start after the lease", "I7", starts_after_its_lease),
     Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
+    Mutation("finish that re-arms nothing", "parking", oversights.rearms_nothing, quick=True),
+    Mutation("unknown COMMIT forgotten", "calm", oversights.forgets_unknown_commits),
+    Mutation("unknown COMMIT looked up without its lock", "calm", oversights.looks_up_unlocked),
+    Mutation("outcome dropped while the database is away", "calm", oversights.drops_outcomes),
+    Mutation(
+        "a worker's finish without the token",
+        "I3",
+        mistakes.worker_finishes_without_token,
+        quick=True,
+    ),
+    Mutation(
+        "a worker's finish of what is not RUNNING", "I3", mistakes.worker_finishes_whatever_status
+    ),
+    Mutation("a worker's heartbeat without the token", "I3", mistakes.worker_renews_without_token),
+    Mutation("claim_next beside a RUNNING one", "I7", mistakes.workers_overlap),
+    Mutation(
+        "effects before their SUCCESS", "effects", mistakes.effects_before_their_success, quick=True
+    ),
+    Mutation(
+        "SUCCESS though its transaction failed", "effects", mistakes.success_without_its_effects
+    ),
+    Mutation(
+        "a provider that raises names no scopes",
+        "scopes",
+        mistakes.silence_means_no_scopes,
+        quick=True,
+    ),
+    Mutation("claims in another database", "identity", mistakes.claims_anywhere, quick=True),
 )
 
 
@@ -345,7 +375,8 @@ def main() -> int:
             began = time.monotonic()
             found = hunt(mutation, database, asked.most)
             missed += found is None
-            how = "-" if found is None else found.violations[0].partition("] ")[2][:90]
+            first = "" if found is None else found.violations[0].partition("\n")[0]
+            how = first.partition("] ")[2][:90] or "-"
             number = f"none of {asked.most}" if found is None else str(found.seed + 1)
             print(f"| {mutation.name} | {mutation.invariant} | {number} | {how} |", flush=True)
             print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)

@@ -22,7 +22,7 @@ JUST_RESUMED = 0.05
 @dataclass(eq=False)
 class Span:
     """One handler's run. `end`: None while it goes on; `killed` with its process, else how it
-    ended. `ended` (virtual)."""
+    ended; `returned`: whether it succeeded its transaction says. `ended` (virtual)."""
 
     key: ExecutionKey
     attempt: int
@@ -65,6 +65,7 @@ class Record:
     alive: list[Span] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     backwards: timedelta = timedelta(0)
+    robbed: set[UUID] = field(default_factory=set)  # tokens; see Workers.excuse_theft
     _by_key: dict[ExecutionKey, list[Span]] = field(default_factory=dict)
     _tokens: set[UUID] = field(default_factory=set)
 
@@ -108,13 +109,15 @@ class Record:
         for other in self.alive:
             same = other.key.scope == span.key.scope
             beside = rules.exclusive or other.key == span.key
-            if same and beside and not self._excused(other, now):
+            excused = self._excused(other, now) or span.token in self.robbed
+            if same and beside and not excused:
                 self.wrong(f"I7: {span} started beside {other}, which was not told to stop", now)
 
     def _excused(self, other: Span, now: float) -> bool:
         """A zombie: it was asked to stop, or its whole process is stopped and could not be."""
         process = other.process
-        return other.told or process.frozen or now - process.resumed_at < JUST_RESUMED
+        just_resumed = now - process.resumed_at < JUST_RESUMED
+        return other.told or process.frozen or just_resumed or other.token in self.robbed
 
     def judge_running(self, rows: Iterable[tuple[str, str, str, str, int]], now: float) -> None:
         """`rows`: RUNNING ones as the ledger has them: job, kind, scope, queue, how many."""
@@ -161,6 +164,6 @@ class Record:
 
     def _judge_success(self, key: ExecutionKey, token: UUID, now: float) -> None:
         holder = [x for x in self._by_key.get(key, ()) if x.token == token]
-        if not holder or holder[0].end not in ("success", "stubborn"):
+        if not holder or holder[0].end not in ("success", "returned", "stubborn"):
             ended = holder[0].end if holder else "never begun"
             self.wrong(f"SUCCESS of {key.job_name} {key.plan_time}, whose handler was {ended}", now)

@@ -21,9 +21,10 @@ class SimReplica(Replica):
         super().__init__(
             url=cluster.database.url,
             settings=settings,
-            functions={FUNCTION: cluster.handler},
+            functions={FUNCTION: cluster.handlers.python},
             applied=True,
         )
+        self._plugins.providers.update(cluster.providers.of_replica())
         self._cluster = cluster
         self._process = process
 

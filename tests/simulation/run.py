@@ -22,8 +22,10 @@ from cronledger.engine.commands import Supervisor
 from cronledger.engine.leases import Heartbeats
 from tests.simulation.backend import Database, install
 from tests.simulation.cluster import Cluster
+from tests.simulation.effects import install_effects, simulated_transactions
 from tests.simulation.jobs import STARTS
 from tests.simulation.loop import LANE, SimLoop, StuckError, virtual_loop
+from tests.simulation.providers import hurried_providers
 
 BUGS = frozenset(
     {"planner_failed", "execution_broke", "heartbeats_broke", "outcome_dropped", "job_broken",
@@ -102,6 +104,8 @@ def replaced(
     before = structlog.get_config()
     with (
         mock.patch.multiple(parts, Supervisor=SimSupervisor, Heartbeats=SimHeartbeats),
+        simulated_transactions(),
+        hurried_providers(),
         mock.patch.object(tokens, "uuid4", mint),
         mock.patch.object(choose, "uuid4", mint),
     ):
@@ -139,7 +143,11 @@ def simulate(seed: int, database: Database, *, verbose: bool = False) -> Verdict
             error = event.get("exc_info")
             unknown = name == "step_failed" and not isinstance(error, psycopg.Error)
             if name == "lease_lost" and "attempt" in event:
-                cluster.judge_lost(event["execution_id"], event["attempt"])
+                cluster.handlers.judge_lost(event["execution_id"], event["attempt"])
+            if name == "scope_provider_failed" and cluster.providers.expected(event["job"]):
+                return
+            if name == "other_database" and cluster.elsewhere.began:
+                return
             if name in BUGS or unknown:
                 cluster.record.wrong(f"log: {dict(event)}", loop.time())
 
@@ -167,6 +175,7 @@ def prepare(url: str) -> None:
     """A migrated database becomes one for simulations: its clock, its guards, its partitions."""
     install(url)
     with psycopg.connect(url, autocommit=True) as c:
+        install_effects(c)
         c.execute("SET search_path = cronledger")
         for (part,) in c.execute("SELECT name FROM partitions()").fetchall():
             c.execute(f"DROP TABLE {part}".encode())

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import errors
 
-from tests.simulation.backend import PLAIN, Backend
+from tests.simulation.backend import PLAIN, Backend, is_lock_timeout
+from tests.simulation.idle import take_timeout, terminated
 from tests.simulation.loop import Process
 from tests.simulation.request import Request
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.network import Connection
+
+WRITES = frozenset({"try_claim_new", "claim_due", "finish_executions", "give_back"})
+"""Statements after which a transaction has something to lose, if they return rows."""
 
 
 class Session:
@@ -33,7 +37,11 @@ class Session:
         self._gone = False  # the server has noticed that its client is gone
         self._last_answer = 0.0
         self._lock_timeout = 5.0
+        self._idle_timeout = float("inf")
         self._waits = 0
+        self._taken_at = 0.0
+        self._waits_since: float | None = None
+        self.writes = False  # the transaction that it is in
         self.who = process.runner
         self.broken: psycopg.Error | None = None
 
@@ -42,6 +50,11 @@ class Session:
     @property
     def in_transaction(self) -> bool:
         return self._backend is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the backend that holds its locks."""
+        return None if self._backend is None else self._backend.pid
 
     @property
     def of_client(self) -> bool:
@@ -56,7 +69,7 @@ class Session:
         self._unanswered[request] = None
         if not self._scheduled and self._serving is None:
             self._scheduled = True
-            self._cluster.loop.after(self._cluster.chance.way(), self._serve)
+            self._cluster.loop.after(self._cluster.chance.way(self._process), self._serve)
 
     def end_pipeline(self) -> None:
         self._aborted = False
@@ -71,11 +84,11 @@ class Session:
     def break_off(self, why: str, notice_after: float | None = None) -> None:
         """The client has lost the connection; the server notices at once or later, and rolls
         back."""
-        if self.broken is not None:
-            return
-        self.broken = psycopg.OperationalError(why)
+        known, self.broken = self.broken, self.broken or psycopg.OperationalError(why)
         for request in tuple(self._unanswered):
             self._answer(request, self.broken)
+        if known is not None:
+            return
         self._cluster.loop.after(
             self._cluster.chance.notice() if notice_after is None else notice_after, self.end
         )
@@ -116,25 +129,25 @@ class Session:
                 self._deliver(request)
                 return
             self._backend = self._cluster.database.take()
+            self._taken_at, self.writes = self._cluster.loop.time(), False
         backend = self._backend
-        if not self._note_lock_timeout(request) and request.query not in PLAIN:
-            backend.set_clock(self._cluster.now(), self.who)
+        self._note_lock_timeout(request)
+        self._idle_timeout = take_timeout(request) or self._idle_timeout
+        clock = None if request.query in PLAIN else (self._cluster.now(), self.who)
         if backend.begin(
-            request.query, request.params, request.row_factory
+            request.query, request.params, request.row_factory, clock
         ) or self._cluster.database.settle(backend):
             self._completed()
         else:
             self._cluster.wait(self, request.label)
+            self._waits_since = self._cluster.loop.time()
             self._waits += 1
             waits = self._waits
             self._cluster.loop.after(self._lock_timeout, lambda: self._lock_timed_out(waits))
 
-    def _note_lock_timeout(self, request: Request) -> bool:
-        """Whether it is the statement that begins a step; it reads no clock."""
-        if b"set_config('lock_timeout', %s" not in request.query:
-            return False
-        self._lock_timeout = int(request.params[0]) / 1000
-        return True
+    def _note_lock_timeout(self, request: Request) -> None:
+        if is_lock_timeout(request.query):
+            self._lock_timeout = int(request.params[0]) / 1000
 
     def _lock_timed_out(self, waits: int) -> None:
         backend = self._backend
@@ -149,7 +162,8 @@ class Session:
     def unblocked(self) -> bool:
         """Somebody has released locks: whether the statement that waited has ended."""
         assert self._backend is not None
-        if not self._cluster.database.settle(self._backend):
+        database = self._cluster.database
+        if database.blocked(self._backend) or not database.settle(self._backend):
             return False
         self._cluster.unwait(self)
         self._completed()
@@ -159,6 +173,10 @@ class Session:
         request, backend = self._serving, self._backend
         assert request is not None and backend is not None
         self._waits += 1
+        if self._waits_since is not None:
+            self._cluster.calm.waited(self._process, self._waits_since)
+            self._waits_since = None
+        self.writes = self.writes or (request.label in WRITES and backend.rowcount > 0)
         request.rows, request.rowcount, request.error = (
             backend.rows,
             backend.rowcount,
@@ -171,23 +189,36 @@ class Session:
             self._release()
         elif request.error is not None:
             self._cluster.released()  # a transaction that failed has let go of its locks
+        if self._backend is not None and self._idle_timeout < 3600:
+            waits = self._waits
+            self._cluster.loop.after(self._idle_timeout, lambda: self._idled(waits))
         self._deliver(request)
+
+    def _idled(self, waits: int) -> None:
+        if self._backend is None or self._serving or self._queue or waits != self._waits:
+            return
+        if self.broken is None:
+            self._cluster.trace("idle in transaction", self.who)
+            self.broken = terminated()
+            self.end()
 
     def _deliver(self, request: Request) -> None:
         self._serving = None
         fate = self._cluster.faults.after(self._client, request)
         if fate != "silence":
             loop, chance = self._cluster.loop, self._cluster.chance
-            at = max(self._last_answer, loop.time() + chance.way())
+            at = max(self._last_answer, loop.time() + chance.way(self._process))
             self._last_answer = at
             loop.after(at - loop.time(), self._answer, request, None)
         if self._queue and not self._scheduled and not self._gone:
             self._scheduled = True
-            self._cluster.loop.after(self._cluster.chance.gap(), self._serve)
+            self._cluster.loop.after(self._cluster.chance.gap(self._process), self._serve)
 
     def _release(self) -> None:
         backend, self._backend = self._backend, None
+        self._idle_timeout = float("inf")
         if backend is not None:
+            self._cluster.calm.held(self._taken_at, by_client=self.of_client)
             self._cluster.database.give(backend)
             self._cluster.released()
 
@@ -211,13 +242,13 @@ class Session:
         for sent in tuple(self._unanswered):
             self._answer(sent, self.broken)
         self._serving = None
-        self._cluster.loop.after(later, self._commit_late, lands)
+        self._cluster.loop.after(later, self._commit_late, lands, self._cluster.loop.time())
 
-    def _commit_late(self, lands: bool) -> None:
+    def _commit_late(self, lands: bool, sent: float) -> None:
         if self._gone:
             return
         if lands and self._backend is not None:
-            self._backend.set_clock(self._cluster.now(), self.who)
             self._backend.run(b"COMMIT")
+            self._cluster.calm.landed(self._process, sent)
             self._cluster.noted_late(self._process, self._backend.take_notes())
         self.end()

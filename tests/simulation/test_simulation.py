@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.backend import Database
 from tests.simulation.run import Verdict, simulate
 
-SEEDS = 120
+SEEDS = 300
 CHUNK = 10
 
 

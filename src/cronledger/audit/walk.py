@@ -215,17 +215,20 @@ def _dates(
         day = date.fromordinal(number)
         if not meant.names(day):
             continue
-        offset = _steady_offset(clock.zone, day)
+        offsets = _offsets(clock.zone, day)
         midnight = datetime.combine(day, time())
-        if offset is None:
+        if len(offsets) > 1:
             for hour in meant.hours:
+                base = midnight.replace(tzinfo=UTC) + hour * _HOUR
+                if base + _HOUR - min(offsets) <= after or base - max(offsets) > through:
+                    continue
                 for part in parts:
                     wall = midnight + hour * _HOUR + part
                     unsettled.update(_instants(wall, clock))
             continue
         yield from sorted(moment for moment in unsettled if after < moment <= through)
         unsettled.clear()
-        start = midnight.replace(tzinfo=UTC) - offset
+        start = midnight.replace(tzinfo=UTC) - offsets.pop()
         for hour in meant.hours:
             base = start + hour * _HOUR
             if base + _HOUR <= after:
@@ -272,15 +275,13 @@ def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
     return instant.astimezone(zone).utcoffset() or timedelta(0)
 
 
-def _steady_offset(zone: ZoneInfo, day: date) -> timedelta | None:
-    """Return the offset all through the local date and well around it; None: it changes."""
-    # A local date lies within -14 h and +36 h of its midnight in UTC; no offset lasts for hours.
+def _offsets(zone: ZoneInfo, day: date) -> set[timedelta]:
+    """Return the offsets of the local date and well around it; one, where the clocks do not change.
+
+    A local date lies within -14 h and +36 h of its midnight in UTC; no offset lasts for hours only.
+    """
     midnight = datetime.combine(day, time(), UTC)
-    offset = _offset(zone, midnight)
-    for hours in range(-18, 43, 4):
-        if _offset(zone, midnight + hours * _HOUR) != offset:
-            return None
-    return offset
+    return {_offset(zone, midnight + hours * _HOUR) for hours in range(-18, 43, 4)}
 
 
 def _change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:

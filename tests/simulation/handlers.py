@@ -1,0 +1,142 @@
+"""What every job runs, in replicas and in workers in other languages, and what is looked at when it
+starts."""
+
+import asyncio
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from cronledger.app import Context
+from cronledger.rules.outcome import Discard, Result, Retry
+from tests.simulation.effects import WRITE
+from tests.simulation.jobs import CROWD
+from tests.simulation.loop import LANE
+from tests.simulation.record import Span
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+ENDS = ("success", "success", "success", "success", "failed", "failed", "retry", "discard")
+
+
+class Handlers:
+    """The handlers of one simulation."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._record = cluster.record
+
+    async def python(self, context: Context) -> object:
+        """What every job of a replica runs."""
+        lane = LANE.get()
+        assert lane is not None
+        process, loop = lane.process, self._cluster.loop
+        span = self._record.begin(context, process, loop.time(), self._cluster.now())
+        self._cluster.trace("begin", span)
+        self.look_at(span)
+        random = self.random_of(span)
+        how = "cancelled"
+        try:
+            if self._cluster.scene.transactions and random.random() < 0.85:
+                how = await self._work_in_transaction(context, random)
+            else:
+                how = await self.work(random, span)
+        except asyncio.CancelledError:
+            if random.random() < 0.1:
+                how = "stubborn"
+                await asyncio.sleep(random.uniform(0.1, 3.0))
+            raise
+        except Exception as error:
+            how = type(error).__name__
+            raise
+        finally:
+            self.ended(span, how)
+        match how:
+            case "failed":
+                raise ValueError("the work failed")
+            case "retry":
+                raise Retry(after=timedelta(seconds=random.choice((0.0, 0.7, 3.0))))
+            case "discard":
+                raise Discard("useless", "nothing to do")
+        return Result({"attempt": span.attempt}, rows_affected=1)
+
+    async def _work_in_transaction(self, context: Context, random: Random) -> str:
+        """Its effect is to be there with its SUCCESS; what follows the block may still fail."""
+        async with context.transaction() as connection:
+            await connection.execute(WRITE, [context.lease_token])
+            how = await self.work(random)
+            if how == "failed" and random.random() < 0.5:
+                raise ValueError("the work failed in its block")
+        if random.random() < 0.3:
+            await asyncio.sleep(random.uniform(0.0, 2.0))
+        if how == "success":
+            self._cluster.effects.wrote.add(context.lease_token)
+            return "returned"
+        return how
+
+    def random_of(self, span: Span) -> Random:
+        return Random(f"{self._cluster.seed} {span.key} {span.attempt}")
+
+    async def work(self, random: Random, span: Span | None = None) -> str:
+        """Takes its time, and answers how it ends."""
+        draw = random.random()
+        seconds = (
+            0.0 if draw < 0.1 else random.uniform(0.01, 0.8) if draw < 0.4
+            else random.uniform(0.8, 5.0) if draw < 0.85 else random.uniform(5.0, 12.0)
+        )  # fmt: skip
+        if span is not None and span.key.job_name == CROWD:
+            seconds = random.uniform(0.0, 0.5)
+        following = None if span is None or random.random() < 0.6 else self._following(span)
+        if following is not None:  # while what waits for it is being parked
+            seconds = max(0.0, following + random.uniform(-0.004, 0.012))
+        if self._cluster.settling:
+            seconds = min(seconds, 1.0)
+        await asyncio.sleep(seconds)
+        return random.choice(ENDS)
+
+    def _following(self, span: Span) -> float | None:
+        """In how many seconds its schedule is due again; None: not soon."""
+        row = self._cluster.database.eye.execute(
+            "SELECT next_due_at FROM schedules WHERE (job_name, scope_kind, scope_id)"
+            " = (%s, %s, %s) AND next_due_at BETWEEN %s AND %s",
+            (*span.key.scope, now := self._cluster.now(), now + timedelta(seconds=12)),
+        ).fetchone()
+        return None if row is None else float((row[0] - now).total_seconds())
+
+    def ended(self, span: Span, how: str) -> None:
+        """Its handler is at its end, unless its process was killed before."""
+        if span.process.alive:
+            self._record.end(span, how, self._cluster.loop.time())
+            self._cluster.trace("end", span, how)
+
+    def look_at(self, span: Span) -> None:
+        """It has started: whether the ledger says so, and what else is RUNNING in it."""
+        eye, now = self._cluster.database.eye, self._cluster.loop.time()
+        rows = eye.execute(
+            "SELECT job_name, scope_kind, scope_id, queue, count(*) FROM executions"
+            " WHERE status = 'RUNNING' GROUP BY 1, 2, 3, 4"
+        ).fetchall()
+        self._record.judge_running(cast(Any, rows), now)
+        self._cluster.elsewhere.judge_start(span)
+        if not self.holds(span) and span.token not in self._record.robbed:
+            self._record.wrong(f"I3: {span} started without its lease", now)
+
+    def holds(self, span: Span) -> bool:
+        """Whether the execution is RUNNING under the token of this span."""
+        held = self._cluster.database.eye.execute(
+            "SELECT 1 FROM executions WHERE (job_name, scope_kind, scope_id, plan_time)"
+            " = (%s, %s, %s, %s) AND status = 'RUNNING' AND lease_token = %s",
+            (*span.key, span.token),
+        ).fetchone()
+        return held is not None
+
+    def judge_lost(self, execution: int, attempt: int) -> None:
+        """A runner has given up a lease as another's; it must be."""
+        row = self._cluster.database.eye.execute(
+            "SELECT job_name FROM executions WHERE id = %s AND attempt = %s AND status = 'RUNNING'",
+            (execution, attempt),
+        ).fetchone()
+        if row is not None:
+            self._record.wrong(
+                f"a lease of {row[0]} was given up that nobody has taken", self._cluster.loop.time()
+            )

@@ -1,0 +1,29 @@
+"""What there is in a seed besides replicas and clients, drawn apart from everything else."""
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`workers`: in other languages, and external jobs for them. `transactions`: handlers write in
+    ctx.transaction(). `providers`: python functions that answer scopes. `moves`: the ledger becomes
+    another database's, and is accepted later. `crowd`: a job is triggered around each full second,
+    at which it is due."""
+
+    workers: bool
+    transactions: bool
+    providers: bool
+    moves: bool
+    crowd: bool
+
+    @classmethod
+    def draw(cls, seed: int) -> "Scene":
+        random = Random(f"scene {seed}")
+        return cls(
+            workers=random.random() < 0.34,
+            transactions=random.random() < 0.34,
+            providers=random.random() < 0.34,
+            moves=random.random() < 1 / 12,
+            crowd=random.random() < 0.25,
+        )
