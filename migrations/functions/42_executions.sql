@@ -130,10 +130,11 @@ BEGIN
     END IF;
     -- So it must not outlive its client: that a host is gone without a word the server notices in some
     -- ten seconds instead of its own two hours, and a client that is gone also while a statement runs,
-    -- as far as the kernel can tell.
+    -- where the kernel can tell. (No tcp_user_timeout: it would end whoever reads slowly.)
     PERFORM set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '2', true),
-        set_config('tcp_keepalives_count', '3', true), set_config('tcp_user_timeout', '10000', true),
+        set_config('tcp_keepalives_count', '3', true),
         set_config('client_connection_check_interval',
-                   CASE WHEN version() LIKE '%linux%' THEN '2000' ELSE '0' END, true);
+                   CASE WHEN version() LIKE '%linux%' THEN '2000'
+                        ELSE current_setting('client_connection_check_interval') END, true);
 END $$;
 COMMENT ON FUNCTION {schema}.assert_lease(bigint, uuid) IS 'Raises CL001 unless the execution is RUNNING under this token. Until the calling transaction ends nobody steals or sweeps it; heartbeats, its finish and a request to cancel pass. Sees to it that the transaction ends soon after its client is gone.';

@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.app import App, Context
 from cronledger.engine.waker import Waker
-from cronledger.ledger.database import Access
+from cronledger.ledger.database import Access, transaction
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from tests.cluster.harness import Cluster, until
@@ -103,12 +104,12 @@ async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str)
     app, shown = App("tests"), {}
 
     @app.job(None, run_timeout=timedelta(seconds=90))
-    async def looks(ctx: Context) -> None:
-        async with ctx.transaction() as conn:
-            cursor = await conn.execute(
+    def looks(ctx: Context) -> None:  # on a connection that was told nothing when it was opened
+        with ctx.transaction() as conn:
+            cursor = conn.execute(
                 "SELECT name, setting FROM pg_settings WHERE name ~ 'tcp_|idle_in|client_conn'"
             )
-            shown.update({row[0]: row[1] for row in await cursor.fetchall()})
+            shown.update({row[0]: row[1] for row in cursor.fetchall()})
 
     async with Replica(app, url=tcp, manual=True) as replica:
         with psycopg.connect(tcp, autocommit=True) as c:
@@ -117,6 +118,20 @@ async def test_the_server_looks_whether_the_host_of_a_handler_is_there(tcp: str)
     assert ran.status == "SUCCESS"
     assert shown == {
         "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3",
-        "tcp_user_timeout": "10000", "client_connection_check_interval": "2000",
+        "tcp_user_timeout": "0", "client_connection_check_interval": "2000",
         "idle_in_transaction_session_timeout": "90000",
     }  # fmt: skip
+
+
+async def test_the_server_looks_whether_a_host_is_there_that_holds_locks(tcp: str) -> None:
+    keepalives: LiteralString = "SHOW tcp_keepalives_idle"
+    access = Access(tcp)
+    with access.connect() as c, transaction(c):
+        assert c.execute(keepalives).fetchone() == ("5",)
+    pool = access.pool("gone", 1)
+    await pool.open()
+    try:
+        async with pool.connection() as in_pool:
+            assert await (await in_pool.execute(keepalives)).fetchone() == ("5",)
+    finally:
+        await pool.close()

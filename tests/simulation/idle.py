@@ -1,5 +1,7 @@
 """idle_in_transaction_session_timeout in virtual time; PostgreSQL's own counts real seconds."""
 
+import re
+
 from psycopg import errors
 
 from tests.simulation.request import Request
@@ -22,11 +24,9 @@ def take_timeout(request: Request) -> float | None:
 
 
 def _place(name: str, query: bytes, values: list[object]) -> int | None:
-    """Which parameter is its value: the one after its name, or that of its set_config."""
-    if name in values:
-        return values.index(name) + 1
-    before, found, _ = query.partition(f"set_config('{name}', %s".encode())
-    return before.count(b"%s") if found else None
+    """Which parameter is its value."""
+    found = re.search(rb"set_config\('%s',\s*(least\()?%%s" % name.encode(), query)
+    return query[: found.start()].count(b"%s") if found and values else None
 
 
 def terminated() -> errors.IdleInTransactionSessionTimeout:

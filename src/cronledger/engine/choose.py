@@ -27,11 +27,14 @@ from cronledger.rules.model import (
     ScopeKey,
     Skip,
 )
-from cronledger.rules.planner import Room, plan
+from cronledger.rules.planner import STEP, Room, plan
 
 log = structlog.get_logger(__name__)
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
+PLANNED_AT_ONCE = 100_000
+"""Plan_times that one claim settles at most, over all its schedules: about a second, in which it
+holds their locks. After an outage what is left is due again at once."""
 UNCLAIMED_STEP = 100
 """Firings of one external schedule that one claim plans at most: they take no slot."""
 
@@ -122,6 +125,7 @@ class Chooser:
         self._room = {
             name: facts.room for name, facts in held.jobs.items() if facts.room is not None
         }
+        self._step = max(1, min(STEP, PLANNED_AT_ONCE // max(1, len(held.schedules))))
         queues = {x.claimed.token: x.queue for x in taken}
         self.round = Round(taken=list(taken), queues=queues)
 
@@ -168,7 +172,9 @@ class Chooser:
             if blocker is None:
                 blocker, revisions = self._behind_unclaimed(row.key, revisions)
         try:
-            planned = plan(row, revisions, self._held.now, blocker=blocker, room=room)
+            planned = plan(
+                row, revisions, self._held.now, blocker=blocker, room=room, step=self._step
+            )
         except Exception as bug:  # a job must not stop the others, whatever is wrong with it
             log.exception("planner_failed", job=name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"

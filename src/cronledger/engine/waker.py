@@ -34,6 +34,13 @@ class Waker:
         """
         if self._connection is None or self._connection.closed:
             self._connection = await self._access.connect_async("cronledger listen")
+            # A process that stands still, or whose loop is blocked, reads no notifications. Once
+            # they fill the socket, the server's process would hang in its write for as long, and
+            # with it the queue of notifications and every DROP DATABASE on that server.
+            patience = round(self._access.tcp_user_timeout.total_seconds() * 1000)
+            await self._connection.execute(
+                "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
+            )
             await self._connection.execute(
                 sql.SQL("LISTEN {}").format(sql.Identifier(self._schema))
             )

@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import args_row, dict_row
 
+from cronledger.ledger.database import bound
 from cronledger.ledger.statements import text
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
 FETCH = 5000
+READER_RESTS_SECONDS = 600.0
+"""Whoever reads what an audit finds may rest so long, at a pager: its snapshot holds up VACUUM."""
 FIRST = ScopeKey("", "", "")
 LAST = "\U0010ffff"  # no name comes after it in the order of bytes
 
@@ -84,6 +87,7 @@ class Audits:
         """All that is read within is of one instant, and nothing can be written."""
         with self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            bound(self._connection, READER_RESTS_SECONDS)
             # Only for this transaction: behind a pooler the next one is another's.
             self._connection.execute(
                 "SELECT set_config('jit', 'off', true), set_config('work_mem', '32MB', true)"

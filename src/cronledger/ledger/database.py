@@ -18,10 +18,9 @@ HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a database that answers, patience with a scope
 provider included."""
 
-STANDS_STILL_SECONDS = 10.0
+STANDS_STILL_SECONDS = 30.0
 """A client that says nothing for so long in the middle of a step has lost its transaction, and with
-it the locks. Its host may be gone without a word; the server's keepalives need two hours for that.
-"""
+it the locks. Much longer than a step computes: what a claim plans at once takes a second."""
 
 # A network partition is noticed in seconds, not in the two hours of the kernel's defaults.
 KEEPALIVES: Mapping[str, str] = {
@@ -32,30 +31,29 @@ KEEPALIVES: Mapping[str, str] = {
 }
 
 # The same for the server, which would find out after two hours that a host is gone, and keep its
-# locks until then; and that a process which lives on reads nothing of what was sent to it.
+# locks until then.
 _WATCH = """
 SELECT set_config('tcp_keepalives_idle', '5', %(local)s),
        set_config('tcp_keepalives_interval', '2', %(local)s),
-       set_config('tcp_keepalives_count', '3', %(local)s),
-       set_config('tcp_user_timeout', %(patience)s, %(local)s)
+       set_config('tcp_keepalives_count', '3', %(local)s)
 """
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """The database did not answer, or the connection is gone."""
 
-PASSING = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable)
-"""Another transaction was in the way; the step is tried again as a whole."""
+PASSING = (
+    errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable,
+    errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout,
+)  # fmt: skip
+"""Another transaction was in the way, or this client stood still; the step is tried again as a
+whole."""
 
 POISON = (errors.DataError, errors.IntegrityError)
 """SQLSTATE classes 22 and 23: a value of one row, not the database, is at fault."""
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether `error` says that the database is unreachable, or gave this client up, rather than
-    that a statement is bad.
-    """
-    if isinstance(error, errors.IdleInTransactionSessionTimeout | errors.TransactionTimeout):
-        return True
+    """Whether `error` says that the database is unreachable rather than that a statement is bad."""
     # psycopg calls much more an OperationalError: a full disk, an object in use, a limit reached.
     state = getattr(error, "sqlstate", None)
     return isinstance(error, AWAY) and (
@@ -168,12 +166,11 @@ class Access:
     async def _watch(self, connection: AsyncConnection[Any]) -> None:
         if not self.prepare:  # behind a pooler the server's client is the pooler
             return
-        patience = _milliseconds(self.tcp_user_timeout.total_seconds())
         timer = asyncio.get_running_loop().call_later(
             self.connect_timeout.total_seconds(), sever, connection
         )
         try:
-            await connection.execute(_WATCH, {"local": False, "patience": patience})
+            await connection.execute(_WATCH, {"local": False})
         finally:
             timer.cancel()
 
@@ -201,20 +198,29 @@ class Access:
 
 
 def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
-    """A blocking connection in autocommit mode with the default timeouts."""
-    return Access(url).connect(name)
+    """A blocking connection in autocommit mode with the default timeouts. No server-side prepares:
+    a command sends little twice, and may come through PgBouncer.
+    """
+    return Access(url, prepare=False).connect(name)
 
 
 @contextmanager
 def transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """A transaction of a command. It ends by itself if its client stands still in it."""
-    patience = _milliseconds(STANDS_STILL_SECONDS)
+    """A transaction of a command; see `bound`."""
     with connection.transaction():
-        connection.execute(_WATCH, {"local": True, "patience": patience})
-        connection.execute(
-            "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [patience]
-        )
+        bound(connection, STANDS_STILL_SECONDS)
         yield
+
+
+def bound(connection: psycopg.Connection[Any], stands_still: float) -> None:
+    """This transaction ends if its client stands still for so many seconds, and soon after its host
+    is gone.
+    """
+    connection.execute(_WATCH, {"local": True})
+    connection.execute(
+        "SELECT set_config('idle_in_transaction_session_timeout', %s, true)",
+        [_milliseconds(stands_still)],
+    )
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
-from cronledger.ledger.database import connect
+from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.statements import text
 from cronledger.rules import cron
 from cronledger.rules.model import GLOBAL, Job
@@ -67,7 +67,7 @@ def diff(
 
     Raises psycopg.Error, and ConfigurationError for a job that another source has.
     """
-    with connect(url) as c, c.transaction(), c.cursor(row_factory=dict_row) as cursor:
+    with connect(url) as c, transaction(c), c.cursor(row_factory=dict_row) as cursor:
 
         def rows(name: str, **params: Any) -> list[dict[str, Any]]:
             return cursor.execute(text(name, schema).encode(), params or None).fetchall()

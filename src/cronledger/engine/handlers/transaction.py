@@ -38,6 +38,11 @@ POLL = 0.05
 RETRY = 0.25
 MARK = "cronledger.execution_id"
 LONGEST_IDLE_MS = 2**31 - 1
+_IDLE = """
+    set_config('idle_in_transaction_session_timeout', least(%s::bigint, nullif(1000 * extract(epoch
+        FROM current_setting('idle_in_transaction_session_timeout')::interval)::bigint, 0))::text,
+        true)
+"""
 _CLOSING = f"""
     SELECT current_setting('{MARK}', true) = %s, set_config('jit', 'off', true),
            set_config('statement_timeout', '60000', true), set_config('lock_timeout', '5000', true)
@@ -73,16 +78,17 @@ class Connections:
     def opening(self, context: Context, run_timeout: timedelta) -> tuple[sql.Composed, list[Any]]:
         """The first statement: the lease is held and fenced, the settings are local.
 
-        Whoever stands still for `run_timeout`, which no handler may, loses the transaction.
+        Whoever stands still for `run_timeout`, which no handler may, loses the transaction; sooner
+        where the database is set so.
         """
+        names = self.settings(context)
         idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
-        names = {**self.settings(context), "idle_in_transaction_session_timeout": str(idle)}
         configs = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(names))
-        query = sql.SQL("SELECT {}.assert_lease(%s, %s), {}").format(
-            sql.Identifier(self.statements.schema), configs
+        query = sql.SQL("SELECT {}.assert_lease(%s, %s), {}, {}").format(
+            sql.Identifier(self.statements.schema), sql.SQL(_IDLE), configs
         )
         pairs = [value for pair in names.items() for value in pair]
-        return query, [context.execution_id, context.lease_token, *pairs]
+        return query, [context.execution_id, context.lease_token, idle, *pairs]
 
 
 class ExecutionTransaction:
