@@ -161,6 +161,9 @@ def report(world: World, verdict: Verdict, minutes: float) -> bool:
     print(tabulate(sorted(world.load.did.items()), ("asked for", "times")), "\n")
     if world.fleet.false_starts:
         print(tabulate(world.fleet.false_starts.items(), ("starts given up", "times")), "\n")
+    if world.fleet.cut_short:
+        heads = ("drains cut short, the database away", "times")
+        print(tabulate(world.fleet.cut_short.items(), heads), "\n")
     _print_processes(world)
     flat = _print_outages_and_memory(world, marks, minutes)
     print(tabulate(verdict.found.items(), ("must be 0", "found")), "\n")

@@ -79,7 +79,8 @@ class Member:
 
 class Fleet:
     """All members. A process that ended without being told to is written down in `deaths`, one that
-    could not start (the database was out of order again) in `false_starts`."""
+    could not start (the database was out of order again) in `false_starts`, one that could not
+    write what it had left, for the same reason, in `cut_short`."""
 
     def __init__(self, directory: Path, marks: Path, drain_timeout: str = "8s") -> None:
         self._directory = directory
@@ -88,6 +89,7 @@ class Fleet:
         self.members: dict[str, Member] = {}
         self.deaths: list[str] = []
         self.false_starts: Counter[str] = Counter()
+        self.cut_short: Counter[str] = Counter()
         self.deploy = 1
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
@@ -175,13 +177,16 @@ class Fleet:
         with self._lock:
             member.expected = True
             is_ready = member.has_started  # before that, SIGTERM is the end
+            asked_at = member.log.stat().st_size
             member.process.terminate()
         until(f"{member.name} has drained", lambda: member.process.poll() is not None, PATIENCE)
         code = member.process.returncode
         with self._lock:
             if "WORKER_NAME" not in member.environ:
                 member.argv = self._argv()
-            if code != 0 and is_ready:
+            if code == 1 and is_ready and _was_away(member.lines(asked_at)):
+                self.cut_short[f"exit status {code}"] += 1
+            elif code != 0 and is_ready:
                 self.deaths.append(f"{member.name} drained with exit status {code}")
             self._start(member)
         return code
@@ -216,3 +221,8 @@ class Fleet:
 def trouble(events: list[dict[str, Any]]) -> list[str]:
     """Names of the events that are not about one execution."""
     return [str(e["event"]) for e in events if not str(e["event"]).startswith(ROUTINE)]
+
+
+def _was_away(lines: list[dict[str, Any]]) -> bool:
+    """Whether the member was without its database: its process ends in time, whatever hangs."""
+    return any(line["event"] in ("database_away", "heartbeats_failing") for line in lines)

@@ -326,7 +326,6 @@ MUTATIONS = (
         "a worker's finish without the token",
         "I3",
         mistakes.worker_finishes_without_token,
-        quick=True,
     ),
     Mutation(
         "a worker's finish of what is not RUNNING", "I3", mistakes.worker_finishes_whatever_status

@@ -6,7 +6,7 @@ from tests.simulation.backend import Database
 from tests.simulation.mutating import AnchorError, function, statement
 from tests.simulation.mutations import MUTATIONS, Mutation, hunt
 
-FEW_SEEDS = 25
+FEW_SEEDS = 100
 QUICK = [mutation for mutation in MUTATIONS if mutation.quick]
 
 
