@@ -24,13 +24,6 @@ def worker_finishes_whatever_status(database: Database) -> AbstractContextManage
     return function(database, "end_attempt", (" AND e.status = (SELECT 'RUNNING')", ""))
 
 
-def worker_renews_without_token(database: Database) -> AbstractContextManager[None]:
-    return function(
-        database, "heartbeat",
-        ("e.lease_token = token AND e.status = (SELECT 'RUNNING')", "e.status = 'RUNNING'"),
-    )  # fmt: skip
-
-
 def workers_overlap(database: Database) -> AbstractContextManager[None]:
     """claim_next starts external work beside other work of its scope."""
     external = "EXISTS (SELECT FROM cronledger.jobs x WHERE x.name = {} AND x.handler = 'external')"

@@ -330,7 +330,6 @@ MUTATIONS = (
     Mutation(
         "a worker's finish of what is not RUNNING", "I3", mistakes.worker_finishes_whatever_status
     ),
-    Mutation("a worker's heartbeat without the token", "I3", mistakes.worker_renews_without_token),
     Mutation("claim_next beside a RUNNING one", "I7", mistakes.workers_overlap, quick=True),
     Mutation(
         "effects before their SUCCESS", "effects", mistakes.effects_before_their_success, quick=True
