@@ -14,6 +14,7 @@ import pytest
 from cronledger import Context
 from cronledger.engine import choose
 from cronledger.ledger import database, migrate
+from cronledger.ledger.audits import Audits
 from cronledger.ledger.database import (
     PASSING,
     STANDS_STILL_SECONDS,
@@ -232,3 +233,18 @@ async def test_a_claim_plans_no_more_than_it_can_in_a_second(
         started = await one.settle()
         assert len(started) == 4
     assert [ledger.accounted(f"j{n}") for n in range(4)] == [25, 25, 25, 25]
+
+
+def test_an_audit_ends_when_its_reader_rests_for_too_long(database_url: str) -> None:
+    """Its snapshot holds up VACUUM."""
+    with database.connect(database_url) as c, Audits(c, "cronledger").snapshot():
+        assert c.execute(f"SHOW {IDLE}".encode()).fetchone() == ("10min",)
+
+
+def test_commands_prepare_nothing(database_url: str) -> None:
+    """Through a pooler the next statement may meet another server process."""
+    with database.connect(database_url) as c:
+        for _ in range(10):
+            c.execute("SELECT %s::int", [1])
+        row = c.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert row == (0,)
