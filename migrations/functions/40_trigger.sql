@@ -151,7 +151,6 @@ BEGIN
     PERFORM {schema}.check_trigger(definition, scope, force);
     PERFORM {schema}.check_runner(definition, require_runner);
     PERFORM {schema}.clear_way(definition, scope, requester);
-    -- Never a whole second: those are the schedule's.
     at := {schema}.free_plan_time(scope, {schema}.db_clock());
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
