@@ -39,8 +39,8 @@ RETRY = 0.25
 MARK = "cronledger.execution_id"
 LONGEST_IDLE_MS = 2**31 - 1
 _IDLE = """
-    set_config('idle_in_transaction_session_timeout', least(%s::bigint, nullif(1000 * extract(epoch
-        FROM current_setting('idle_in_transaction_session_timeout')::interval)::bigint, 0))::text,
+    set_config('idle_in_transaction_session_timeout', least(%s::bigint, nullif((1000 * extract(epoch
+        FROM current_setting('idle_in_transaction_session_timeout')::interval))::bigint, 0))::text,
         true)
 """
 _CLOSING = f"""
