@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from cronledger.engine import choose
 from cronledger.rules import outcome, planner
@@ -14,8 +15,9 @@ MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
 
 
+@pytest.mark.parametrize("late", [None, FAILURE], ids=["success", "failure"])
 async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, database_url: str, late: outcome.Outcome | None
 ) -> None:
     ledger.job(schedule=None, max_attempts=5, retry_backoff=["0 s"])
     execution = ledger.trigger()
@@ -28,7 +30,9 @@ async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(
         )  # fmt: skip
         ledger.clock.travel(by=timedelta(days=1))
         assert await two.settle() == [] and await two.steal() == []
-        await one.finish(old)  # its holder was only slow
+        with capture_logs() as logs:
+            await one.finish(old, late)  # its holder was only slow
+        assert [x["refused"] for x in logs] == [late.status if late else "SUCCESS"]
         assert one.leases.lost == 1
         with pytest.raises(psycopg.Error, match="is unknown"):
             ledger.rows("SELECT retry(%s)", execution)

@@ -167,15 +167,16 @@ class Finisher:
         answer = await self._statements.read_leases(
             c, [x.lease.claimed.key for x in silent], [x.lease.token for x in silent]
         )
-        ours = {state.token: state.status for state in await answer.fetchall() if state.ours}
+        ours = {x.token: (x.status, x.error_code) for x in await answer.fetchall() if x.ours}
         again = set()
         for ended in silent:
-            status = ours.get(ended.lease.token)
+            status, error_code = ours.get(ended.lease.token, (None, None))
             if status == "RUNNING":
                 again.add(ended.lease.token)
-            elif (
-                status != ended.outcome.status and self._leases.lose(ended.lease.token) is not None
-            ):
+            elif (status, error_code) != (
+                ended.outcome.status,
+                ended.outcome.error_code,
+            ) and self._leases.lose(ended.lease.token) is not None:
                 log.warning(
                     "lease_lost",
                     job=ended.lease.claimed.key.job_name,

@@ -102,6 +102,7 @@ class LeaseState(NamedTuple):
 
     token: UUID
     status: str
+    error_code: str | None
     ours: bool
     cancel_requested: bool
 

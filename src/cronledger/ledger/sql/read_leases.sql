@@ -1,6 +1,6 @@
 -- What became of these executions. No lock. A row that does not come back was dropped with its
 -- partition.
-SELECT u.token, e.status, e.lease_token = u.token, e.cancel_requested_at IS NOT NULL
+SELECT u.token, e.status, e.error_code, e.lease_token = u.token, e.cancel_requested_at IS NOT NULL
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
             %(tokens)s::uuid[]) AS u(job, kind, scope, plan, token)
 JOIN {schema}.executions e
