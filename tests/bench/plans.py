@@ -291,7 +291,7 @@ def leases(rows: Rows, batch: int) -> dict[str, Call]:
         "rearm_unblocked": lambda s, c: s.rearm_unblocked(c, ended),
         "give_back": lambda s, c: s.give_back(c, keys, tokens, "shutdown", "drained"),
         "request_replacement": lambda s, c: s.request_replacement(c, [k.scope for k in keys]),
-        "lock_schedules": lambda s, c: s.lock_schedules(c, [k.scope for k in keys]),
+        "lock_schedule": lambda s, c: s.lock_schedule(c, keys[0].scope),
     }
 
 

@@ -138,6 +138,27 @@ async def test_i2_an_unknown_commit_waits_for_the_old_backend(
     assert ledger.statuses() == ["PENDING"]
 
 
+async def test_who_looks_up_a_commit_deadlocks_with_no_client(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A client's transaction takes schedules in whatever order its statements name them."""
+    for name in ("a", "b"):
+        ledger.job(name, schedule=None)
+        ledger.trigger(name)
+    async with runners(database_url, {}) as (one,):
+        for start in await one.settle():
+            one.claimer._unknown[start.claimed.token] = start.claimed.key
+        one.crash()
+        with psycopg.connect(database_url) as client:
+            lock = "SELECT FROM cronledger.schedules WHERE job_name = %s FOR NO KEY UPDATE"
+            client.execute(lock, ["b"])
+            settling = asyncio.create_task(one.claimer.settle_unknown())
+            await eventually(lambda: waiting(ledger) or settling.done())
+            client.execute(lock, ["a"])
+        await settling
+    assert ledger.statuses("a") == ledger.statuses("b") == ["PENDING"]
+
+
 async def test_i10_an_edit_that_waits_for_a_claim_takes_effect_after_the_wait(
     ledger: Ledger, database_url: str
 ) -> None:

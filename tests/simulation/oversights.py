@@ -41,12 +41,12 @@ def looks_up_unlocked(_: Database) -> AbstractContextManager[None]:
     """The look-up of a COMMIT of unknown outcome does not wait for the old backend."""
 
     def make(original: Any) -> Any:
-        async def lock(self: Any, c: Any, scopes: Any) -> None:
+        async def lock(self: Any, c: Any, key: Any) -> None:
             return None
 
         return lock
 
-    return method(statements.Statements, "lock_schedules", make)
+    return method(statements.Statements, "lock_schedule", make)
 
 
 def drops_outcomes(_: Database) -> AbstractContextManager[None]:

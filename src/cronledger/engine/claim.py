@@ -359,17 +359,17 @@ class Claimer:
     async def settle_unknown(self) -> None:
         """Afterwards no COMMIT of this runner is of unknown outcome.
 
-        What it claimed was never started and goes back, guarded by its token. Before that its
-        schedule rows are locked, waiting: the old backend may still be at it, and its COMMIT would
-        land after our look. Raises psycopg.Error while that cannot be said yet.
+        What it claimed was never started and goes back, guarded by its token. Before that one of
+        its schedule rows is locked, waiting: the old backend may still be at it, and its COMMIT
+        would land after our look. All that is unknown was claimed by one transaction, which locked
+        the schedules of all of it. Raises psycopg.Error while that cannot be said yet.
         """
         unknown = dict(self._unknown)
         if not unknown:
             return
-        scopes = sorted({key.scope for key in unknown.values()})
         async with self._pool.connection() as c:
             async with step_transaction(c):
-                await self._statements.lock_schedules(c, scopes)
+                await self._statements.lock_schedule(c, min(x.scope for x in unknown.values()))
                 returned = await self._statements.give_back(
                     c, list(unknown.values()), list(unknown), "not_started",
                     "the answer to the claim's COMMIT was lost; the handler was never started",

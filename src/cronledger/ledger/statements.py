@@ -363,8 +363,9 @@ class Statements:
             error_msg=error_msg,
         )
 
-    async def lock_schedules(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
-        return await self._rows(c, "lock_schedules", **_scopes(scopes))
+    async def lock_schedule(self, c: Connection, key: ScopeKey) -> Rows:
+        job, kind, scope = key
+        return await self._rows(c, "lock_schedule", job=job, kind=kind, scope=scope)
 
     async def rearm_unblocked(self, c: Connection, ended: Sequence[tuple[ScopeKey, str]]) -> Rows:
         """`ended`: (job, scope) with the queue, once for each execution that ended."""
