@@ -9,6 +9,7 @@
 -- here if it was due then; leases count from then, which is early and therefore safe.
 -- plpgsql, because it keeps its plans: planning for all partitions costs more than these statements.
 -- Parameters have names that are no columns: tests take the statements out and look at their plans.
+-- LATERAL with LIMIT or OFFSET 0, not JOIN, where a table is probed: see docs/architecture.md, "Locks".
 
 DO $$ BEGIN
     IF to_regtype('{schema}.due_again') IS NULL THEN
@@ -41,16 +42,20 @@ BEGIN
         FROM d WHERE d.job_name IS NOT NULL
     ), busy AS MATERIALIZED (
         SELECT r.job_name, r.scope_kind, r.scope_id
-        FROM d JOIN {schema}.executions r ON r.job_name = d.job_name AND r.status = 'RUNNING'
+        FROM d CROSS JOIN LATERAL (
+            SELECT e.job_name, e.scope_kind, e.scope_id FROM {schema}.executions e
+            WHERE e.job_name = d.job_name AND e.status = 'RUNNING' OFFSET 0) r
     )
     SELECT s.job_name, s.scope_kind, s.scope_id, x.plan_time, x.id, x.queue, false, x.forced,
            j.stale_timeout, j.allow_stale_reentry, s.input_watermark
     FROM d
-    JOIN {schema}.jobs j ON j.name = d.job_name AND j.retired_at IS NULL
-        AND j.handler = ANY (of_kinds)
-        AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (of_functions))
-        AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
-        AND j.name <> ALL (not_here)
+    CROSS JOIN LATERAL (
+        SELECT j.* FROM {schema}.jobs j WHERE j.name = d.job_name AND j.retired_at IS NULL
+          AND j.handler = ANY (of_kinds)
+          AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (of_functions))
+          AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
+          AND j.name <> ALL (not_here) LIMIT 1
+    ) j
     CROSS JOIN LATERAL (
         SELECT CASE WHEN j.max_running IS NOT NULL THEN greatest(0, j.max_running - (
             SELECT count(*) FROM {schema}.executions r
@@ -126,9 +131,10 @@ BEGIN
         ), running AS MATERIALIZED (
             SELECT e.job_name, e.scope_kind, e.scope_id, e.id
             FROM (SELECT DISTINCT c.job, c.kind, c.scope FROM c) u
-            JOIN {schema}.executions e
-                ON (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
-                AND e.status = 'RUNNING'
+            CROSS JOIN LATERAL (
+                SELECT e.job_name, e.scope_kind, e.scope_id, e.id FROM {schema}.executions e
+                WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
+                  AND e.status = 'RUNNING' OFFSET 0) e
         ), job AS MATERIALIZED (
             SELECT j.name, j.overlap, j.paused_at, j.stale_timeout, j.allow_stale_reentry,
                    j.max_running - CASE WHEN j.max_running IS NOT NULL THEN (
@@ -187,19 +193,20 @@ LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     WITH held AS MATERIALIZED (
-        SELECT u.*, e.status AS old_status
-        FROM ROWS FROM (unnest(chosen), unnest(new_tokens))
+        SELECT u.*, e.old_status
+        FROM (SELECT * FROM ROWS FROM (unnest(chosen), unnest(new_tokens))
+              ORDER BY 1, 2, 3, 4 LIMIT cardinality(chosen))
             AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, token)
-        JOIN {schema}.executions e
-            ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-        WHERE e.plan_time BETWEEN first_plan AND last_plan
-          AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
-            OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
-                AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
-                AND {schema}.db_now() - u.lease >= trusted_since
-                AND e.attempt < greatest(e.max_attempts, {schema}.most_steals())))
-        ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
-        FOR UPDATE OF e SKIP LOCKED
+        CROSS JOIN LATERAL (
+            SELECT e.status AS old_status FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+              AND e.plan_time BETWEEN first_plan AND last_plan
+              AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
+                OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
+                    AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
+                    AND {schema}.db_now() - u.lease >= trusted_since
+                    AND e.attempt < greatest(e.max_attempts, {schema}.most_steals())))
+            LIMIT 1 FOR UPDATE SKIP LOCKED) e
     )
     UPDATE {schema}.executions e
     SET status = 'RUNNING', attempt = e.attempt + 1,

@@ -155,7 +155,16 @@ WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
 """
 
 
-def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000) -> None:
+def make_partitions(c: psycopg.Connection) -> None:
+    """Those that `fill` needs; nothing where there are some."""
+    c.execute(
+        """SELECT count(*) FROM cronledger.make_partitions(cronledger.db_now()
+           - interval '1 week' * %s, cronledger.db_now() + interval '4 weeks', 604800)""",
+        [WEEKS],
+    )
+
+
+def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000, analyzed: bool = True) -> None:
     """A freshly migrated schema `cronledger` holds `size`, vacuumed and analyzed; then some churn.
 
     `c` is in autocommit mode. Partitions reach four weeks ahead, as maintenance makes them.
@@ -166,10 +175,7 @@ def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000) -> None:
     def run(text: str, **more: int) -> None:
         c.execute(text.format(**values, **more).replace("%%", "%").encode())
 
-    run(
-        "SELECT count(*) FROM cronledger.make_partitions(cronledger.db_now() "
-        "- interval '1 week' * {weeks}, cronledger.db_now() + interval '4 weeks', 604800)"
-    )
+    make_partitions(c)
     run(
         "INSERT INTO cronledger.queues (name, max_running) VALUES ('mail', {running} / 5), "
         "('full', {running} / 20)"
@@ -182,6 +188,8 @@ def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000) -> None:
     run(_RUNNING)
     run(_WAITING)
     run(_RETRIES)
+    if not analyzed:
+        return
     # Partitions ahead are empty and were never vacuumed, as in life.
     for (name,) in c.execute(
         """SELECT name FROM cronledger.partitions()

@@ -45,6 +45,7 @@ LARGE = re.compile(r"^(executions|schedules)(_p\w+)?$")
 PLANNING = ("jit = off", "seq_page_cost = 1000", "statement_timeout = '15s'")
 
 Call = Callable[[Statements, Connection], Any]
+Cursor = ClientCursor[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +94,34 @@ class Measured:
 
 def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
     """Run it in the transaction of `c`, planned as `mode` says."""
-    order = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.text)))
-    text = re.sub(r"%\((\w+)\)s", lambda m: f"${order.index(m[1]) + 1}", statement.text)
     cursor = ClientCursor(c)
-    for setting in PLANNING:
+    for setting in (*PLANNING, f"plan_cache_mode = force_{mode}_plan"):
         cursor.execute(f"SET LOCAL {setting}".encode())
-    cursor.execute(f"SET LOCAL plan_cache_mode = force_{mode}_plan".encode())
     cursor.execute("DEALLOCATE ALL")
-    cursor.execute(f"PREPARE measured AS {text.replace('%%', '%')}".encode())
+    _prepare(cursor, "measured", statement)
     try:
-        values = cursor.mogrify(
-            ", ".join(["%s"] * len(order)), [statement.params[name] for name in order]
-        )
-        run = f"EXECUTE measured ({values})" if order else "EXECUTE measured"
-        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
-        row = cursor.fetchone()
+        return _run(cursor, "measured", statement)
     finally:
         if c.info.transaction_status != TransactionStatus.INERROR:
             cursor.execute("DEALLOCATE measured")
+
+
+def _order(statement: Sent) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.text)))
+
+
+def _prepare(cursor: Cursor, name: str, statement: Sent) -> None:
+    order = _order(statement)
+    text = re.sub(r"%\((\w+)\)s", lambda m: f"${order.index(m[1]) + 1}", statement.text)
+    cursor.execute(f"PREPARE {name} AS {text.replace('%%', '%')}".encode())
+
+
+def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
+    order = _order(statement)
+    values = cursor.mogrify(", ".join(["%s"] * len(order)), [statement.params[x] for x in order])
+    run = f"EXECUTE {name} ({values})" if order else f"EXECUTE {name}"
+    cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
+    row = cursor.fetchone()
     assert row is not None
     return _measured(row[0][0])
 
@@ -357,20 +368,11 @@ def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Ver
            (SELECT count(*) FROM cronledger.schedules
             WHERE parked IN ('waiting', 'limit', 'no_runner'))"""
     ).fetchone()
-    waiting = c.execute(
-        """SELECT (SELECT count(DISTINCT job_name) FROM cronledger.executions
-                   WHERE next_attempt_at IS NOT NULL),
-                  (SELECT count(*) FROM cronledger.partitions()),
-                  (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING')"""
-    ).fetchone()
     assert found is not None
-    assert waiting is not None
-    fixed = PROBES * waiting[0] * waiting[1] + waiting[2]
+    fixed = _fixed(c)
     verdicts = []
     for batch in batches:
-        calls = {**claims(rows, batch), **leases(rows, batch)}
-        statements = {name: sent(call) for name, call in calls.items()} | again(c, batch)
-        for name, statement in statements.items():
+        for name, statement in _batched(c, rows, batch).items():
             for mode in MODES:
                 verdicts.append(judge(name, batch, mode, _warm(c, statement, mode), fixed))
     timed = {name: sent(call) for name, call in rounds(rows, batches[-1]).items()}
@@ -380,6 +382,23 @@ def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Ver
             measured = _warm(c, statement, mode)
             verdicts.append(judge_round(name, batches[-1], mode, measured, found[0]))
     return verdicts
+
+
+def _batched(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
+    calls = {**claims(rows, batch), **leases(rows, batch)}
+    return {name: sent(call) for name, call in calls.items()} | again(c, batch)
+
+
+def _fixed(c: psycopg.Connection) -> int:
+    """What a statement may read whatever its batch."""
+    waiting = c.execute(
+        """SELECT (SELECT count(DISTINCT job_name) FROM cronledger.executions
+                   WHERE next_attempt_at IS NOT NULL),
+                  (SELECT count(*) FROM cronledger.partitions()),
+                  (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING')"""
+    ).fetchone()
+    assert waiting is not None
+    return int(PROBES * waiting[0] * waiting[1] + waiting[2])
 
 
 def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
@@ -394,6 +413,34 @@ def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
             best = measured
     assert best is not None
     return best
+
+
+class EarlyPlans:
+    """The statements of claim, finish and heartbeat as a replica has them that came to an empty
+    ledger: planned then, generic, and kept until the tables are analyzed."""
+
+    def __init__(self, c: psycopg.Connection) -> None:
+        """`c` in autocommit mode, to a ledger that has its partitions and no rows."""
+        self._cursor = ClientCursor(c)
+        for setting in (*PLANNING, "plan_cache_mode = force_generic_plan"):
+            self._cursor.execute(f"SET {setting}".encode())
+        scope, now = ScopeKey("", "", ""), LONG_AGO
+        nobody = Rows(now, [(scope, "")], [(ExecutionKey(*scope, now), UUID(int=0), "")])
+        for name, statement in _batched(c, nobody, 1).items():
+            _prepare(self._cursor, name, statement)
+            nulls = ", ".join(["NULL"] * len(_order(statement)))
+            run = f"EXECUTE {name} ({nulls})" if nulls else f"EXECUTE {name}"
+            self._cursor.execute(f"EXPLAIN {run}".encode())
+
+    def measure(self, batch: int) -> list[Verdict]:
+        """Each of them once with these plans; nothing is changed."""
+        c = self._cursor.connection
+        verdicts = []
+        for name, statement in _batched(c, read_rows(c), batch).items():
+            with c.transaction(force_rollback=True):
+                measured = _run(self._cursor, name, statement)
+            verdicts.append(judge(name, batch, "early", measured, _fixed(c)))
+        return verdicts
 
 
 def report(verdicts: Sequence[Verdict]) -> str:

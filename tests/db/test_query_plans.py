@@ -47,6 +47,22 @@ def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connect
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
 
 
+def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str) -> None:
+    """A replica keeps its plans until autovacuum has come by: a minute of a fresh installation,
+    and of each Monday's partition."""
+    with (
+        psycopg.connect(database_url, autocommit=True) as other,
+        psycopg.connect(database_url, autocommit=True) as replica,
+    ):
+        dataset.make_partitions(other)
+        early = plans.EarlyPlans(replica)
+        dataset.fill(other, SIZE, analyzed=False)
+        verdicts = early.measure(BATCH)
+    faults = {v.name: v.faults for v in verdicts if v.faults}
+    assert faults == {}
+    assert len(verdicts) > 20
+
+
 def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Connection) -> None:
     def cost() -> plans.Measured:
         statement = plans.again(filled, BATCH)["lock_due_again"]

@@ -138,6 +138,25 @@ async def test_i2_an_unknown_commit_waits_for_the_old_backend(
     assert ledger.statuses() == ["PENDING"]
 
 
+@pytest.mark.parametrize("steals", [False, True], ids=["heartbeat", "thief"])
+async def test_i3_a_finish_that_waited_goes_by_the_row_as_it_is_then(
+    ledger: Ledger, database_url: str, steals: bool
+) -> None:
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        with psycopg.connect(database_url) as other:
+            change = "lease_token = gen_random_uuid()" if steals else "heartbeat_at = stale_after"
+            other.execute(f"UPDATE cronledger.executions SET {change}".encode())
+            finishing = asyncio.create_task(one.finish(start))
+            await eventually(lambda: waiting(ledger))
+            other.commit()
+        await finishing
+    assert ledger.statuses() == ["RUNNING" if steals else "SUCCESS"]
+    assert one.leases.lost == steals
+
+
 async def test_who_looks_up_a_commit_deadlocks_with_no_client(
     ledger: Ledger, database_url: str
 ) -> None:

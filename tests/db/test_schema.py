@@ -621,6 +621,18 @@ def test_a_partition_is_analyzed_once_it_has_rows(db: Db) -> None:
     assert maintain(db) == []
 
 
+def test_a_partition_is_not_analyzed_for_rows_that_nobody_has_committed(db: Db, other: Db) -> None:
+    with other.transaction():
+        execution(other)
+        assert maintain(db) == []
+    name = value(db, "SELECT tableoid::regclass::text FROM cronledger.executions")
+    name = name.removeprefix("cronledger.")
+    # As a vacuum leaves it that comes when all of its rows are dead.
+    db.execute("UPDATE pg_class SET reltuples = 0, relpages = 9 WHERE relname = %s", [name])
+    assert maintain(db) == [("analyzed", name)]
+    assert maintain(db) == []
+
+
 def test_old_skips_are_pruned(db: Db) -> None:
     for days in (91, 89):
         at = now(db) - days * DAY

@@ -59,9 +59,11 @@ WITH RECURSIVE n AS (
     FROM b JOIN {schema}.jobs j ON j.name = b.job_name AND j.spec_error IS NULL
     JOIN {schema}.schedules s ON s.job_name = b.job_name AND s.parked = 'spec_error'
 ), held AS MATERIALIZED (
-    SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
-    JOIN free f ON (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
-    ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s SKIP LOCKED
+    SELECT f.* FROM (SELECT * FROM free ORDER BY job_name, scope_kind, scope_id) f
+    CROSS JOIN LATERAL (
+        SELECT FROM {schema}.schedules s
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) s
 )
 UPDATE {schema}.schedules s
 SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())

@@ -8,7 +8,7 @@
 -- counted once for each limited job and queue.
 WITH RECURSIVE u AS MATERIALIZED (
     SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(queues)s::text[])
-        AS t(job, kind, scope, queue)
+        AS t(job, kind, scope, queue) LIMIT cardinality(%(jobs)s::text[])
 ), limited_jobs AS MATERIALIZED (
     SELECT j.name, least(u.ended, j.max_running - (
         SELECT count(*) FROM {schema}.executions e
@@ -73,9 +73,11 @@ WITH RECURSIVE u AS MATERIALIZED (
                 SELECT count(*) FROM {schema}.executions e
                 WHERE e.queue = q.name AND e.status = 'RUNNING')))
 ), held AS MATERIALIZED (
-    SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
-    JOIN free f ON (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
-    ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s SKIP LOCKED
+    SELECT f.* FROM (SELECT * FROM free ORDER BY job_name, scope_kind, scope_id) f
+    CROSS JOIN LATERAL (
+        SELECT FROM {schema}.schedules s
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) s
 )
 UPDATE {schema}.schedules s
 SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())

@@ -7,6 +7,7 @@ WITH u AS MATERIALIZED (
         %(froms)s::timestamptz[], %(throughs)s::timestamptz[], %(counts)s::bigint[],
         %(reasons)s::text[], %(blockers)s::bigint[], %(revisions)s::bigint[], %(first)s::boolean[])
         AS t(job, kind, scope, from_plan, through_plan, count, reason, blocked_by, revision, is_first)
+    LIMIT cardinality(%(jobs)s::text[])
 ), before AS MATERIALIZED (
     SELECT u.*, k.from_plan_time AS stored
     FROM u LEFT JOIN LATERAL (
