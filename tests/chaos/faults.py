@@ -194,6 +194,20 @@ def _spoil(how: Callable[[Proxy], None], seconds: tuple[float, float]) -> Fault:
     return spoil
 
 
+def lose_host(world: World, draw: random.Random) -> None:
+    """What a replica's host sends vanishes, and what is sent to it; its replica lives on, or dies
+    with nobody told."""
+    assert world.far is not None
+    silently, dies = draw.random() < 0.5, draw.random() < 0.5
+    world.far.lose(silently=silently)
+    try:
+        if dies and not world.short:  # there others kill and drain it at the same time
+            world.fleet.kill(world.fleet.members["far"])
+        time.sleep(draw.uniform(1, 14))
+    finally:
+        world.far.heal()
+
+
 SERVER_FAULTS: Mapping[str, Fault] = {
     "database restarted, fast": _restart("fast"),
     "database restarted, immediate": _restart("immediate"),
@@ -222,9 +236,11 @@ NETWORK_FAULTS: Mapping[str, Fault] = {
     "network cut": _spoil(Proxy.cut, (1, 14)),
     "network black hole": _spoil(Proxy.black_hole, (1, 14)),
     "network half open": _spoil(Proxy.half_open, (1, 14)),
+    "host lost": lose_host,
 }
 PROCESS_FAULTS: Mapping[str, Fault] = {**MEMBER_FAULTS, **NETWORK_FAULTS}
-NEEDS = {"failover": "failover", "clock jumped": "clock jumps", "pgbouncer killed -9": "pgbouncer"}
+NEEDS = {"failover": "failover", "clock jumped": "clock jumps", "pgbouncer killed -9": "pgbouncer",
+         "host lost": "hosts"}  # fmt: skip
 
 
 class Brief(random.Random):

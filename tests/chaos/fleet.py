@@ -10,12 +10,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.harness import ROOT, clean_environ, until
+from tests.cluster.hosts import Host
 from tests.cluster.marks import VARIABLE
 
 PATIENCE = 90.0
@@ -32,19 +33,23 @@ ROUTINE = (
 
 @dataclass
 class Member:
-    """One place in the fleet: whoever runs in it, one process after the other, writes one log."""
+    """One place in the fleet: whoever runs in it, one process after the other, writes one log.
+    `host`: None is that of everybody else.
+    """
 
     name: str
     argv: list[str]
     environ: Mapping[str, str]
     log: Path
+    host: Host | None = None
     popen: subprocess.Popen[bytes] | None = None
     expected: bool = False
     pids: list[int] = field(default_factory=list)
     begun_at: int = 0
 
     def start(self) -> None:
-        with self.log.open("ab") as file:
+        there = nullcontext() if self.host is None else self.host.inside()
+        with there, self.log.open("ab") as file:
             self.begun_at = file.tell()
             self.popen = subprocess.Popen(
                 self.argv, cwd=ROOT, env={**clean_environ(), **self.environ}, stdout=file,

@@ -16,10 +16,12 @@ from psycopg.conninfo import make_conninfo
 from cronledger.ledger.migrate import migrate
 from tests.chaos.fleet import Fleet, Member, trouble
 from tests.chaos.load import COMMAND, SQL_JOBS, Load
+from tests.chaos.remote import Gate
 from tests.chaos.watch import Watch
 from tests.cluster.bouncer import Bouncer, program
 from tests.cluster.clocks import FakeClock, forget, library
 from tests.cluster.harness import until
+from tests.cluster.hosts import Host, Network, impossible
 from tests.cluster.proxy import Proxy
 from tests.cluster.servers import OwnServer, Pair, single
 
@@ -64,6 +66,9 @@ class World:
             self.not_done["pgbouncer"] = "there is no pgbouncer on this machine"
         if library() is None:
             self.not_done["clock jumps"] = "there is no libfaketime: pip install libfaketime"
+        if why := impossible():
+            self.not_done["hosts"] = why
+        self.far: Host | None = None
         self.bouncer: Bouncer | None = None
         self.proxies: dict[str, Proxy] = {}
         self.clocks: dict[str, FakeClock] = {}
@@ -142,7 +147,8 @@ class World:
     def _make_fleet(self, dsn: str) -> None:
         here = single(dsn, self.server.data)
         for name in ("far", "ahead"):
-            self.proxies[name] = self._stack.enter_context(Proxy(here))
+            proxy = self._gate(here) if name == "far" else Proxy(here)
+            self.proxies[name] = self._stack.enter_context(proxy)
         if "clock jumps" not in self.not_done:
             for name, seconds in (("ahead", 3600), ("pooled", -3600)):
                 self.clocks[name] = FakeClock(self.directory / f"{name}.clock", seconds)
@@ -159,9 +165,18 @@ class World:
             self.fleet.replica("pooled", **pooled, **self._clock("pooled")),
             self.fleet.worker("worker", dsn, self.server.programs.directory),
         ]
+        self.fleet.members["far"].host = self.far
         self.fleet.start(*members)
         for member in members[:-1]:
             until(f"{member.name} has started", lambda m=member: _started(m), 120)  # type: ignore[misc]
+
+    def _gate(self, dsn: str) -> Proxy:
+        """To a host of its own where that can be."""
+        if "hosts" in self.not_done:
+            return Proxy(dsn)
+        network = self._stack.enter_context(Network())
+        self.far = network.host()
+        return Gate(dsn, network.host())
 
     def _clock(self, name: str) -> dict[str, str]:
         return self.clocks[name].environ if name in self.clocks else {}

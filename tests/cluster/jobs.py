@@ -1,9 +1,12 @@
 """Jobs of the cluster tests: every handler leaves marks outside the database."""
 
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
+
+from psycopg import AsyncConnection
 
 from cronledger.app import App, Context
 from cronledger.rules.model import Handler, Job
@@ -25,6 +28,12 @@ def command(name: str, *arguments: str, **policies: object) -> Job:
     return Job.model_validate(
         {"name": name, "handler": Handler.COMMAND, "target": target, **values}
     )
+
+
+def in_sql(name: str, statement: str, **policies: object) -> Job:
+    values = {"stale_timeout": LEASE, "allow_stale_reentry": True, **policies}
+    target = {"statement": statement}
+    return Job.model_validate({"name": name, "handler": Handler.SQL, "target": target, **values})
 
 
 async def live(ctx: Context, seconds: float) -> None:
@@ -244,6 +253,51 @@ async def renewed(ctx: Context) -> None:
 
 statement = App()
 
+lost = App()
+"""What the first attempt holds when its host is lost; the second one ends at once."""
+OWN_DSN = "CLUSTER_OWN_DSN"
+SHORT = "8s"
+FIRST = "current_setting('cronledger.attempt') = '1'"
+
+
+@lost.job(stale_timeout=LEASE, allow_stale_reentry=True)
+async def writes(ctx: Context) -> None:
+    async with ctx.transaction() as c:
+        await c.execute("SELECT 1")
+        await live(ctx, 90)
+
+
+@lost.job(stale_timeout=LEASE, allow_stale_reentry=True)
+def writes_in_thread(ctx: Context) -> None:
+    with ctx.transaction() as c:
+        c.execute("SELECT 1")
+        live_in_thread(ctx, 90)
+
+
+@lost.job(stale_timeout=LEASE, allow_stale_reentry=True)
+async def asserts(ctx: Context) -> None:
+    """A program of its own with a connection of its own."""
+    async with await AsyncConnection.connect(os.environ[OWN_DSN], application_name="asserts") as c:
+        await c.execute(
+            "SELECT cronledger.assert_lease(%s, %s)", [ctx.execution_id, ctx.lease_token]
+        )
+        await live(ctx, 90)
+
+
+@lost.job(stale_timeout=LEASE, allow_stale_reentry=True, run_timeout=SHORT)
+async def is_answered(ctx: Context) -> None:
+    """An answer of the server is always under way."""
+    say("start", ctx)
+    async with ctx.transaction() as c:
+        while ctx.attempt == 1:
+            await c.execute("SELECT pg_sleep(0.2)")
+
+
+@lost.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b"])
+async def fires(ctx: Context) -> None:
+    say("start", ctx)
+
+
 COMMANDS = {
     "crash": (
         command("command_again", "60", "deaf", allow_stale_reentry=True),
@@ -267,6 +321,15 @@ COMMANDS = {
                 "stale_timeout": LEASE,
                 "target": {"statement": "SELECT pg_sleep(300)"},
             }
+        ),
+    ),
+    "lost": (
+        in_sql("sleeps", f"SELECT pg_sleep(300) WHERE {FIRST}"),
+        in_sql(
+            "tells",
+            f"DO $$ BEGIN WHILE {FIRST} LOOP PERFORM pg_sleep(0.2);"
+            " RAISE NOTICE 'so far'; END LOOP; END $$",
+            run_timeout=SHORT,
         ),
     ),
     "blocking": (command("beside_command", "4", allow_stale_reentry=True),),

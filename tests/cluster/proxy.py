@@ -49,12 +49,10 @@ class Proxy:
         self._mode = "pass"
         self._commands: deque[tuple[str, threading.Event]] = deque()
         self._wake_r, self._wake_w = os.pipe()
-        self._listener = socket.socket(socket.AF_UNIX)
         self._thread = threading.Thread(target=self._serve, name="proxy", daemon=True)
 
     def __enter__(self) -> Self:
-        self._listener.bind(str(self._path))
-        self._listener.listen(256)
+        self._listener = self._listen()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_r, selectors.EVENT_READ)
         self._thread.start()
@@ -73,6 +71,12 @@ class Proxy:
         os.close(self._wake_r)
         os.close(self._wake_w)
         self._directory.cleanup()
+
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._path))
+        listener.listen(256)
+        return listener
 
     def lead_to(self, dsn: str) -> None:
         parameters = conninfo_to_dict(dsn)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -163,7 +164,7 @@ class Access:
             raise
         return connection
 
-    async def _watch(self, connection: AsyncConnection[Any]) -> None:
+    async def _watch(self, connection: AsyncConnection[Any], *, steps: bool = False) -> None:
         if not self.prepare:  # behind a pooler the server's client is the pooler
             return
         timer = asyncio.get_running_loop().call_later(
@@ -171,6 +172,13 @@ class Access:
         )
         try:
             await connection.execute(_WATCH, {"local": False})
+            if steps:
+                # While an answer is under way, keepalives do not tell that a host is gone. Not for
+                # handlers' connections: it also ends whoever rests in the middle of an answer.
+                patience = round(self.tcp_user_timeout.total_seconds() * 1000)
+                await connection.execute(
+                    "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
+                )
         finally:
             timer.cancel()
 
@@ -191,7 +199,7 @@ class Access:
             timeout=self.connect_timeout.total_seconds() + 5,
             # Short, because its waits double: whoever asks next for a connection tries anew.
             reconnect_timeout=1,
-            configure=self._watch,
+            configure=partial(self._watch, steps=True),
             open=False,
             name=name,
         )
