@@ -9,7 +9,7 @@
 -- here if it was due then; leases count from then, which is early and therefore safe.
 -- plpgsql, because it keeps its plans: planning for all partitions costs more than these statements.
 -- Parameters have names that are no columns: tests take the statements out and look at their plans.
--- LATERAL with LIMIT or OFFSET 0, not JOIN, where a table is probed: see docs/architecture.md, "Locks".
+-- LATERAL, and LIMIT of a batch's own length, where a table is to be probed: docs/architecture.md, "Locks".
 
 DO $$ BEGIN
     IF to_regtype('{schema}.due_again') IS NULL THEN
@@ -193,20 +193,19 @@ LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     WITH held AS MATERIALIZED (
-        SELECT u.*, e.old_status
-        FROM (SELECT * FROM ROWS FROM (unnest(chosen), unnest(new_tokens))
-              ORDER BY 1, 2, 3, 4 LIMIT cardinality(chosen))
+        SELECT u.*, e.status AS old_status
+        FROM (SELECT * FROM ROWS FROM (unnest(chosen), unnest(new_tokens)) LIMIT cardinality(chosen))
             AS u(job, kind, scope, plan, id, queue, steals, forced, lease, reentrant, input, token)
-        CROSS JOIN LATERAL (
-            SELECT e.status AS old_status FROM {schema}.executions e
-            WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-              AND e.plan_time BETWEEN first_plan AND last_plan
-              AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
-                OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
-                    AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
-                    AND {schema}.db_now() - u.lease >= trusted_since
-                    AND e.attempt < greatest(e.max_attempts, {schema}.most_steals())))
-            LIMIT 1 FOR UPDATE SKIP LOCKED) e
+        JOIN {schema}.executions e
+            ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+        WHERE e.plan_time BETWEEN first_plan AND last_plan
+          AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
+            OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
+                AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
+                AND {schema}.db_now() - u.lease >= trusted_since
+                AND e.attempt < greatest(e.max_attempts, {schema}.most_steals())))
+        ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+        FOR UPDATE OF e SKIP LOCKED
     )
     UPDATE {schema}.executions e
     SET status = 'RUNNING', attempt = e.attempt + 1,

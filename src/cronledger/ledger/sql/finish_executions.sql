@@ -4,24 +4,22 @@
 -- token that does not come back was written already (unknown COMMIT) or is lost: read_leases tells.
 -- With each token: whether its (job, scope) has input, and settle_inputs is to follow.
 WITH held AS MATERIALIZED (
-    SELECT u.*, e.has_input
-    FROM (SELECT u.* FROM unnest(
+    SELECT u.*, e.watermark IS NOT NULL OR e.enqueue_key IS NOT NULL AS has_input
+    FROM (SELECT * FROM unnest(
               %(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
               %(tokens)s::uuid[], %(statuses)s::text[], %(results)s::jsonb[],
               %(rows_affected)s::bigint[], %(outputs)s::text[], %(error_codes)s::text[],
               %(error_msgs)s::text[], %(durations_ms)s::bigint[], %(retries_after)s::interval[],
               %(watermarks)s::bigint[], %(covers)s::boolean[])
-              AS u(job, kind, scope, plan, token, status, result, rows_affected, output, error_code,
-                   error_msg, duration_ms, retry_after, watermark, covers)
-          ORDER BY u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan
-          LIMIT cardinality(%(tokens)s::uuid[])) u
-    CROSS JOIN LATERAL (
-        SELECT e.watermark IS NOT NULL OR e.enqueue_key IS NOT NULL AS has_input
-        FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-          AND e.plan_time BETWEEN %(first)s AND %(last)s
-          AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
-        LIMIT 1 FOR NO KEY UPDATE) e
+          LIMIT cardinality(%(tokens)s::uuid[]))
+        AS u(job, kind, scope, plan, token, status, result, rows_affected, output, error_code,
+             error_msg, duration_ms, retry_after, watermark, covers)
+    JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+    WHERE e.plan_time BETWEEN %(first)s AND %(last)s
+      AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FOR NO KEY UPDATE OF e
 )
 UPDATE {schema}.executions e
 SET status = h.status, result = h.result, rows_affected = h.rows_affected, output = h.output,

@@ -3,19 +3,18 @@
 -- Only by the holder of the token. Lock: executions FOR NO KEY UPDATE in key order, waiting. A token
 -- that does not come back was ended by somebody else.
 WITH held AS MATERIALIZED (
-    SELECT u.*, e.ends
-    FROM (SELECT u.* FROM unnest(
+    SELECT u.*, e.cancel_requested_at IS NOT NULL AS ends
+    FROM (SELECT * FROM unnest(
               %(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
               %(tokens)s::uuid[])
-              AS u(job, kind, scope, plan, token)
-          ORDER BY u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan
-          LIMIT cardinality(%(tokens)s::uuid[])) u
-    CROSS JOIN LATERAL (
-        SELECT e.cancel_requested_at IS NOT NULL AS ends FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-          AND e.plan_time BETWEEN %(first)s AND %(last)s
-          AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
-        LIMIT 1 FOR NO KEY UPDATE) e
+          LIMIT cardinality(%(tokens)s::uuid[]))
+        AS u(job, kind, scope, plan, token)
+    JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+    WHERE e.plan_time BETWEEN %(first)s AND %(last)s
+      AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FOR NO KEY UPDATE OF e
 )
 UPDATE {schema}.executions e
 SET status = CASE WHEN h.ends THEN 'CANCELLED' ELSE 'PENDING' END,

@@ -3,18 +3,17 @@
 -- hold up the others. A token that does not come back is either busy or lost: read_leases tells.
 WITH held AS MATERIALIZED (
     SELECT u.*
-    FROM (SELECT u.* FROM unnest(
+    FROM (SELECT * FROM unnest(
               %(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
               %(tokens)s::uuid[], %(stale_timeouts)s::interval[])
-              AS u(job, kind, scope, plan, token, stale_timeout)
-          ORDER BY u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C", u.plan
-          LIMIT cardinality(%(tokens)s::uuid[])) u
-    CROSS JOIN LATERAL (
-        SELECT FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
-          AND e.plan_time BETWEEN %(first)s AND %(last)s
-          AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
-        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) e
+          LIMIT cardinality(%(tokens)s::uuid[]))
+        AS u(job, kind, scope, plan, token, stale_timeout)
+    JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
+    WHERE e.plan_time BETWEEN %(first)s AND %(last)s
+      AND e.lease_token = u.token AND e.status = (SELECT 'RUNNING')
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FOR NO KEY UPDATE OF e SKIP LOCKED
 )
 UPDATE {schema}.executions e
 SET heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + h.stale_timeout
