@@ -51,7 +51,7 @@ def main() -> int:
         parser.error("name a SEED, --seeds N or --minutes N")
     with fresh_database() as database:
         if asked.seed is not None:
-            verdict = simulate(asked.seed, database, verbose=asked.trace)
+            verdict = simulate(asked.seed, database, print if asked.trace else None)
             print(verdict if verdict.violations else f"seed {asked.seed}: nothing wrong")
             return 1 if verdict.violations else 0
         return _many(database, asked)

@@ -19,6 +19,7 @@ from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 
 from tests.simulation.loop import StuckError
+from tests.simulation.order import Orderly, break_ties
 
 PROMPT_MS = 4
 """Real milliseconds in which a statement that waits for no lock has mostly ended."""
@@ -88,6 +89,7 @@ def install(url: str) -> None:
     """The database of `url` has the virtual clock and the guards. Never a ledger that matters."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL(_INSTALL).format(schema=sql.Identifier("cronledger")))
+        break_ties(connection)
 
 
 class Backend:
@@ -97,7 +99,8 @@ class Backend:
     travels in one packet with the next statement, in libpq's pipeline mode: one round trip.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, orderly: Orderly) -> None:
+        self._orderly = orderly
         self._connection = psycopg.connect(
             url, autocommit=True, application_name="simulation",
             options="-c deadlock_timeout=1ms -c timezone=UTC -c synchronous_commit=off",
@@ -113,6 +116,7 @@ class Backend:
         self._cursor._tx = Transformer(self._cursor)
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._put_off: list[tuple[bytes, Any]] = []
+        self._opening: list[tuple[bytes, Any]] | None = None
         self._to_come: list[Step] = []
         self._status = pq.TransactionStatus.IDLE
         self._result: pq.abc.PGresult | None = None
@@ -142,6 +146,8 @@ class Backend:
         if query in PLAIN and self._put_off and self._status == pq.TransactionStatus.IDLE:
             self._put_off.clear()  # an empty transaction
             return True
+        fresh = bool(self._put_off) or self._status == pq.TransactionStatus.IDLE
+        self._opening = self._put_off if fresh else None
         for put_off in self._put_off:
             self._send(*put_off, Step.ASIDE)
         opened, self._put_off = bool(self._put_off), []
@@ -159,7 +165,7 @@ class Backend:
         return self.poll()
 
     def _send(self, query: bytes, params: Any, step: Step) -> None:
-        asked = self._cursor._convert_query(query, params)
+        asked = self._cursor._convert_query(self._orderly(query), params)
         key = (asked.query, asked.types)
         name = self._names.get(key)
         if name is None:
@@ -180,6 +186,8 @@ class Backend:
                 result = self._pg.get_result()
                 if result is not None and self._took(result):
                     return True
+                if result is None and self._pg.status == pq.ConnStatus.BAD:
+                    raise psycopg.OperationalError("the server has gone")
             if not self._poll.poll(PROMPT_MS):
                 return False
             self._pg.consume_input()
@@ -225,6 +233,18 @@ class Backend:
         self._connection.cancel_safe()
         self._wait("a statement that was cancelled does not end")
 
+    def take_back(self) -> bool:
+        """The statement that waits for a lock was never sent; false where it cannot be so, because
+        its transaction has done something before."""
+        opening = self._opening
+        if opening is None:
+            return False
+        self.cancel()
+        if self.in_transaction:
+            self.run(b"ROLLBACK")
+        self._put_off = opening
+        return True
+
     def _wait(self, what: str) -> None:
         give_up_at = time.monotonic() + STUCK_SECONDS
         while not self.poll():
@@ -254,6 +274,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._orderly = Orderly()
         self.eye = psycopg.connect(url, autocommit=True, prepare_threshold=1)
         self.eye.execute(
             "SET search_path = cronledger; SET session_replication_role = replica;"
@@ -275,7 +296,7 @@ class Database:
 
     def take(self) -> Backend:
         if not self._free:
-            made = Backend(self.url)
+            made = Backend(self.url, self._orderly)
             self._all.append(made)
             return made
         return self._free.pop()

@@ -22,7 +22,7 @@ ENOUGH = 1.25
 """Calm seconds in which an end is written, a lease renewed, an unknown COMMIT looked up."""
 LONG = 0.3
 """Seconds for which locks may be held without disturbing anybody."""
-REARMED = 6.0
+REARMED = 3.0
 """Seconds after which what blocks no more has let go."""
 
 _ENDED_BY_ITSELF = """
@@ -80,7 +80,7 @@ class Calm:
         """A transaction has held its locks from then until now: who skips what is locked has
         skipped it. A replica looks again itself when its claim is over."""
         now = self._cluster.loop.time()
-        if now - since > (LONG if by_client else 5 * LONG):
+        if by_client and now - since > LONG:
             self._held.append(Trouble(None, since, now))
 
     def landed(self, process: Process, sent: float) -> None:
@@ -159,7 +159,7 @@ class Calm:
             None,
         )  # fmt: skip
 
-    def _troubled(self, since: float, until: float) -> bool:
+    def troubled(self, since: float, until: float) -> bool:
         """Whether anything began then, or went on for everybody."""
         return any(
             since <= x.since <= until
@@ -169,9 +169,9 @@ class Calm:
 
     # -- parked schedules -------------------------------------------------------------------------
 
-    async def watch(self, until: float) -> None:
-        """Until then: who waits for nothing is not left waiting."""
-        while self._cluster.loop.time() < until:
+    async def watch(self) -> None:
+        """To the end: who waits for nothing is not left waiting."""
+        while True:
             await asyncio.sleep(1.5)
             self._look()
 
@@ -180,7 +180,7 @@ class Calm:
         rows = self._cluster.database.eye.execute(_FORGOTTEN).fetchall()
         free = {row[0]: self._free_since.get(row[0], now) for row in rows}
         for scope, since in free.items():
-            if now - since > REARMED and not self._troubled(since - 2.5, since + 1.5):
+            if now - since > REARMED and not self.troubled(since - 2.5, since + 1.5):
                 self._cluster.record.wrong(f"{scope} is parked waiting since {since:.3f}", now)
                 free[scope] = now
         self._free_since = free

@@ -58,7 +58,8 @@ class Client:
         return [
             self._edit, self._edit, self._pause, self._resume, self._trigger,
             self._trigger_when_due, self._trigger_when_due, self._enqueue, self._enqueue,
-            self._cancel, self._cancel, self._retry, self._queue, self._retire, self._leap,
+            self._cancel, self._cancel, self._cancel, self._retry, self._queue, self._retire,
+            self._leap,
         ]  # fmt: skip
 
     async def act(self, action: Action) -> None:
@@ -78,14 +79,16 @@ class Client:
         cursor = await self._connection.execute(statement, values or None)
         return await cursor.fetchall()
 
-    async def _slowly(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
-        """In one transaction, with pauses in which its locks are held."""
+    async def _slowly(self, *statements: tuple[str, tuple[Any, ...]]) -> list[Any]:
+        """In one transaction, with pauses in which its locks are held. What the last one says."""
+        rows: list[Any] = []
         await self._execute("SELECT 1")
         assert self._connection is not None
         async with self._connection.transaction():
             for statement, values in statements:
-                await self._execute(statement, *values)
+                rows = await self._execute(statement, *values)
                 await asyncio.sleep(self._random.choice((0.0, 0.01, 0.5, 3.0)))
+        return rows
 
     def _job(self) -> dict[str, Any]:
         return self._random.choice(self._cluster.jobs)
@@ -171,14 +174,20 @@ class Client:
 
     async def _cancel(self) -> None:
         found = await self._some("status = 'RUNNING' OR next_attempt_at IS NOT NULL")
-        if found is not None and self._random.random() < 0.4:
-            await self._slowly(("SELECT cronledger.cancel(%s)", (found,)))
-        elif found is not None:
-            await self._execute("SELECT cronledger.cancel(%s)", found)
+        if found is None:
+            return
+        statement = "SELECT cronledger.cancel(%s)"
+        if self._random.random() < 0.4:
+            (answer,) = await self._slowly((statement, (found,)))
+        else:
+            (answer,) = await self._execute(statement, found)
+        if answer[0] in ("cancelled", "requested"):
+            self._cluster.handlers.cancelled(found)
 
     async def _retry(self) -> None:
         found = await self._some("status IN ('FAILED', 'CANCELLED')")
         if found is not None:
+            self._cluster.handlers.retried(found)
             await self._execute("SELECT cronledger.retry(%s)", found)
 
     async def _queue(self) -> None:
@@ -215,12 +224,17 @@ class Client:
         return True
 
     async def settle(self) -> None:
-        """Nothing new comes, and nothing is held up any more."""
-        for statement in (
-            "UPDATE cronledger.queues SET paused_at = NULL, paused_by = NULL, paused_reason = NULL",
-            "UPDATE cronledger.jobs SET retired_at = NULL, paused_at = NULL, schedule = NULL",
-        ):
-            await self._execute(statement)
+        """Nothing new comes, and nothing is held up any more. Job by job: an UPDATE of all takes
+        them as they lie in their table."""
+        await self._execute(
+            "UPDATE cronledger.queues SET paused_at = NULL, paused_by = NULL, paused_reason = NULL"
+        )
+        for columns in self._cluster.jobs:
+            await self._execute(
+                "UPDATE cronledger.jobs SET retired_at = NULL, paused_at = NULL, schedule = NULL"
+                " WHERE name = %s",
+                columns["name"],
+            )
 
 
 def _adapted(key: str, value: Any) -> Any:

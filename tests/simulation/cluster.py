@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import socket
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
@@ -38,12 +39,17 @@ from tests.simulation.replica import SimReplica, settings_of
 from tests.simulation.request import Request
 from tests.simulation.scene import Scene
 from tests.simulation.session import Session
+from tests.simulation.turns import Turns
 from tests.simulation.workers import Workers
 
 SETTLE_SECONDS = 400.0
 LOOK_SECONDS = 5.0
 RETENTION = timedelta(days=3000)
 EXPECTED = ("55P03", "57014", "25P02", LEASE_IS_LOST)
+Tell = Callable[[str], None]
+"""Takes a line of the trace."""
+LOGGED = "  log"
+"""In lines that tell more than the digest counts."""
 TIMELESS = ("doubled", "attempts", "unknown_end")
 """What verify finds without comparing instants, which means nothing once the clock went back: ends
 lie before starts, and an edit takes effect below the cursor. The record judges overlap then."""
@@ -61,12 +67,12 @@ class Sim:
 class Cluster:
     """Everything of one seed. `run` drives it to its end; `record` then says what was wrong."""
 
-    def __init__(self, seed: int, database: Database, loop: SimLoop, *, verbose: bool) -> None:
+    def __init__(self, seed: int, database: Database, loop: SimLoop, tell: Tell | None) -> None:
         self.seed = seed
         self.database = database
         self.loop = loop
         self.random = Random(f"simulation {seed}")
-        self.chance = Chance(self.random)
+        self.chance = Chance(self.random, seed)
         self.faults = Faults(self, self.random, Profile.draw(self.random))
         self.record = Record()
         self.calm = Calm(self)
@@ -85,12 +91,12 @@ class Cluster:
         self.statements: Counter[str] = Counter()
         self.waits = 0
         self._sessions: list[Session] = []
-        self._waiting: list[Session] = []
+        self.turns = Turns(self)
         self._away_until = 0.0
         self._generation: Counter[str] = Counter()
         self._socket = socket.socket()
         self._hash = hashlib.sha256()
-        self._verbose = verbose
+        self._tell = tell
         self.settling = False
         self.jobs = make_jobs(self.random)
         if self.scene.workers:
@@ -125,8 +131,8 @@ class Cluster:
     def trace(self, *what: object) -> None:
         line = " ".join((f"{self.loop.time():.6f}", *map(str, what)))
         self._hash.update(line.encode() + b"\n")
-        if self._verbose:
-            print(line)
+        if self._tell is not None:
+            self._tell(line)
 
     @property
     def digest(self) -> str:
@@ -165,6 +171,9 @@ class Cluster:
         # Partitions outlive a seed; what is left to maintain is not of this one.
         count = "" if request.label == "maintain_partitions" else request.rowcount
         self.trace(process.name, f"{request.label}{state} {count}")
+        if self._tell is not None and count:
+            for row in request.rows:
+                self._tell(f"{self.loop.time():.6f}     {row}")
         if error is not None:
             self._judge_error(process, request)
         self._notify(notes)
@@ -177,8 +186,9 @@ class Cluster:
         error = request.error
         assert error is not None
         state = error.sqlstate or ""
-        if self._verbose:
-            print("        ", type(error).__name__, str(error).replace("\n", " | "))
+        if self._tell is not None:
+            line = f"{self.loop.time():.6f} {LOGGED} {type(error).__name__} {error}"
+            self._tell(line.replace("\n", " | "))
         if state.startswith("SIM"):
             self.record.wrong(str(error).partition("\n")[0], self.loop.time())
         elif state == "40P01":
@@ -193,22 +203,6 @@ class Cluster:
             for listener in self.listeners:
                 if self.random.random() < 0.9:
                     self.loop.after(self.chance.way(), listener.notify, payload)
-
-    def wait(self, session: Session, label: str) -> None:
-        """This session's statement waits for a lock."""
-        self.waits += 1
-        self.trace("waits", session.who, label)
-        self._waiting.append(session)
-
-    def unwait(self, session: Session) -> None:
-        if session in self._waiting:
-            self._waiting.remove(session)
-
-    def released(self) -> None:
-        """Locks were released: who waited for them goes on."""
-        for session in tuple(self._waiting):
-            if session in self._waiting:
-                session.unblocked()
 
     # -- processes ------------------------------------------------------------------------------
 
@@ -290,7 +284,7 @@ class Cluster:
             for x in clients
         ]
         tasks.append(self.loop.spawn(None, self._mischief(until), "mischief"))
-        tasks.append(self.loop.spawn(None, self.calm.watch(until), "watch"))
+        watch = self.loop.spawn(None, self.calm.watch(), "watch")
         if self.scene.moves:
             other = Client(self, self.random, 2)
             work = self.elsewhere.happen(other, until)
@@ -301,6 +295,7 @@ class Cluster:
         await asyncio.sleep(until - self.loop.time())
         await asyncio.wait(tasks)
         await self._settle(client)
+        watch.cancel()
 
     async def _mischief(self, until: float) -> None:
         """What does not strike at statements."""
@@ -379,7 +374,7 @@ class Cluster:
     def bury(self) -> None:
         """After the end: nothing of this cluster is left on the loop or in a backend."""
         self.faults.on = False
-        self._verbose = False
+        self._tell = None
         for session in self._sessions:
             session.break_off("it is all over", notice_after=0.0)
             session.end()

@@ -23,8 +23,9 @@ MOST_FAULTS = 8
 class Chance:
     """How long things take. One in a while takes very long: that is where races are."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, seed: int) -> None:
         self.random = random
+        self._dawdles = Random(f"dawdle {seed}")
         self._slow = random.choice((0.0, 0.02, 0.08))
         self._stalls = random.choice((0.0, 0.0, 0.01))
         self._ragged = random.choice((0.0, 0.0, 0.0, 0.3))  # statements of two pipelines mix
@@ -51,6 +52,12 @@ class Chance:
         if draw < max(self._slow, self._ragged):
             return self.random.uniform(0.001, 0.05)
         return self.random.uniform(0.00002, 0.0003)
+
+    def dawdle(self, request: "Request") -> float:
+        """Before a claim writes that something has to wait: what it waits for may end now."""
+        if request.label != "advance_schedules" or "waiting" not in request.params["parked"]:
+            return 0.0
+        return self._dawdles.uniform(0.02, 0.25) if self._dawdles.random() < 0.3 else 0.0
 
     def _stalled(self, seconds: float, process: Process | None) -> float:
         now, lane = asyncio.get_running_loop().time(), LANE.get()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 ENDS = ("success", "success", "success", "success", "failed", "failed", "retry", "discard")
+UNDER_WAY = timedelta(seconds=5)
+"""A claim lasts no longer."""
+TOLD_WITHIN = 2.6
+"""Seconds: a heartbeat at least, of the longest stale_timeout, and what it takes."""
 
 
 class Handlers:
@@ -25,6 +29,7 @@ class Handlers:
     def __init__(self, cluster: "Cluster") -> None:
         self._cluster = cluster
         self._record = cluster.record
+        self._cancelled: dict[int, int] = {}  # by execution: its attempt when that was told
 
     async def python(self, context: Context) -> object:
         """What every job of a replica runs."""
@@ -88,7 +93,7 @@ class Handlers:
             seconds = random.uniform(0.0, 0.5)
         following = None if span is None or random.random() < 0.6 else self._following(span)
         if following is not None:  # while what waits for it is being parked
-            seconds = max(0.0, following + random.uniform(-0.004, 0.012))
+            seconds = max(0.0, following + random.uniform(-0.004, random.choice((0.012, 0.3))))
         if self._cluster.settling:
             seconds = min(seconds, 1.0)
         await asyncio.sleep(seconds)
@@ -120,6 +125,44 @@ class Handlers:
         self._cluster.elsewhere.judge_start(span)
         if not self.holds(span) and span.token not in self._record.robbed:
             self._record.wrong(f"I3: {span} started without its lease", now)
+        self._look_at_wishes(span, now)
+
+    def cancelled(self, execution: int) -> None:
+        """A client was told that it is cancelled, or that its end was asked for."""
+        row = self._cluster.database.eye.execute(
+            "SELECT attempt FROM executions WHERE id = %s", (execution,)
+        ).fetchone()
+        assert row is not None
+        self._cancelled[execution] = row[0]
+        now = self._cluster.loop.time()
+        for span in self._record.alive:
+            if span.context.execution_id == execution and span.process.is_replica:
+                self._cluster.loop.after(TOLD_WITHIN, self._judge_told, span, now)
+
+    def _judge_told(self, span: Span, since: float) -> None:
+        now = self._cluster.loop.time()
+        if span.end is None and not span.told and not self._cluster.calm.troubled(since - 1, now):
+            self._record.wrong(f"{span} was not told of its cancel at {since:.3f}", now)
+
+    def retried(self, execution: int) -> None:
+        """A client is about to ask that it runs again."""
+        self._cancelled.pop(execution, None)
+
+    def _look_at_wishes(self, span: Span, now: float) -> None:
+        """What people asked for: an end, a pause. A claim that was under way may start in it."""
+        execution, leaps = span.context.execution_id, ("leap", "leap_back")
+        if span.attempt > self._cancelled.get(execution, span.attempt):
+            self._record.wrong(f"{span} started after its cancel was acknowledged", now)
+        if any(self._cluster.faults.counts[leap] for leap in leaps):
+            return  # the ledger's instants are of two times
+        paused = self._cluster.database.eye.execute(
+            "SELECT 1 FROM executions e JOIN jobs j ON j.name = e.job_name"
+            " WHERE e.id = %s AND e.trigger <> 'manual' AND e.started_at > j.paused_at + %s"
+            " AND (j.paused_until IS NULL OR e.started_at < j.paused_until)",
+            (execution, UNDER_WAY),
+        ).fetchone()
+        if paused is not None:
+            self._record.wrong(f"{span} started in a pause", now)
 
     def holds(self, span: Span) -> bool:
         """Whether the execution is RUNNING under the token of this span."""

@@ -8,26 +8,15 @@ from typing import Any
 from unittest import mock
 
 from cronledger.ledger import statements
+from tests.simulation.anchors import AnchorError, definition, replaced
 from tests.simulation.backend import Database
-
-
-class AnchorError(Exception):
-    """The text that a mutation replaces is not there any more, or it was never reached."""
-
-
-def replaced(text: str, old: str, new: str) -> str:
-    if old not in text:
-        raise AnchorError(f"nowhere: {old!r}")
-    return text.replace(old, new)
 
 
 @contextmanager
 def statement(name: str, *changes: tuple[str, str]) -> Iterator[None]:
     """The statement of sql/NAME.sql with texts replaced."""
     original = statements.text
-    changed = original(name, "cronledger")
-    for old, new in changes:
-        changed = replaced(changed, old, new)
+    changed = replaced(original(name, "cronledger"), *changes)
     used = []
 
     def text(asked: str, schema: str) -> str:
@@ -45,20 +34,12 @@ def statement(name: str, *changes: tuple[str, str]) -> Iterator[None]:
 @contextmanager
 def function(database: Database, name: str, *changes: tuple[str, str]) -> Iterator[None]:
     """A function of the schema with texts replaced; as it was afterwards."""
-    row = database.eye.execute(
-        "SELECT pg_get_functiondef(p.oid) FROM pg_proc p"
-        " WHERE p.proname = %s AND p.pronamespace = 'cronledger'::regnamespace", (name,),
-    ).fetchone()  # fmt: skip
-    if row is None:
-        raise AnchorError(f"no function {name}")
-    changed = row[0]
-    for old, new in changes:
-        changed = replaced(changed, old, new)
-    database.eye.execute(changed)
+    before = definition(database.eye, name)
+    database.eye.execute(replaced(before, *changes).encode())
     try:
         yield
     finally:
-        database.eye.execute(row[0])
+        database.eye.execute(before.encode())
 
 
 @contextmanager

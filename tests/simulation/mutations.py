@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.engine import claim, clock, executor, leases
-from tests.simulation import mistakes, oversights
+from tests.simulation import mistakes, neglects, oversights
 from tests.simulation.backend import Database
 from tests.simulation.mutating import function, method, statement, together
 from tests.simulation.run import Verdict, simulate
@@ -319,6 +319,7 @@ MUTATIONS = (
     Mutation("start after the lease", "I7", starts_after_its_lease, quick=True),
     Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
     Mutation("finish that re-arms nothing", "parking", oversights.rearms_nothing),
+    Mutation("park without another look", "parking", oversights.parks_without_another_look),
     Mutation("unknown COMMIT forgotten", "calm", oversights.forgets_unknown_commits),
     Mutation("unknown COMMIT looked up without its lock", "calm", oversights.looks_up_unlocked),
     Mutation("outcome dropped while the database is away", "calm", oversights.drops_outcomes),
@@ -327,6 +328,7 @@ MUTATIONS = (
         "I3",
         mistakes.worker_finishes_without_token,
     ),
+    Mutation("a worker's heartbeat without the token", "I3", mistakes.worker_renews_without_token),
     Mutation(
         "a worker's finish of what is not RUNNING", "I3", mistakes.worker_finishes_whatever_status
     ),
@@ -343,6 +345,13 @@ MUTATIONS = (
         mistakes.silence_means_no_scopes,
         quick=True,
     ),
+    Mutation(
+        "provider asked out of turn", "scopes", neglects.asks_providers_out_of_turn, quick=True
+    ),
+    Mutation("stale and cancelled, and stolen", "cancel", neglects.steals_what_was_cancelled),
+    Mutation("retry in a pause", "pause", neglects.retries_in_a_pause),
+    Mutation("a token offered twice", "I5", neglects.tokens_again, quick=True),
+    Mutation("a batch beyond its limit", "I11", neglects.starts_all_at_the_limit),
     Mutation("claims in another database", "identity", mistakes.claims_anywhere, quick=True),
 )
 

@@ -25,6 +25,19 @@ def rearms_nothing(_: Database) -> AbstractContextManager[None]:
     return method(finisher.Finisher, "_rearm", make)
 
 
+def parks_without_another_look(_: Database) -> AbstractContextManager[None]:
+    """A claim parks, and what ended while it did so is left to the sweeper."""
+
+    def make(original: Any) -> Any:
+        async def after(self: Any, c: Any, begun: Any) -> Any:
+            begun.parked = []
+            return await original(self, c, begun)
+
+        return after
+
+    return method(claim.Claimer, "_after", make)
+
+
 def forgets_unknown_commits(_: Database) -> AbstractContextManager[None]:
     """What a COMMIT of unknown outcome has claimed is nobody's business."""
 

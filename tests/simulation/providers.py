@@ -54,6 +54,8 @@ class Providers:
         assert lane is not None
         if self._has_turn(lane.process):
             self._look(name)
+        elif not self._disturbed():
+            self._cluster.record.wrong(f"{name} is asked out of turn", self._cluster.loop.time())
         loop, seed = self._cluster.loop, self._cluster.seed
         self._asked[lane.process, name] = loop.time()
         random = Random(f"provider {seed} {name} {loop.time()}")
@@ -98,6 +100,11 @@ class Providers:
             "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
         ).fetchall()
         return not self._cluster.pids_of(process).isdisjoint(pid for (pid,) in held)
+
+    def _disturbed(self) -> bool:
+        """Whether a transaction may have been lost in this seed."""
+        cluster = self._cluster
+        return bool(cluster.faults.counts or cluster.elsewhere.began or cluster.chance.stalls)
 
     def _look(self, name: str) -> None:
         """Its turn begins, so nobody else is at it: what the ledger has is what some answer said

@@ -21,7 +21,7 @@ from cronledger.engine import choose, parts, tokens
 from cronledger.engine.commands import Supervisor
 from cronledger.engine.leases import Heartbeats
 from tests.simulation.backend import Database, install
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import LOGGED, Cluster, Tell
 from tests.simulation.effects import install_effects, simulated_transactions
 from tests.simulation.jobs import STARTS
 from tests.simulation.loop import LANE, SimLoop, StuckError, virtual_loop
@@ -126,20 +126,20 @@ def replaced(
             structlog.configure(**before)
 
 
-def simulate(seed: int, database: Database, *, verbose: bool = False) -> Verdict:
-    """Run one seed on a prepared database, which is cleared before."""
+def simulate(seed: int, database: Database, tell: Tell | None = None) -> Verdict:
+    """Run one seed on a prepared database, which is cleared before. `tell` gets its trace."""
     began = time.monotonic()
     threads = threading.active_count()
     database.clear()
     with virtual_loop() as loop:
-        cluster = Cluster(seed, database, loop, verbose=verbose)
+        cluster = Cluster(seed, database, loop, tell)
         events: Counter[str] = Counter()
 
         def note(method: str, event: Mapping[str, Any]) -> None:
             name = event["event"]
             events[f"{name} {event['how']}" if "how" in event else name] += 1
-            if verbose:
-                print(f"{loop.time():.6f}   log {method}", dict(event))
+            if tell is not None:
+                tell(f"{loop.time():.6f} {LOGGED} {method} {dict(event)}")
             error = event.get("exc_info")
             unknown = name == "step_failed" and not isinstance(error, psycopg.Error)
             if name == "lease_lost" and "attempt" in event:
@@ -184,3 +184,10 @@ def prepare(url: str) -> None:
             "SELECT make_partitions(%s, %s, %s)",
             (first - timedelta(days=1), last + timedelta(days=20), 60 * 86400),
         )
+        # Its workers come when they like, and take locks. Database.clear clears away.
+        tables = c.execute(
+            "SELECT oid::regclass FROM pg_class"
+            " WHERE relnamespace = 'cronledger'::regnamespace AND relkind = 'r'"
+        ).fetchall()
+        for (table,) in tables:
+            c.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())

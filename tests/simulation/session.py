@@ -11,6 +11,7 @@ from psycopg import errors
 from tests.simulation.backend import PLAIN, Backend, is_lock_timeout
 from tests.simulation.idle import take_timeout, terminated
 from tests.simulation.loop import Process
+from tests.simulation.order import UNORDERED
 from tests.simulation.request import Request
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Session:
         self._serving: Request | None = None
         self._scheduled = False
         self._backend: Backend | None = None
+        self._dawdled = False
         self._aborted = False
         self._gone = False  # the server has noticed that its client is gone
         self._last_answer = 0.0
@@ -76,8 +78,10 @@ class Session:
 
     def interrupt(self) -> None:
         """The client asks the server to cancel the statement that waits for a lock."""
-        if self._serving is not None and self._backend is not None and self._backend.busy:
-            self._cluster.unwait(self)
+        if self._cluster.turns.is_to_come(self):
+            self._give_up(errors.QueryCanceled("canceling statement due to user request"))
+        elif self._serving is not None and self._backend is not None and self._backend.busy:
+            self._cluster.turns.leave(self)
             self._backend.cancel()
             self._completed()
 
@@ -105,6 +109,11 @@ class Session:
         self._scheduled = False
         if self._gone or not self._queue:
             return
+        if not self._dawdled and (seconds := self._cluster.chance.dawdle(self._queue[0])):
+            self._scheduled = self._dawdled = True
+            self._cluster.loop.after(seconds, self._serve)
+            return
+        self._dawdled = False
         request = self._queue.popleft()
         self._serving = request
         self._cluster.faults.before(self._client, request)
@@ -139,11 +148,39 @@ class Session:
         ) or self._cluster.database.settle(backend):
             self._completed()
         else:
-            self._cluster.wait(self, request.label)
             self._waits_since = self._cluster.loop.time()
-            self._waits += 1
-            waits = self._waits
-            self._cluster.loop.after(self._lock_timeout, lambda: self._lock_timed_out(waits))
+            self._time_lock()
+            self._cluster.turns.wait(self, request.label)
+
+    def _time_lock(self) -> None:
+        self._waits += 1
+        waits = self._waits
+        self._cluster.loop.after(self._lock_timeout, lambda: self._lock_timed_out(waits))
+
+    def take_back(self) -> bool:
+        """The statement that waits for a lock has not reached the server yet: it comes again when
+        nobody waits any more. False where its transaction has done something before."""
+        assert self._backend is not None and self._serving is not None
+        if not self._backend.take_back():
+            return False
+        self._note_wait()
+        self._queue.appendleft(self._serving)
+        self._serving, self._scheduled = None, True
+        self._time_lock()
+        return True
+
+    def go_on(self) -> None:
+        """It is the turn of what was taken back."""
+        self._serve()
+
+    def _give_up(self, error: psycopg.Error) -> None:
+        """What was taken back ends without having come again."""
+        backend = self._backend
+        assert backend is not None
+        self._cluster.turns.leave(self)
+        self._serving, self._scheduled = self._queue.popleft(), False
+        backend.rows, backend.rowcount, backend.error = [], -1, error
+        self._completed()
 
     def _note_lock_timeout(self, request: Request) -> None:
         if is_lock_timeout(request.query):
@@ -151,9 +188,13 @@ class Session:
 
     def _lock_timed_out(self, waits: int) -> None:
         backend = self._backend
-        if self._serving is None or backend is None or not backend.busy or waits != self._waits:
+        if waits != self._waits or backend is None:
             return
-        self._cluster.unwait(self)
+        if self._cluster.turns.is_to_come(self):
+            self._give_up(errors.LockNotAvailable("canceling statement due to lock timeout"))
+        if self._serving is None or not backend.busy:
+            return
+        self._cluster.turns.leave(self)
         backend.cancel()
         if isinstance(backend.error, errors.QueryCanceled):
             backend.error = errors.LockNotAvailable("canceling statement due to lock timeout")
@@ -165,7 +206,7 @@ class Session:
         database = self._cluster.database
         if database.blocked(self._backend) or not database.settle(self._backend):
             return False
-        self._cluster.unwait(self)
+        self._cluster.turns.leave(self)
         self._completed()
         return True
 
@@ -173,10 +214,10 @@ class Session:
         request, backend = self._serving, self._backend
         assert request is not None and backend is not None
         self._waits += 1
-        if self._waits_since is not None:
-            self._cluster.calm.waited(self._process, self._waits_since)
-            self._waits_since = None
+        self._note_wait()
         self.writes = self.writes or (request.label in WRITES and backend.rowcount > 0)
+        if request.label in UNORDERED:
+            backend.rows.sort(key=repr)
         request.rows, request.rowcount, request.error = (
             backend.rows,
             backend.rowcount,
@@ -188,11 +229,16 @@ class Session:
         if not backend.in_transaction:
             self._release()
         elif request.error is not None:
-            self._cluster.released()  # a transaction that failed has let go of its locks
+            self._cluster.turns.released()  # a transaction that failed has let go of its locks
         if self._backend is not None and self._idle_timeout < 3600:
             waits = self._waits
             self._cluster.loop.after(self._idle_timeout, lambda: self._idled(waits))
         self._deliver(request)
+
+    def _note_wait(self) -> None:
+        if self._waits_since is not None:
+            self._cluster.calm.waited(self._process, self._waits_since)
+            self._waits_since = None
 
     def _idled(self, waits: int) -> None:
         if self._backend is None or self._serving or self._queue or waits != self._waits:
@@ -220,7 +266,7 @@ class Session:
         if backend is not None:
             self._cluster.calm.held(self._taken_at, by_client=self.of_client)
             self._cluster.database.give(backend)
-            self._cluster.released()
+            self._cluster.turns.released()
 
     def end(self) -> None:
         """The server has noticed: what was not committed is rolled back."""
@@ -229,8 +275,8 @@ class Session:
         self._gone = True
         self._queue.clear()
         self._serving = None
+        self._cluster.turns.leave(self)
         if self._backend is not None:
-            self._cluster.unwait(self)
             self._backend.reset()
             self._release()
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.simulation.anchors import AnchorError
 from tests.simulation.backend import Database
-from tests.simulation.mutating import AnchorError, function, statement
+from tests.simulation.mutating import function, statement
 from tests.simulation.mutations import MUTATIONS, Mutation, hunt
 
 FEW_SEEDS = 100

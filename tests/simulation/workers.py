@@ -1,7 +1,8 @@
 """Workers in other languages: processes that know the SQL functions of the ledger and nothing else.
 
 A good one counts its lease from before it asked, renews it, and stops at its end. A careless one
-renews nothing and goes on past it: what it says then must be refused once another has the lease.
+renews nothing and goes on past it, a tireless one renews too late and goes on until it is told that
+the lease is lost: what they say then must be refused once another has it.
 """
 
 import asyncio
@@ -143,6 +144,7 @@ class Worker:
         self._explicit = random.random() < 0.5  # says how long the lease is to be
         self._slots = random.choice((1, 2, 3))
         self._poll = random.choice((0.5, 1.0, 1.0, 2.0))
+        self._tireless = random.random() < 0.25
         self._leaves_at = cluster.loop.time() + random.uniform(3, 60)
         self._runs: set[asyncio.Task[None]] = set()
 
@@ -221,11 +223,15 @@ class Worker:
         self._cluster.trace("begin", span)
         handlers.look_at(span)
         random = handlers.random_of(span)
-        held.work = asyncio.create_task(self._work(span, random), name=f"work {held.id}")
+        work = self._work(span, random, held.length * random.choice((0, 0.8, 1.6)))
+        held.work = asyncio.create_task(work, name=f"work {held.id}")
         limit = began + held.run_timeout
-        if self._careless:
+        if self._careless or self._tireless:
             loop.spawn(None, self._forgets(held), "careless")
-        else:
+        if self._tireless:
+            share = random.choice((0.7, 1.2, 1.6))
+            loop.spawn(self._process.beat, self._keep(held, share), "keep")
+        elif not self._careless:
             loop.spawn(self._process.beat, self._keep(held), "keep")
             loop.spawn(self._process.beat, self._watch(held, limit), "watch")
         how = await held.work
@@ -233,9 +239,12 @@ class Worker:
         held.answered = True
         del self._workers.held[held.token]
 
-    async def _work(self, span: Span, random: Random) -> str:
+    async def _work(self, span: Span, random: Random, longer: float) -> str:
+        """`longer`: than a lease, where the worker is tireless."""
         how = "cancelled"
         try:
+            if self._tireless and not self._cluster.settling:
+                await asyncio.sleep(longer)
             how = await self._cluster.handlers.work(random)
         except asyncio.CancelledError:
             if random.random() < 0.1:
@@ -264,18 +273,21 @@ class Worker:
 
     async def _forgets(self, held: Held) -> None:
         """It was told until when it has the lease, and does not look."""
-        await asyncio.sleep(max(0.0, held.until - self._cluster.loop.time()))
+        loop = self._cluster.loop
+        while not held.answered and held.until > loop.time():  # noqa: ASYNC110 - it may be renewed
+            await asyncio.sleep(held.until - loop.time())
         held.context.cancel_scope.cancel()
 
-    async def _keep(self, held: Held) -> None:
+    async def _keep(self, held: Held, share: float = 1 / 3) -> None:
+        """Renews after this share of the lease."""
         loop = self._cluster.loop
         lease = held.stale_timeout if self._explicit else None
-        wait = held.renewed + held.length / 3 - loop.time()
+        wait = held.renewed + share * held.length - loop.time()
         while True:
             await asyncio.sleep(max(0.0, wait))
             if held.answered or held.why in ("lost", "expired"):
                 return
-            sent, wait = loop.time(), held.length / 3
+            sent, wait = loop.time(), share * held.length
             try:
                 answer = await self._ask(self._beats, "SELECT cronledger.heartbeat(%s, %s, %s)",
                                          held, lease)  # fmt: skip
