@@ -23,7 +23,7 @@ class CancelScope:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._event = threading.Event()
-        self._children: weakref.WeakSet[CancelScope] = weakref.WeakSet()
+        self._children: weakref.WeakSet[CancelScope] | None = None  # one in each execution is dear
 
     @property
     def cancelled(self) -> bool:
@@ -44,6 +44,8 @@ class CancelScope:
         """A scope below this one; cancelled already if this one is."""
         made = CancelScope()
         with self._lock:
+            if self._children is None:
+                self._children = weakref.WeakSet()
             self._children.add(made)
             cancelled = self._event.is_set()
         if cancelled:
@@ -55,7 +57,7 @@ class CancelScope:
         with self._lock:
             # Set under the lock: a child made beside this is either seen here or sees it set.
             self._event.set()
-            children = tuple(self._children)
+            children = tuple(self._children or ())
         for child in children:
             child.cancel()
 

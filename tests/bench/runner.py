@@ -12,6 +12,7 @@ import sys
 
 import structlog
 
+from cronledger.daemon import spare_collector
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 
@@ -23,9 +24,13 @@ async def handler() -> None:
 
 
 async def _serve(dsn: str, slots: int) -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        cache_logger_on_first_use=True,
+    )
     settings = Settings(slots=slots, queues=("default",))
     async with Replica(url=dsn, settings=settings, functions={FUNCTION: handler}):
+        spare_collector()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

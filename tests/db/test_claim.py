@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from cronledger.engine.claim import LARGEST_CLAIM
 from cronledger.rules import outcome
 from tests.db.engine import FUNCTION, Ledger, Runner, runners
 
@@ -309,3 +310,41 @@ async def test_slots_bound_a_claim_and_the_rest_stays_due(
         first, second = await asyncio.gather(one.settle(), two.settle())
         assert (len(first), len(second)) == (0, 23)
     assert ledger.statuses() == ["RUNNING"] * 30
+
+
+async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
+    ledger: Ledger, database_url: str
+) -> None:
+    """What needs a slot stays due as it was, and later claims do not lock it for nothing."""
+    every = {"schedule": "* * * * *", "grace": "1 h"}
+    ledger.job("backlog", **every, overlap="allow", catch_up="all")
+    ledger.job("blocked", **every, overlap="skip")
+    ledger.job("foreign", **every, handler="external", target={})
+    ledger.trigger("blocked")
+    async with runners(database_url, {"slots": 11}) as (one,):
+        await one.settle()
+        for n in range(60):
+            ledger.job(f"late-{n:02}", **every)
+        before = ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
+        # First the backlog, then who needs no slot; among the others chance decides.
+        ledger.rows(
+            "UPDATE schedules SET planned_through = db_now() - interval '20 min',"
+            " next_due_at = db_now() - interval '20 min' WHERE job_name = 'backlog'"
+        )
+        ledger.rows(
+            "UPDATE schedules SET next_due_at = db_now() - interval '1 min'"
+            " WHERE job_name IN ('blocked', 'foreign')"
+        )
+        ledger.clock.travel(by=MINUTE)
+        assert {s.claimed.key.job_name for s in await one.step()} == {"backlog"}
+        assert len(one.held) == 11
+        assert one.claimer._breadth < LARGEST_CLAIM
+        assert (
+            ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1") == before
+        )
+        assert ledger.skips("blocked") == [("overlap", 1)]
+        assert ledger.statuses("foreign") == ["PENDING"]
+        one.slots = 1000
+        await one.settle()
+    assert len(ledger.statuses("backlog")) == 21
+    assert {ledger.statuses(f"late-{n:02}")[0] for n in range(60)} == {"RUNNING"}

@@ -18,6 +18,7 @@ from cronledger.rules.model import (
     CatchUp,
     ExecutionKey,
     Handler,
+    Job,
     Overlap,
     Parked,
     Plan,
@@ -102,6 +103,7 @@ class Round:
     no_runner: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)  # a runner with newer tzdata or croniter plans them
     busy: int = 0  # rows that were locked and left for another round
+    slotless: int = 0  # rows that were left because all slots are taken by those before them
 
     @property
     def writes(self) -> bool:
@@ -152,17 +154,12 @@ class Chooser:
         if not revisions:
             self._settle(row, _park(row, Parked.RETIRED))
             return
-        if facts is not None and self._is_unlocked(facts, row.queue):
-            self.round.busy += 1
+        if facts is not None and self._is_left(row, facts):
             return
         if facts is not None and facts.retired_at is None:
             error = self._held.revisions.broken(name) or self._abilities.refusal(facts)
             if error is not None:
                 self._settle(row, _park(row, Parked.SPEC_ERROR), facts, error)
-                return
-            job = self._held.revisions.newest(name).job
-            if self._abilities.planners.leaves(job, row.queue):
-                self.round.left.add(name)
                 return
         room = Room(self._slots, self._room.get(name), self._held.queue_room.get(row.queue))
         blocker = self._held.running.get(row.key)
@@ -189,6 +186,28 @@ class Chooser:
                 self.round.pending.append(self._claim(row, run))
             else:
                 self._run(row, run)
+
+    def _is_left(self, row: ScheduleRow, facts: JobFacts) -> bool:
+        """Whether the row stays due as it is, for another round or another runner."""
+        if self._is_unlocked(facts, row.queue):
+            self.round.busy += 1
+            return True
+        if facts.retired_at is not None or self._held.revisions.broken(facts.name) is not None:
+            return False
+        job = self._held.revisions.newest(facts.name).job
+        if self._abilities.planners.leaves(job, row.queue):
+            self.round.left.add(facts.name)
+            return True
+        if self._lacks_slot(row, job) and facts.paused_at is None:
+            self.round.slotless += 1
+            return True
+        return False
+
+    def _lacks_slot(self, row: ScheduleRow, job: Job) -> bool:
+        """No slot is left, and the row needs one: a backlog of many schedules is not to be walked
+        again and again for the few of them that fit in."""
+        blocked = row.key in self._held.running and job.overlap is not Overlap.ALLOW
+        return self._slots <= 0 and job.handler is not Handler.EXTERNAL and not blocked
 
     def _behind_unclaimed(
         self, scope: ScopeKey, revisions: list[Revision]

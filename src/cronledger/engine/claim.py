@@ -27,6 +27,12 @@ from cronledger.rules.model import ExecutionKey, Handler, ScheduleRow, ScopeKey
 
 log = structlog.get_logger(__name__)
 
+LARGEST_CLAIM = 500
+"""Rows of each kind that a claim looks at, at most."""
+LEAST_BREADTH = 50
+"""Due schedules that a claim locks, at least. In a backlog the first few take all slots: what is
+locked beyond them is read for nothing, and kept from other replicas."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -66,6 +72,7 @@ class Claimer:
         self.in_flight = False
         self._unknown: dict[UUID, ExecutionKey] = {}
         self._tokens = Tokens()
+        self._breadth = LARGEST_CLAIM
 
     async def claim(
         self, slots: int, max_rows: int, *, steal: bool, not_here: Collection[str]
@@ -110,6 +117,7 @@ class Claimer:
 
     async def _attempt(self, slots: int, look: "_Look") -> Claim:
         begun = Round()
+        breadth = min(look.max_rows, self._breadth)
         schedules: Sequence[ScheduleRow] = ()
         writes: list[Any] = []
         try:
@@ -121,7 +129,7 @@ class Claimer:
                     due_rows = await self._statements.lock_due_schedules(
                         c, queues=self._queues,
                         not_here=[*look.not_here, *self._abilities.planners.left],
-                        max_rows=look.max_rows,
+                        max_rows=breadth,
                     )  # fmt: skip
                     (since,) = await before.fetchone() or (None,)
                     rows = await again.fetchall()
@@ -165,7 +173,11 @@ class Claimer:
             if not is_away(error):
                 self._forget(begun)
             raise
-        more = any(row.more for row in rows) or len(schedules) >= look.max_rows
+        if begun.slotless:
+            self._breadth = max(LEAST_BREADTH, 2 * (len(schedules) - begun.slotless))
+        elif len(schedules) >= breadth:
+            self._breadth = min(LARGEST_CLAIM, 2 * self._breadth)
+        more = any(row.more for row in rows) or len(schedules) >= breadth
         return Claim(won, begun, due, sent, asked, more or rearmed or look.only is not None)
 
     def _forget(self, begun: Round) -> None:

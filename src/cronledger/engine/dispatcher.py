@@ -9,7 +9,7 @@ from time import monotonic
 import psycopg
 import structlog
 
-from cronledger.engine.claim import Claim, Claimer
+from cronledger.engine.claim import LARGEST_CLAIM, Claim, Claimer
 from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger import identity
 from cronledger.ledger.rows import Claimed
@@ -17,7 +17,6 @@ from cronledger.rules.model import Job
 
 log = structlog.get_logger(__name__)
 
-LARGEST_CLAIM = 500
 NOT_HERE_SECONDS = 30.0
 YIELD_SECONDS = 0.005
 BUSY_SECONDS = 0.02

@@ -93,7 +93,7 @@ class Finisher:
         batch = self._waiting[:LARGEST_BATCH]
         settled = await self._write(batch)
         done = {ended.lease.token for ended in settled}
-        self._waiting = [x for x in self._waiting if x.lease.token not in done]
+        self._waiting[: len(batch)] = [x for x in batch if x.lease.token not in done]
         for ended in settled:
             self._leases.remove(ended.lease.token)
         self._to_rearm.extend((x.lease.claimed.key.scope, x.lease.queue) for x in settled)
