@@ -19,11 +19,6 @@ def worker_finishes_without_token(database: Database) -> AbstractContextManager[
     )  # fmt: skip
 
 
-def worker_renews_without_token(database: Database) -> AbstractContextManager[None]:
-    guard = "e.id = heartbeat.id AND e.lease_token = token"
-    return function(database, "heartbeat", (guard, "e.id = heartbeat.id"))
-
-
 def worker_finishes_whatever_status(database: Database) -> AbstractContextManager[None]:
     """What was swept is ended by its late holder."""
     return function(database, "end_attempt", (" AND e.status = (SELECT 'RUNNING')", ""))

@@ -328,7 +328,6 @@ MUTATIONS = (
         "I3",
         mistakes.worker_finishes_without_token,
     ),
-    Mutation("a worker's heartbeat without the token", "I3", mistakes.worker_renews_without_token),
     Mutation(
         "a worker's finish of what is not RUNNING", "I3", mistakes.worker_finishes_whatever_status
     ),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -101,3 +102,26 @@ async def test_an_outage_is_said_although_one_loop_was_refused_before() -> None:
     said = [(entry["event"], entry.get("loop")) for entry in logs]
     assert said == [("database_away", "waker"), ("database_back", None),
                     ("database_away", "dispatcher")]  # fmt: skip
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "stands"])
+async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
+    monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    """As one that waits for the pool when a connection comes in the tick of its cancellation."""
+    monkeypatch.setattr(module, "INSIST_SECONDS", 0.01)
+    made, waits, swallowed = Loops(lambda: None), asyncio.Event(), asyncio.Event()
+
+    async def deaf() -> float | None:
+        waits.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        swallowed.set()
+        if goes_on:
+            await asyncio.Event().wait()
+        return None
+
+    made.drive("deaf", deaf)
+    await waits.wait()
+    await asyncio.wait_for(made.halt(), 5)
+    assert swallowed.is_set()

@@ -18,6 +18,7 @@ Step = Callable[[], Awaitable[float | None]]
 
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
 STUCK_SECONDS = 120.0
+INSIST_SECONDS = 1.0
 QUIET_SECONDS = 60.0
 
 
@@ -80,12 +81,17 @@ class Loops:
     async def halt(self, *names: str) -> None:
         """These (all of them, when none is named) step no more: they are cancelled where they
         wait."""
-        halted = [self._loops.pop(name, None) for name in names or tuple(self._loops)]
-        tasks = [loop.task for loop in halted if loop is not None and loop.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        left = set()
+        for name in names or tuple(self._loops):
+            loop = self._loops.pop(name, None)
+            if loop is not None and loop.task is not None:
+                # Who gets a connection of the pool in the tick of its cancellation is not told.
+                loop.last = True
+                left.add(loop.task)
+        while left:
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=INSIST_SECONDS)
 
     def answered(self) -> None:
         """The database answered."""
