@@ -161,6 +161,26 @@ async def test_i3_a_finish_that_waited_goes_by_the_row_as_it_is_then(
     assert one.leases.lost == 2 * steals
 
 
+async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
+    ledger: Ledger, database_url: str
+) -> None:
+    """PostgreSQL 18.4 passes over such a row where its partition is not the first one."""
+    ledger.rows("SELECT make_partitions(db_now() - interval '30 d', db_now(), 604800)")
+    ledger.job(schedule=None)
+    execution = ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        one.claimer._unknown[start.claimed.token] = start.claimed.key
+        one.crash()
+        with psycopg.connect(database_url) as other:
+            other.execute("SELECT cronledger.cancel(%s)", [execution])
+            settling = asyncio.create_task(one.claimer.settle_unknown())
+            await eventually(lambda: waiting(ledger))
+            other.commit()
+        await settling
+    assert ledger.statuses() == ["CANCELLED"]
+
+
 async def test_who_looks_up_a_commit_deadlocks_with_no_client(
     ledger: Ledger, database_url: str
 ) -> None:

@@ -204,10 +204,12 @@ class Chooser:
         return False
 
     def _lacks_slot(self, row: ScheduleRow, job: Job) -> bool:
-        """No slot is left, and the row needs one: a backlog of many schedules is not to be walked
-        again and again for the few of them that fit in."""
+        """Schedules before this one took the last slot, and it needs one: a backlog of many is not
+        to be walked again and again for the few of them that fit in. Where what waited took all
+        slots, it is planned: what it misses meanwhile is recorded."""
+        taken = self._slots <= 0 and bool(self.round.new)
         blocked = row.key in self._held.running and job.overlap is not Overlap.ALLOW
-        return self._slots <= 0 and job.handler is not Handler.EXTERNAL and not blocked
+        return taken and job.handler is not Handler.EXTERNAL and not blocked
 
     def _behind_unclaimed(
         self, scope: ScopeKey, revisions: list[Revision]

@@ -376,20 +376,32 @@ class Claimer:
         would land after our look. All that is unknown was claimed by one transaction, which locked
         the schedules of all of it. Raises psycopg.Error while that cannot be said yet.
         """
-        unknown = dict(self._unknown)
-        if not unknown:
-            return
+        count, asked = 0, len(self._unknown)
+        while self._unknown:
+            count += await self._settle(dict(self._unknown))
+        if asked:
+            log.warning("commit_was_unknown", claims=asked, landed_and_given_back=count)
+
+    async def _settle(self, unknown: Mapping[UUID, ExecutionKey]) -> int:
+        """How many of them went back; what is RUNNING under its token still stays unknown.
+
+        PostgreSQL 18 up to 18.4 passes over rows that were updated (a request to cancel them, say)
+        while give_back waited for them; the next try sees them as they are.
+        """
+        tokens, keys = list(unknown), list(unknown.values())
         async with self._pool.connection() as c:
             async with step_transaction(c):
-                await self._statements.lock_schedule(c, min(x.scope for x in unknown.values()))
+                await self._statements.lock_schedule(c, min(key.scope for key in keys))
                 returned = await self._statements.give_back(
-                    c, list(unknown.values()), list(unknown), "not_started",
+                    c, keys, tokens, "not_started",
                     "the answer to the claim's COMMIT was lost; the handler was never started",
                 )  # fmt: skip
+                states = await self._statements.read_leases(c, keys, tokens)
             count = len(await returned.fetchall())
-        for token in unknown:
+            left = {x.token for x in await states.fetchall() if x.ours and x.status == "RUNNING"}
+        for token in unknown.keys() - left:
             self._unknown.pop(token, None)
-        log.warning("commit_was_unknown", claims=len(unknown), landed_and_given_back=count)
+        return count
 
 
 class _Look(NamedTuple):
