@@ -3,16 +3,11 @@
 -- busy is asked once more after the claim, then by the claims for which the sweeper re-arms it.
 WITH held AS MATERIALIZED (
     SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
-    FROM (SELECT u.* FROM unnest(
-              %(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[])
-              AS u(job, kind, scope)
-          ORDER BY u.job COLLATE "C", u.kind COLLATE "C", u.scope COLLATE "C"
-          LIMIT cardinality(%(jobs)s::text[])) u
-    CROSS JOIN LATERAL (
-        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
-          AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL
-        ORDER BY e.plan_time FOR NO KEY UPDATE SKIP LOCKED) e
+    FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[]) AS u(job, kind, scope)
+    JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope) AND e.status = 'RUNNING'
+    WHERE e.cancel_requested_at IS NULL
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time FOR NO KEY UPDATE OF e SKIP LOCKED
 )
 UPDATE {schema}.executions e
 SET cancel_requested_at = {schema}.db_now(), cancel_requested_by = 'overlap=replace'
