@@ -59,7 +59,10 @@ class Elsewhere:
 
     def judge_start(self, span: Span) -> None:
         """A handler starts: under a lease from before, or the database is the ledger's own."""
-        if self.active and span.token not in self._held:
+        if not self.active or span.token in self._held:
+            return
+        # Who accepted it may not have the answer yet.
+        if self._execute("SELECT FROM identity WHERE database_oid = 0"):
             self._wrong(f"{span} started in another database")
 
     def _judge(self) -> None:
