@@ -31,6 +31,7 @@ from psycopg.pq import TransactionStatus
 
 from cronledger.ledger.embedded import Embedded, find_binaries
 from cronledger.ledger.postmaster import private_directory, server_pid
+from tests.cluster.clocks import inherited_offset
 
 DOCKER_SECONDS = 2.0
 IMAGE = "postgres:18-alpine"
@@ -65,10 +66,20 @@ def server(shared: Path) -> Iterator[str]:
 
 
 def _throwaway_directory() -> tuple[Path, Path]:
-    """Kept between runs, for a fast start; in memory where there is some (no disk to wait for)."""
+    """Kept between runs, for a fast start; in memory where there is some (no disk to wait for).
+
+    A dated run (`tests.dated`) has a server of its own, because a server keeps the clock with
+    which it was started.
+    """
     binaries = find_binaries(chosen_binaries())
     base = private_directory(fast_directory() / f"cronledger-tests-{os.geteuid()}")
-    return base / f"server-{binaries.version}", binaries.directory
+    return base / f"server-{binaries.version}{dated_suffix(inherited_offset())}", binaries.directory
+
+
+def dated_suffix(offset: float) -> str:
+    """Return the end of the name of a server's directory in a run whose clock is off by `offset`
+    seconds."""
+    return f"-dated{offset:+.0f}" if offset else ""
 
 
 def chosen_binaries() -> Path | None:

@@ -1,33 +1,47 @@
-"""Replicas whose clock is wrong: libfaketime, preloaded into the process."""
+"""Processes whose host clock is wrong: libfaketime, preloaded into the process."""
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+FILE_VARIABLE = "FAKETIME_TIMESTAMP_FILE"
+
 
 def library() -> Path | None:
-    """libfaketime's shared object, from the pip package of that name."""
+    """Return the path of libfaketime's shared object, from the pip package of that name."""
     spec = importlib.util.find_spec("libfaketime") if sys.platform == "linux" else None
     roots = (spec.submodule_search_locations if spec is not None else None) or []
     return next((x for root in roots for x in Path(root).glob("**/libfaketime.so.1")), None)
 
 
+def inherited_offset() -> float:
+    """Return by how many seconds the host clock of this process is off: 0 unless the run is dated
+    (`tests.dated`)."""
+    file = os.environ.get(FILE_VARIABLE)
+    return 0.0 if file is None else float(Path(file).read_text())
+
+
 class FakeClock:
-    """What a process of `environ` sees is `seconds` beside the truth; CLOCK_MONOTONIC is not."""
+    """A process with `environ` sees its host clock `seconds` beside that of the tests.
+
+    CLOCK_MONOTONIC is not changed.
+    """
 
     def __init__(self, file: Path, seconds: float) -> None:
         found = library()
-        assert found is not None, "there is no libfaketime: pip install libfaketime"
+        assert found is not None, "libfaketime is missing: pip install libfaketime"
         self._library = found
         self._file = file
+        self._base = inherited_offset()
         self.jump(seconds)
 
     @property
     def environ(self) -> dict[str, str]:
         return {
             "LD_PRELOAD": str(self._library),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            FILE_VARIABLE: str(self._file),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_DONT_RESET": "1",
@@ -35,14 +49,22 @@ class FakeClock:
         }
 
     def jump(self, seconds: float) -> None:
-        """Within a second the clock is `seconds` beside the truth."""
+        """Move the clock; the processes follow within a second."""
+        self.offset = round(self._base + seconds)
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(f"{seconds:+.0f}\n")
+        fresh.write_text(f"{self.offset:+d}\n")
         fresh.replace(self._file)
 
 
 def forget(pids: Iterable[int]) -> None:
-    """What libfaketime left of processes that were killed."""
+    """Remove the shared memory that libfaketime left behind for processes that were killed."""
     for pid in pids:
         for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
             (Path("/dev/shm") / name).unlink(missing_ok=True)
+
+
+def forget_dead() -> None:
+    """Remove the shared memory of every process that no longer exists."""
+    files = [*Path("/dev/shm").glob("faketime_shm_*"), *Path("/dev/shm").glob("sem.faketime_sem_*")]
+    pids = {name for file in files if (name := file.name.rpartition("_")[2]).isdigit()}
+    forget(int(pid) for pid in pids if not Path(f"/proc/{pid}").exists())
