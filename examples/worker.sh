@@ -30,7 +30,7 @@ keep() { # renews the lease until it is lost, cancelled, or cannot be renewed in
 
 while [[ ! $stopping ]]; do
     row=$(sql "SELECT id, lease_token, job_name, scope_id, attempt, greatest(1, floor(extract(epoch FROM
-        stale_timeout) / 3)), extract(epoch FROM run_timeout), payload
+        stale_timeout) / 3)), coalesce(extract(epoch FROM run_timeout), 0), payload
         FROM cronledger.claim_next(:'queue', :'name')" queue="$queue" name="$name")
     [[ $row ]] || { sleep "${POLL:-1}"; continue; }
     IFS=$'\x1f' read -r id token job scope attempt beat limit payload <<< "$row"

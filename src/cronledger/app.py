@@ -53,7 +53,7 @@ class Policies(TypedDict, total=False):
     max_running: int | None
     queue: str
     payload: Any
-    run_timeout: Length
+    run_timeout: Length | None
     stale_timeout: Length
     allow_stale_reentry: bool
     max_attempts: int

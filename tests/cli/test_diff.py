@@ -116,6 +116,17 @@ def test_a_diff_for_people(cli: Cli, applied: Path) -> None:
     assert "hunter" not in said.output
 
 
+def test_a_limit_that_is_taken_away_shows(cli: Cli, applied: Path) -> None:
+    applied.write_text(JOBS.replace("[jobs.hourly]", '[jobs.hourly]\nrun_timeout = "none"'))
+    said = cli("jobs", "diff", "jobs.toml")
+    assert "    run_timeout: 1h -> none" in said.stdout.splitlines()
+    assert cli("jobs", "apply", "jobs.toml").exit_code == 0
+    assert cli("jobs", "diff", "jobs.toml").stdout.splitlines()[-1] == "unchanged: 3"
+    shown = cli("jobs", "show", "hourly").stdout.splitlines()
+    assert ["run_timeout", "none"] in [line.split() for line in shown]
+    assert json.loads(cli("jobs", "show", "hourly", "--json").stdout)["run_timeout"] is None
+
+
 def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: Path) -> None:
     file = "jobs.toml"
     assert cli("jobs", "apply", file, "--deploy", "5").exit_code == 0

@@ -143,6 +143,32 @@ async def test_f12_the_run_timeout_is_the_jobs_own(ledger: Ledger) -> None:
     assert (ran["patient"].status, ran["patient"].result) == ("SUCCESS", "done")
 
 
+@pytest.mark.parametrize("edited", [False, True], ids=["declared", "edited in SQL"])
+async def test_f12_without_a_run_timeout_the_heartbeats_alone_keep_it(
+    ledger: Ledger, edited: bool
+) -> None:
+    app, release, beats = App("patience"), asyncio.Event(), set()
+
+    @app.job(run_timeout="60s" if edited else None, stale_timeout="3s")
+    async def endless() -> None:
+        await release.wait()
+
+    def beaten() -> bool:
+        (row,) = ledger.rows("SELECT status, stale_after FROM executions")
+        assert row["status"] in ("PENDING", "RUNNING")
+        beats.add(row["stale_after"])
+        return len(beats) > 4  # longer than one lease
+
+    async with live(ledger, app):
+        if edited:
+            ledger.rows("UPDATE jobs SET run_timeout = NULL")
+        running = await asyncio.to_thread(ledger.trigger, "endless")
+        await eventually("heartbeats renew it", beaten)
+        release.set()
+        await eventually("it ends", done(ledger, running))
+    assert ledger.rows("SELECT run_timeout FROM jobs") == [{"run_timeout": None}]
+
+
 async def test_f13_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
     ledger: Ledger,
 ) -> None:

@@ -103,11 +103,16 @@ async def test_f28_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> No
     assert whole.rows("SELECT * FROM done") == []
 
 
-async def test_f28_statement_timeout_is_run_timeout(whole: Whole) -> None:
-    sql(whole, "shows", "INSERT INTO done SELECT current_setting('statement_timeout')")
+@pytest.mark.parametrize(("policies", "shown"), [({}, "1h"), ({"run_timeout": "none"}, "0")])
+async def test_f28_statement_timeout_is_run_timeout(
+    whole: Whole, policies: dict[str, str], shown: str
+) -> None:
+    name = whole.one("SELECT current_database()")
+    whole._connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '5s'".encode())
+    sql(whole, "shows", "INSERT INTO done SELECT current_setting('statement_timeout')", **policies)
     async with whole.replica():
         await whole.run("shows")
-    assert whole.one("SELECT what FROM done") == "1h"
+    assert whole.one("SELECT what FROM done") == shown
 
 
 async def test_f28_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:

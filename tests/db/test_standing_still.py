@@ -198,11 +198,18 @@ async def test_f30_a_row_is_not_kept_for_longer_than_its_handler_may_run(
 
 
 @pytest.mark.parametrize(
-    ("of_database", "shown"),
-    [("30s", "30s"), ("2500ms", "2500ms"), ("2h", "90s"), ("0", "90s")],
+    ("run_timeout", "of_database", "shown"),
+    [
+        (timedelta(seconds=90), "30s", "30s"),
+        (timedelta(seconds=90), "2500ms", "2500ms"),
+        (timedelta(seconds=90), "2h", "90s"),
+        (timedelta(seconds=90), "0", "90s"),
+        (None, "2h", "2h"),
+        (None, "0", "0"),
+    ],
 )
 async def test_f30_a_stricter_limit_of_the_database_stands(
-    database_url: str, of_database: str, shown: str
+    database_url: str, run_timeout: timedelta | None, of_database: str, shown: str
 ) -> None:
     whole = Whole(database_url)
     seen: list[Any] = []
@@ -212,7 +219,7 @@ async def test_f30_a_stricter_limit_of_the_database_stands(
             row = await (await conn.execute(f"SHOW {IDLE}")).fetchone()
             seen.append(None if row is None else row[0])
 
-    job = whole.job(shows, run_timeout=timedelta(seconds=90))
+    job = whole.job(shows, run_timeout=run_timeout)
     name = whole.one("SELECT current_database() AS name")
     whole._connection.execute(f"ALTER DATABASE {name} SET {IDLE} = '{of_database}'".encode())
     async with whole.replica():

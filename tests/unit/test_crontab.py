@@ -435,10 +435,21 @@ def test_policies() -> None:
     plain = loaded(read("@daily x"))["x"]
     assert plain["catch_up"] == "skip"
     assert plain["overlap"] == "skip"
-    assert "run_timeout" not in plain
+    assert plain["run_timeout"] == "none"
     faithful = loaded(read("@daily x"), Options(faithful=True))["x"]
-    assert (faithful["overlap"], faithful["run_timeout"]) == ("allow", "30d")
+    assert (faithful["overlap"], faithful["run_timeout"]) == ("allow", "none")
     assert "--faithful" in render([read("@daily x")], Options()).split("[jobs", maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+def test_an_imported_job_may_take_as_long_as_under_cron(tmp_path: Path, faithful: bool) -> None:
+    """certbot sleeps for up to 12 hours; the default run_timeout is one."""
+    file = tmp_path / "cronledger.toml"
+    imported = [read(DEBIAN + CERTBOT, "system")]
+    file.write_text(render(imported, Options(faithful=faithful)), encoding="utf-8")
+    jobs = toml.load(file).jobs
+    assert len(jobs) == 4
+    assert [job.run_timeout for job in jobs] == [None] * 4
 
 
 def test_what_is_no_text_stays_out_of_the_output() -> None:

@@ -119,6 +119,32 @@ def test_defaults_hold_where_a_job_says_nothing_else(file: Path) -> None:
     )
 
 
+def test_a_run_timeout_of_none_means_no_limit(file: Path) -> None:
+    source = read(
+        file,
+        """
+        [defaults]
+        run_timeout = "none"
+        [jobs.a]
+        external = true
+        [jobs.b]
+        external = true
+        run_timeout = "1m"
+        """,
+    )
+    assert [job.run_timeout for job in source.jobs] == [None, timedelta(minutes=1)]
+
+
+@pytest.mark.parametrize("field", ["run_timeout", "stale_timeout"])
+def test_only_a_run_timeout_may_be_none(file: Path, field: str) -> None:
+    word = "never" if field == "run_timeout" else "none"
+    with pytest.raises(ConfigurationError) as caught:
+        read(file, f'[jobs.a]\nexternal = true\n{field} = "{word}"\n')
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.message) == (field, "cannot be read")
+    assert ("or 'none' for no limit" in problem.remedy) == (field == "run_timeout")
+
+
 def test_defaults_that_mean_nothing_to_a_job_are_left_out(file: Path) -> None:
     source = read(
         file,

@@ -39,7 +39,7 @@ class _Source:
 @click.option("--system", "forced", flag_value="system", help="The sixth field is a user.")
 @click.option("--timezone", metavar="ZONE", help="Zone of the schedules [default: this host's].")
 @click.option("--as-user", is_flag=True, help="Run each entry as its user, with runuser.")
-@click.option("--faithful", is_flag=True, help="Let runs overlap and run for long, as cron does.")
+@click.option("--faithful", is_flag=True, help="Let runs overlap, as cron does.")
 def import_crontab(
     *,
     files: tuple[str, ...],

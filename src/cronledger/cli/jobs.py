@@ -86,7 +86,8 @@ def show(*, name: str, as_json: bool) -> None:
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
         return
-    print_fields(row)
+    # An absent line would read as the default, 1h.
+    print_fields(row if row["run_timeout"] is not None else {**row, "run_timeout": "none"})
     click.echo()
     for scope in scopes:
         scope["scope"] = f"{scope['scope_kind']}/{scope['scope_id']}"

@@ -185,8 +185,7 @@ class Executor:
             running.stop = "lease_lost"
         if running.stop is not None:  # asked to stop before it began
             return self._stopped(running)
-        timeout = running.lease.job.run_timeout.total_seconds()
-        timer = self._loop.call_later(timeout, self.stop, running, "timeout")
+        timer = self._timer(running)
         try:
             return await self._handle(running)
         except asyncio.CancelledError:
@@ -200,9 +199,16 @@ class Executor:
             log.exception("execution_broke")
             return outcome.failure(error)
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             if running.insist is not None:
                 running.insist.cancel()
+
+    def _timer(self, running: Running) -> asyncio.TimerHandle | None:
+        timeout = running.lease.job.run_timeout
+        if timeout is None:
+            return None
+        return self._loop.call_later(timeout.total_seconds(), self.stop, running, "timeout")
 
     async def _handle(self, running: Running) -> Outcome:
         job = running.lease.job
@@ -255,6 +261,7 @@ class Executor:
         job = running.lease.job
         match running.stop:
             case "timeout":
+                assert job.run_timeout is not None, "only a run_timeout sets this reason"
                 return outcome.timed_out(job.run_timeout, output, end_known=True)
             case "cancelled":
                 return outcome.cancelled(output)

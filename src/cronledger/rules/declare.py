@@ -185,7 +185,8 @@ def _durations(report: Report, retention: timedelta) -> None:
             "write at least '3s'",
         )
     if job.run_timeout == timedelta(0):
-        report.add("run_timeout", "would stop every attempt at once", "write at least '1s'")
+        remedy = "write at least '1s', or 'none'"
+        report.add("run_timeout", "would stop every attempt at once", remedy)
     if job.catch_up_window > retention:
         report.add(
             "catch_up_window",

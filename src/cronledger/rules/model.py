@@ -23,7 +23,20 @@ def _duration(value: object) -> object:
     return durations.parse(value) if isinstance(value, str) else value
 
 
+def _limit(value: object) -> object:
+    if value == NO_LIMIT:
+        return None
+    try:
+        return _duration(value)
+    except durations.DurationError as error:
+        remedy = f"{error.remedy}, or '{NO_LIMIT}' for no limit"
+        raise durations.DurationError(error.value, error.problem, remedy) from None
+
+
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+NO_LIMIT = "none"
+"""The text for a limit that is not set: TOML has no null."""
+Limit = Annotated[Duration | None, BeforeValidator(_limit)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 GLOBAL = "global"
@@ -187,7 +200,11 @@ class Job(BaseModel):
         default_factory=dict, description="What runs: the argv, the function, the statement."
     )
     payload: Any = Field(None, description="JSON handed to the handler.")
-    run_timeout: Duration = Field(timedelta(hours=1), description="An attempt is stopped after it.")
+    run_timeout: Limit = Field(
+        timedelta(hours=1),
+        description='An attempt is stopped after it. `"none"` (`None` in Python, NULL in SQL): it '
+        "may run for any length of time while its lease is renewed.",
+    )
     stale_timeout: Duration = Field(
         timedelta(seconds=60),
         description="Length of the lease; renewed every third of it. At least 3 s.",

@@ -51,8 +51,7 @@ _LEGEND = re.compile(
 class Options:
     """How to import: zone of the schedules, who the replica will be, how close to cron.
 
-    `as_user`: commands change to the user of their entry. `faithful`: runs may overlap and are
-    not stopped after an hour.
+    `as_user`: commands change to the user of their entry. `faithful`: runs may overlap.
     """
 
     timezone: str = "UTC"

@@ -6,11 +6,9 @@ from typing import Any
 
 import tomlkit
 
+from cronledger.rules.model import NO_LIMIT
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_words import printable
-
-# Cron stops nothing; this stops what hangs, and nothing that anyone waits for.
-FAITHFUL_RUN_TIMEOUT = "30d"
 
 
 def render(crontabs: Sequence[Imported], options: Options) -> str:
@@ -37,19 +35,15 @@ def render(crontabs: Sequence[Imported], options: Options) -> str:
 
 def _header(options: Options) -> list[str]:
     overlap = (
-        [
-            'overlap = "allow": as in cron, a run starts beside one that still runs.',
-            f'run_timeout = "{FAITHFUL_RUN_TIMEOUT}": cron stops nothing, however long it runs.',
-        ]
+        'overlap = "allow": as in cron, a run starts beside one that still runs.'
         if options.faithful
-        else [
-            'overlap = "skip": a run that would start beside one that still runs is skipped and '
-            'recorded. Cron starts it: overlap = "allow", or import with --faithful.',
-            "run_timeout is 1h unless written: a run is stopped then. Cron never stops one.",
-        ]
+        else 'overlap = "skip": a run that would start beside one that still runs is skipped and '
+        'recorded. Cron starts it: overlap = "allow", or import with --faithful.'
     )
     return [
-        *overlap,
+        overlap,
+        f'run_timeout = "{NO_LIMIT}": as in cron, a run may take any length of time. Without this '
+        "line a run is stopped after 1h.",
         'catch_up = "skip": as in cron, what was missed while nothing was up does not run later.',
         "Cron starts commands in the user's home with PATH=/usr/bin:/bin; a replica starts them in "
         "its own directory with its own environment, unless cwd and env say otherwise.",
@@ -78,7 +72,7 @@ def _table(job: ImportedJob, options: Options) -> str:
         "jitter": job.jitter,
         "catch_up": "skip",
         "overlap": "allow" if overlaps else "skip",
-        "run_timeout": FAITHFUL_RUN_TIMEOUT if options.faithful else None,
+        "run_timeout": NO_LIMIT,
     }
     if job.env:
         values["env"].update(job.env)

@@ -4,6 +4,7 @@ Exactly once by construction: what it wrote and its SUCCESS are committed togeth
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from time import monotonic
 from typing import Any
 
@@ -35,13 +36,13 @@ class SqlHandlers:
         None without any. The output has the notices and each statement's tag.
         """
         said = _Said(self.tail_bytes)
+        limit = job.run_timeout
         began = monotonic()
         try:
             async with transaction as connection:
                 connection.add_notice_handler(said.notice)
-                limit = min(LONGEST_TIMEOUT_MS, round(job.run_timeout.total_seconds() * 1000))
                 await connection.execute(
-                    "SELECT set_config('statement_timeout', %s, true)", [str(limit)]
+                    "SELECT set_config('statement_timeout', %s, true)", [_milliseconds(limit)]
                 )
                 cursor = AsyncCursor(connection)
                 # Without parameters it goes out as it is: many statements, and % is no mark.
@@ -51,11 +52,22 @@ class SqlHandlers:
         except LeaseLost as error:
             return outcome.failure(error, said.text())
         except psycopg.Error as error:
-            if error.sqlstate == QUERY_CANCELED and monotonic() - began >= limit / 1000:
-                return outcome.timed_out(job.run_timeout, said.text(), end_known=True)
+            if (
+                limit is not None
+                and error.sqlstate == QUERY_CANCELED
+                and (monotonic() - began >= limit.total_seconds())
+            ):
+                return outcome.timed_out(limit, said.text(), end_known=True)
             return outcome.failed(ErrorCode.HANDLER_ERROR, explained(error), said.text())
         finally:
             await transaction.close()
+
+
+def _milliseconds(limit: timedelta | None) -> str:
+    """Return `limit` as a setting of the server, where 0 means no limit."""
+    if limit is None:
+        return "0"
+    return str(min(LONGEST_TIMEOUT_MS, round(limit.total_seconds() * 1000)))
 
 
 class _Said:

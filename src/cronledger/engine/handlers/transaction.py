@@ -39,9 +39,9 @@ RETRY = 0.25
 MARK = "cronledger.execution_id"
 LONGEST_IDLE_MS = 2**31 - 1
 _IDLE = """
-    set_config('idle_in_transaction_session_timeout', least(%s::bigint, nullif((1000 * extract(epoch
-        FROM current_setting('idle_in_transaction_session_timeout')::interval))::bigint, 0))::text,
-        true)
+    set_config('idle_in_transaction_session_timeout', coalesce(least(%s::bigint, nullif((1000 *
+        extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)
+        )::bigint, 0)), 0)::text, true)
 """
 _CLOSING = f"""
     SELECT current_setting('{MARK}', true) = %s, set_config('jit', 'off', true),
@@ -75,14 +75,18 @@ class Connections:
             "cronledger.payload": payload or "",
         }
 
-    def opening(self, context: Context, run_timeout: timedelta) -> tuple[sql.Composed, list[Any]]:
-        """The first statement: the lease is held and fenced, the settings are local.
+    def opening(
+        self, context: Context, run_timeout: timedelta | None
+    ) -> tuple[sql.Composed, list[Any]]:
+        """Return the first statement: the lease is held and fenced, the settings are local.
 
-        Whoever stands still for `run_timeout`, which no handler may, loses the transaction; sooner
-        where the database is set so.
+        A handler that stands still for `run_timeout` loses the transaction, sooner where the
+        database has a stricter limit. Without a `run_timeout` the database's limit alone counts.
         """
         names = self.settings(context)
-        idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
+        idle = None
+        if run_timeout is not None:
+            idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
         configs = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(names))
         query = sql.SQL("SELECT {}.assert_lease(%s, %s), {}, {}").format(
             sql.Identifier(self.statements.schema), sql.SQL(_IDLE), configs
