@@ -642,6 +642,17 @@ def test_old_skips_are_pruned(db: Db) -> None:
     assert value(db, "SELECT count(*) FROM cronledger.skips") == 1
 
 
+def test_a_skip_is_kept_until_its_last_plan_time_is_behind_retention(db: Db) -> None:
+    """Its newer plan_times are still kept, and without the skip nothing accounts for them."""
+    at = now(db)
+    row = REQUIRED["skips"] | {"count": 21, "reason": "missed"}
+    span = {"from_plan_time": at - 100 * DAY, "through_plan_time": at - 80 * DAY}
+    insert(db, "skips", **row | span)
+    assert maintain(db) == []
+    assert value(db, "SELECT count(*) FROM cronledger.skips") == 1
+    assert maintain(db, retention="79 days") == [("pruned", "1 skips")]
+
+
 def test_partitions_are_filled_to_70_per_cent_so_that_heartbeats_are_hot(db: Db) -> None:
     options = value(
         db, "SELECT min(reloptions::text) FROM pg_class WHERE relispartition AND relkind = 'r'"
