@@ -39,23 +39,29 @@ SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
 
 
 class Point(NamedTuple):
-    """The `at`-th statement of a step, which is `name`; `when`: before, sent, after."""
+    """The `nth` statement called `name` of a step; `when`: before, sent, after.
+
+    Not its place among all statements: what happens to be under way elsewhere (a heartbeat, say)
+    can make a step send some statements once more. `at` is its place in the recorded run.
+    """
 
     step: str
     at: int
     name: str
+    nth: int
     when: str
 
     def __str__(self) -> str:
-        return f"{self.step}: {self.when} {self.at} {self.name}"
+        return f"{self.step}: {self.when} {self.name} ({self.nth}; {self.at} of all)"
 
 
 def points(step: str, seen: Sequence[str]) -> list[Point]:
     """Once before and once after each statement; a COMMIT also between being sent and answered."""
-    found = []
+    found, count = [], Counter[str]()
     for at, name in enumerate(seen):
+        count[name] += 1
         whens = ("before", "sent", "after") if name == "COMMIT" else ("before", "after")
-        found += [Point(step, at, name, when) for when in whens]
+        found += [Point(step, at, name, count[name], when) for when in whens]
     return found
 
 
@@ -103,9 +109,9 @@ class Killer:
         """Let a process do the step, and be killed at `point`; what it told."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {"step": step, "url": url, "marks": str(marks)}
+        order: dict[str, Any] = {"step": step, "url": url, "marks": str(marks)}
         if point is not None:
-            order |= {"at": point.at, "when": point.when}  # type: ignore[dict-item]
+            order |= {"name": point.name, "nth": point.nth, "when": point.when}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())

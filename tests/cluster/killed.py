@@ -279,7 +279,7 @@ def work(order: dict[str, Any], out: int) -> None:
     """The child: does the step and ends, or is killed."""
     os.environ.update(CLUSTER_MARKS=order["marks"], KILLED="1")
     os.environ.pop("CRONLEDGER_DATABASE_URL", None)
-    watch = Watch(out, order.get("at"), order.get("when", ""))
+    watch = Watch(out, (order.get("name", ""), order.get("nth", 0)), order.get("when", ""))
     install(watch)
     try:
         asyncio.run(STEPS[order["step"]](order["url"], watch))

@@ -17,9 +17,10 @@ from cronledger.ledger.statements import text
 
 
 class Watch:
-    """Lists the statements of the armed step, and kills this process at one of them."""
+    """Lists the statements of the armed step, and kills this process at one of them: the n-th of
+    the name."""
 
-    def __init__(self, out: int, at: int | None, when: str) -> None:
+    def __init__(self, out: int, at: tuple[str, int], when: str) -> None:
         self._out = out
         self._at = at
         self._when = when
@@ -46,20 +47,21 @@ class Watch:
         of = "cronledger transaction"
         return self.loses is not None and name == "COMMIT" and named_connection(connection) == of
 
-    def before(self, name: str) -> int:
+    def before(self, name: str) -> tuple[str, int] | None:
+        """Count a statement about to be sent; `is_sent` and `after` take what this returns."""
         if self.statements and name not in self.statements:
-            return -1
+            return None
         self.seen.append(name)
-        number = len(self.seen) - 1
-        if number == self._at and self._when == "before":
+        this = name, self.seen.count(name)
+        if this == self._at and self._when == "before":
             self.die(name)
-        return number
+        return this
 
-    def is_sent(self, number: int) -> bool:
-        return number == self._at and self._when == "sent"
+    def is_sent(self, this: tuple[str, int] | None) -> bool:
+        return this == self._at and self._when == "sent"
 
-    def after(self, number: int) -> bool:
-        return number == self._at and self._when == "after"
+    def after(self, this: tuple[str, int] | None) -> bool:
+        return this == self._at and self._when == "after"
 
     def die(self, name: str) -> None:
         self.tell(fired=name)
@@ -117,9 +119,9 @@ def install(watch: Watch) -> None:
         if not watch.counts(connection):
             return await execute_async(self, query, *args, **more)
         name = named(query, connection)
-        number = watch.before(name)
+        this = watch.before(name)
         answer = await execute_async(self, query, *args, **more)
-        if watch.after(number):
+        if watch.after(this):
             if connection._pipeline is not None:  # queued, until somebody asks
                 await connection.wait(connection._pipeline._sync_gen())
             watch.die(name)
@@ -133,9 +135,9 @@ def install(watch: Watch) -> None:
                 execute_watched_sync(self, statement.encode())
             return self
         name = named(query, self.connection)
-        number = watch.before(name)
+        this = watch.before(name)
         answer = execute(self, query, *args, **more)
-        if watch.after(number):
+        if watch.after(this):
             watch.die(name)
         return answer
 
@@ -158,12 +160,12 @@ def _install_commands(kind: Any, watch: Watch) -> None:
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         if not watch.counts(self):
             return (yield from command(self, query, *args, **more))
-        number = watch.before(name)
-        if watch.is_sent(number):
+        this = watch.before(name)
+        if watch.is_sent(this):
             _send(self, query)
             watch.die(name)
         answer = yield from command(self, query, *args, **more)
-        if watch.after(number):
+        if watch.after(this):
             if self._pipeline is not None:
                 yield from self._pipeline._sync_gen()
             watch.die(name)
