@@ -320,6 +320,8 @@ async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> 
 async def test_commands_know_their_execution_and_no_secret(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in [name for name in os.environ if name.startswith("CRONLEDGER_")]:
+        monkeypatch.delenv(name)  # of the test run itself
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://u:hunter2@h/d")
     monkeypatch.setenv("cronledger_listen_url", "postgresql://u:hunter2@h/d")
     monkeypatch.setenv("PGPASSWORD", "hunter2")
