@@ -48,17 +48,21 @@ def identity(patient: Patient) -> Iterator[Finding]:
 
 
 def roles(patient: Patient) -> Iterator[Finding]:
-    """Whether there are the roles, and this one may do what a replica does."""
+    """Whether the group roles have their rights, and this role may do what a replica does."""
     row = patient.row("examine_roles")
     if row["missing"]:
         remedy = "; ".join(f"CREATE ROLE {name} NOLOGIN" for name in row["missing"])
         found = f"there is no {named(row['missing'])}"
         yield Finding("roles", "warning", found, f"{remedy}; then `cronledger migrate`")
+    if row["ungranted"]:
+        found = f"the group roles lack rights: {named(row['ungranted'])}"
+        remedy = f"`cronledger migrate` as {row['owner']}, the owner of the schema"
+        yield Finding("roles", "warning", found, remedy)
     if row["lacking"]:
         found = f"{row['role']} may not do what a replica does: {named(row['lacking'])}"
         remedy = f"to run replicas with it: GRANT cronledger_runner TO {row['role']}"
         yield Finding("roles", "warning", found, remedy)
-    if not row["missing"] and not row["lacking"]:
+    if not row["missing"] and not row["ungranted"] and not row["lacking"]:
         yield Finding("roles", "ok", f"{row['role']} may do what a replica does")
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cronledger.ledger.migrate import Phase
+    from cronledger.ledger.migrate import Phase, SchemaState
 
 
 @click.command()
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 @click.option("--sql", "as_sql", is_flag=True, help="Print everything as SQL for `psql -1`.")
 @click.option("--pre", is_flag=True, help="Only what adds: code that does not know it goes on.")
 def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
-    """Bring the schema up to date.
+    """Bring the schema up to date, and grant the group roles their rights in it.
 
-    Safe when any number of processes do it at once. With --pre, what takes away what older code
-    uses is left for a later call, once no such code runs. --sql needs no database.
+    The roles cronledger_viewer, cronledger_operator and cronledger_runner may be created before or
+    after: each call grants what is missing. Any number of processes may migrate at once.
+
+    With --pre, what takes away what older code uses is left for a later call, once no such code
+    runs. --sql needs no database.
     """
     from cronledger.cli.session import access, database, settings_here
     from cronledger.ledger import migrate as migrations
@@ -36,11 +39,13 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
             state = migrations.check(url, schema)
             migrations.require_usable(state)
             pending = [found.name for found in state.pending if found.phase in phases]
+            pending += state.ungranted
         else:
             pending = []
             for name in migrations.migrate(url, schema, phases=phases):
                 click.echo(f"applied {name}")
             state = migrations.check(url, schema)
+            _warn(state)
         other = None
         if not pending:
             with access(settings, url).connect("cronledger migrate") as connection:
@@ -55,3 +60,18 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
     click.echo(f"schema {schema} is up to date", err=True)
     if other is not None:
         click.echo(f"Warning: {OtherDatabaseError(other)}\nHint: {ACCEPT}", err=True)
+
+
+def _warn(state: "SchemaState") -> None:
+    for role in state.absent:
+        click.echo(
+            f"Warning: there is no role {role}, and this role may not create it\n"
+            f"Hint: run `CREATE ROLE {role} NOLOGIN` as a role that may, then `cronledger migrate`",
+            err=True,
+        )
+    if state.ungranted:
+        click.echo(
+            f"Warning: {len(state.ungranted)} rights of the group roles are missing, the first is "
+            f"`{state.ungranted[0]}`\nHint: run `cronledger migrate` as the owner of the schema",
+            err=True,
+        )

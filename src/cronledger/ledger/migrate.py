@@ -2,7 +2,8 @@
 
 `NNNN_pre_*.sql` only adds: code that does not know it goes on. `NNNN_post_*.sql` takes away what
 older code uses: applied once no such code runs, and older code that meets it says so and stops.
-`functions/` and `views/` are applied whole whenever their text changed.
+`functions/` and `views/` are applied whole whenever their text changed. The rights of the group
+roles are granted at the end of every migration, because the roles may appear after the schema.
 """
 
 import hashlib
@@ -64,10 +65,16 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What the schema lacks (`pending`) and what it has beyond this code (`unknown`)."""
+    """What the schema lacks (`pending`) and what it has beyond this code (`unknown`).
+
+    `ungranted`: statements that would give the group roles their rights; `absent`: group roles that
+    do not exist. Both are known only where functions and views are up to date.
+    """
 
     pending: tuple[Migration, ...]
     unknown: tuple[str, ...]
+    ungranted: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def unusable(self) -> tuple[str, ...]:
@@ -138,7 +145,8 @@ def migrate(
 ) -> list[str]:
     """Bring the schema up to date and answer the names of what was applied.
 
-    Safe when any number of processes do it at once: each script is applied once. Raises
+    Ends with the rights of the group roles, unless this role is not the owner of the schema. Safe
+    when any number of processes do it at once: each script is applied once. Raises
     psycopg.OperationalError when the database is away, MigrationError, SchemaNewerError.
     """
     known = migrations(schema)
@@ -149,7 +157,23 @@ def migrate(
         for migration in state.pending:
             if migration.phase in phases and _apply(connection, migration, schema):
                 applied.append(migration.name)
+        if not applied or applied[-1] != REPEATED:  # which ends with the same
+            applied += _grant(connection, schema)
     return applied
+
+
+def _grant(connection: psycopg.Connection, schema: str) -> list[str]:
+    """Grant what is missing; [] where nothing is, or where this role is not the owner."""
+    with transaction(connection):
+        row = connection.execute(
+            "SELECT pg_has_role(n.nspowner, 'USAGE') AND to_regprocedure(%s) IS NOT NULL"
+            " FROM pg_namespace n WHERE n.nspname = %s",
+            [f"{schema}.grant_roles()", schema],
+        ).fetchone()
+        if row is None or not row[0]:
+            return []
+        done = connection.execute(_composed("SELECT {schema}.grant_roles()", schema)).fetchall()
+    return [statement for (statement,) in done]
 
 
 def _composed(text: str, schema: str) -> sql.Composed:
@@ -166,7 +190,24 @@ def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: s
     have = {name: (checksum, version) for name, checksum, version in rows}
     pending = tuple(m for m in known if _is_pending(m, have.get(m.name)))
     names = {m.name for m in known}
-    return SchemaState(pending, tuple(sorted(name for name in have if name not in names)))
+    unknown = tuple(sorted(name for name in have if name not in names))
+    if any(migration.phase == "repeated" for migration in pending):
+        return SchemaState(pending, unknown)
+    return SchemaState(pending, unknown, *_missing_grants(connection, schema))
+
+
+def _missing_grants(
+    connection: psycopg.Connection, schema: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Answer the statements that would grant what is missing, and the roles that do not exist."""
+    rows = connection.execute(
+        _composed("SELECT role, statement FROM {schema}.missing_grants()", schema)
+    ).fetchall()
+    made = "CREATE ROLE "
+    return (
+        tuple(statement for _, statement in rows if not statement.startswith(made)),
+        tuple(role for role, statement in rows if statement.startswith(made)),
+    )
 
 
 def _is_pending(migration: Migration, applied: tuple[str, str] | None) -> bool:

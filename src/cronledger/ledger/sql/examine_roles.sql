@@ -1,7 +1,10 @@
--- The roles that lack, and what this one may not do that a replica does. No lock; one row.
+-- The group roles that are missing, the statements that would give the others the rights that they lack,
+-- and what this role may not do that a replica does. No lock; one row.
+WITH missing AS MATERIALIZED (SELECT m.role, m.statement FROM {schema}.missing_grants() m)
 SELECT current_user::text AS role,
-       ARRAY(SELECT n FROM unnest(ARRAY['cronledger_viewer', 'cronledger_operator', 'cronledger_runner']) n
-             WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = n)) AS missing,
+       (SELECT n.nspowner::regrole::text FROM pg_namespace n WHERE n.nspname = '{schema}') AS owner,
+       ARRAY(SELECT m.role FROM missing m WHERE starts_with(m.statement, 'CREATE ROLE ') ORDER BY 1) AS missing,
+       ARRAY(SELECT m.statement FROM missing m WHERE NOT starts_with(m.statement, 'CREATE ROLE ')) AS ungranted,
        ARRAY(SELECT t.name || ': ' || t.privilege
              FROM (VALUES ('jobs', 'SELECT'), ('jobs', 'UPDATE'), ('job_revisions', 'SELECT'),
                           ('schedules', 'UPDATE'), ('executions', 'INSERT'), ('executions', 'UPDATE'),

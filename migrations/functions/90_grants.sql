@@ -1,0 +1,152 @@
+-- The rights of the three group roles, in one place. Every function, table and view of the schema has a
+-- line here, also where nobody gets a right; a test fails where one has none.
+-- Rights are a step of their own, because roles may appear after the schema: `migrate` ends with
+-- grant_roles() whether or not anything else was pending.
+
+COMMENT ON FUNCTION {schema}.db_now() IS 'The clock of everything: the instant at which the statement began.';
+COMMENT ON FUNCTION {schema}.db_clock() IS 'The same clock, read now: for what is read after a lock wait.';
+
+-- Functions are named without their arguments: a right holds for all of one name.
+CREATE OR REPLACE FUNCTION {schema}.decided_grants()
+RETURNS TABLE (role text, privilege text, object text)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT 'cronledger_' || nullif(r.name, ''), p.name, o.name
+    FROM (VALUES
+        -- Views and what they call. They show neither payloads nor targets nor lease tokens that work.
+        ('viewer operator runner', 'SELECT',
+            'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
+             input_status attempts job_history violations verify_schedules verify_executions
+             verify_skips schema_migrations'),
+        ('viewer operator runner', 'EXECUTE',
+            'history_violations recent_violations present_violations is_dirty group_status'),
+        -- What operators decide.
+        ('operator', 'EXECUTE',
+            'pause_queue resume_queue pause_all resume_all accept_database'),
+        ('operator runner', 'EXECUTE',
+            'trigger backfill pause resume retire cancel retry enqueue claim take_results'),
+        -- What a replica does. To lock a row takes the right to update it.
+        ('runner', 'SELECT',
+            'jobs job_revisions queues schedules executions skips runners sources identity'),
+        ('runner', 'INSERT UPDATE',
+            'jobs queues schedules executions skips runners sources'),
+        ('runner', 'DELETE', 'runners'),
+        ('runner', 'USAGE', 'execution_id'),
+        ('runner', 'EXECUTE',
+            'require_own_database claim_due lock_due_again lock_stale choose_again try_claim_again
+             take_again most_steals name_refusal assert_lease set_scopes settle_inputs
+             settle_left_behind backfill_actions queues_in_use make_partitions_for
+             maintain_partitions'),
+        -- Workers in other languages.
+        ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
+        -- Nobody: these are parts of the others, which run with the rights of their owner.
+        ('', 'EXECUTE',
+            'answers_for cancel_waiting check_backfill check_maintenance check_push check_queue
+             check_retry check_runner check_trigger clear_way covered_watermark current_timeline
+             drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
+             make_role has_live_runner is_behind is_full job_definition jobs_append_revision jobs_mark_editor
+             jobs_number_revision jobs_record_deletion lock_job lock_limits make_backfill
+             make_enqueued make_partition make_partitions make_partitions_that_lack merge_push
+             open_scope partition_is_busy rearm_after refusal register_worker retire_other_kinds
+             run_dirty_again runners_mark_timeline settle_input unheld unknown_execution unknown_job
+             unknown_scope')
+    ) d(roles, privileges, objects)
+    CROSS JOIN LATERAL regexp_split_to_table(d.objects, '\s+') o(name)
+    CROSS JOIN LATERAL regexp_split_to_table(d.privileges, ' ') p(name)
+    CROSS JOIN LATERAL regexp_split_to_table(d.roles, ' ') r(name)
+    UNION ALL
+    -- Whoever may use the schema: views call these.
+    SELECT 'PUBLIC', 'EXECUTE', o.name
+    FROM regexp_split_to_table(
+        'db_now db_clock local_time partitions other_database decided_grants missing_grants', ' ') o(name)
+$$;
+COMMENT ON FUNCTION {schema}.decided_grants() IS 'Which role may do what with which object; functions without their arguments. Role NULL: nobody has a right to it.';
+
+CREATE OR REPLACE FUNCTION {schema}.missing_grants()
+RETURNS TABLE (role text, statement text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH decided AS MATERIALIZED (
+        SELECT g.role, g.privilege, g.object, r.oid AS role_oid
+        FROM {schema}.decided_grants() g LEFT JOIN pg_roles r ON r.rolname = g.role
+    ), functions AS MATERIALIZED (
+        SELECT f.oid, f.proname AS name, f.oid::regprocedure::text AS signature FROM pg_proc f
+        WHERE f.pronamespace = '{schema}'::regnamespace
+    )
+    SELECT m.role, m.statement FROM (
+        SELECT DISTINCT d.role, format('CREATE ROLE %I NOLOGIN', d.role) AS statement,
+               1 AS place
+        FROM decided d WHERE d.role_oid IS NULL AND d.role <> 'PUBLIC'
+        UNION ALL
+        -- PostgreSQL lets everybody execute a new function.
+        SELECT DISTINCT 'PUBLIC', format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f.signature), 2
+        FROM functions f JOIN decided d ON d.object = f.name AND d.privilege = 'EXECUTE'
+        WHERE d.role IS DISTINCT FROM 'PUBLIC' AND has_function_privilege('public', f.oid, 'EXECUTE')
+        UNION ALL
+        SELECT 'PUBLIC', format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', f.signature), 2
+        FROM functions f JOIN decided d ON d.object = f.name AND d.role = 'PUBLIC'
+        WHERE NOT has_function_privilege('public', f.oid, 'EXECUTE')
+        UNION ALL
+        SELECT DISTINCT d.role, format('GRANT USAGE ON SCHEMA {schema} TO %I', d.role), 3
+        FROM decided d WHERE NOT has_schema_privilege(d.role_oid, '{schema}', 'USAGE')
+        UNION ALL
+        -- A function that PUBLIC may still execute shows here once that is revoked.
+        SELECT d.role, format('GRANT EXECUTE ON FUNCTION %s TO %I', f.signature, d.role), 3
+        FROM decided d JOIN functions f ON f.name = d.object
+        WHERE d.privilege = 'EXECUTE' AND NOT has_function_privilege(d.role_oid, f.oid, 'EXECUTE')
+        UNION ALL
+        SELECT d.role, format('GRANT %s ON %s {schema}.%I TO %I', d.privilege,
+                              CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.relname, d.role), 3
+        FROM decided d
+        JOIN pg_class c ON c.relnamespace = '{schema}'::regnamespace AND c.relname = d.object
+        WHERE d.privilege <> 'EXECUTE' AND CASE c.relkind
+            WHEN 'S' THEN NOT has_sequence_privilege(d.role_oid, c.oid, d.privilege)
+            ELSE NOT has_table_privilege(d.role_oid, c.oid, d.privilege) END
+    ) m
+    ORDER BY m.place, m.role, m.statement
+$$;
+COMMENT ON FUNCTION {schema}.missing_grants() IS 'What has yet to be done so that the roles have the rights that were decided: statements, and the role that each is about.';
+
+CREATE OR REPLACE FUNCTION {schema}.make_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+    EXECUTE format('COMMENT ON ROLE %I IS %L', role, CASE role
+        WHEN 'cronledger_viewer' THEN 'May read the views of cronledger.'
+        WHEN 'cronledger_operator' THEN 'May read the views of cronledger and call its operator functions.'
+        ELSE 'May do what a replica of cronledger does; changes no structure.' END);
+    RETURN true;
+EXCEPTION
+    WHEN duplicate_object OR unique_violation THEN
+        RETURN true;  -- a migration of another database of this server was quicker
+    WHEN insufficient_privilege THEN
+        RAISE NOTICE 'role % does not exist, and % may not create roles', role, current_user
+            USING HINT = format('Run CREATE ROLE %I NOLOGIN as a role that may, then `cronledger migrate` again.', role);
+        RETURN false;
+END $$;
+COMMENT ON FUNCTION {schema}.make_role(text) IS 'Creates a group role; a NOTICE and false where the caller may not create roles.';
+
+CREATE OR REPLACE FUNCTION {schema}.grant_roles() RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner   oid := (SELECT n.nspowner FROM pg_namespace n WHERE n.nspname = '{schema}');
+    missing record;
+BEGIN
+    IF NOT pg_has_role(owner, 'USAGE') THEN
+        RAISE EXCEPTION 'role % may not grant rights in the schema {schema}', current_user
+            USING HINT = format('Run it as the owner of the schema, %s.', owner::regrole),
+                  ERRCODE = 'insufficient_privilege';
+    END IF;
+    -- The lock of `migrate`: two at once would write the same rows of the catalog.
+    PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.migrate', 0));
+    -- The second pass grants what the first one showed: to roles that it made, and what it revoked from
+    -- PUBLIC.
+    FOR pass IN 1..2 LOOP
+        FOR missing IN SELECT m.role, m.statement FROM {schema}.missing_grants() m LOOP
+            IF missing.statement NOT LIKE 'CREATE ROLE %' THEN
+                EXECUTE missing.statement;
+            ELSIF pass = 2 OR NOT {schema}.make_role(missing.role) THEN
+                CONTINUE;
+            END IF;
+            RETURN NEXT missing.statement;
+        END LOOP;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}.grant_roles() IS 'The group roles exist, where the caller may create roles, and have the rights that were decided, in the schema as it is now; answers the statements that it ran. May be called at any time, by the owner of the schema.';

@@ -1,0 +1,97 @@
+"""Who may do what: decided for every object, in one place, and granted whenever roles appear."""
+
+from collections.abc import Iterator
+
+import pytest
+from psycopg import errors, sql
+
+from cronledger.ledger.migrate import check, migrate
+from tests.db.rows import Db, connected, value
+
+ROLES = ("cronledger_viewer", "cronledger_operator", "cronledger_runner")
+
+OBJECTS = """
+SELECT DISTINCT 'EXECUTE' AS privilege, p.proname::text AS object FROM pg_proc p
+WHERE p.pronamespace = 'cronledger'::regnamespace
+UNION
+SELECT CASE c.relkind WHEN 'S' THEN 'USAGE' ELSE 'SELECT' END, c.relname FROM pg_class c
+WHERE c.relnamespace = 'cronledger'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+  AND NOT c.relispartition
+"""
+HELD = """
+SELECT coalesce(r.rolname::text, 'PUBLIC') AS role, a.privilege_type AS privilege, o.name AS object
+FROM (SELECT p.proname::text AS name, coalesce(p.proacl, acldefault('f', p.proowner)) AS acl,
+             p.proowner AS owner
+      FROM pg_proc p WHERE p.pronamespace = 'cronledger'::regnamespace
+      UNION ALL
+      SELECT c.relname, c.relacl, c.relowner FROM pg_class c
+      WHERE c.relnamespace = 'cronledger'::regnamespace AND NOT c.relispartition) o
+CROSS JOIN LATERAL aclexplode(o.acl) a
+LEFT JOIN pg_roles r ON r.oid = a.grantee
+WHERE a.grantee <> o.owner
+"""
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    with connected(database_url) as connection:
+        yield connection
+
+
+def test_every_object_has_a_decided_right(db: Db) -> None:
+    """A new function, table or view needs a line in functions/90_grants.sql, if only for nobody."""
+    decided = db.execute("SELECT DISTINCT privilege, object FROM cronledger.decided_grants()")
+    lines = {(row["privilege"], row["object"]) for row in decided}
+    there = {(row["privilege"], row["object"]) for row in db.execute(OBJECTS)}
+    assert there - lines == set(), "decide who may use it, in migrations/functions/90_grants.sql"
+    assert {object for _, object in lines} - {object for _, object in there} == set()
+
+
+def test_a_right_is_held_if_and_only_if_it_was_decided(db: Db) -> None:
+    decided = {
+        (row["role"], row["privilege"], row["object"])
+        for row in db.execute("SELECT * FROM cronledger.decided_grants() WHERE role IS NOT NULL")
+    }
+    assert {(row["role"], row["privilege"], row["object"]) for row in db.execute(HELD)} == decided
+    for role in ROLES:
+        assert value(db, "SELECT has_schema_privilege(%s, 'cronledger', 'USAGE')", role)
+    assert not value(db, "SELECT has_schema_privilege('public', 'cronledger', 'USAGE')")
+
+
+def test_what_is_missing_is_granted_by_the_next_migration(db: Db, database_url: str) -> None:
+    db.execute("REVOKE USAGE ON SCHEMA cronledger FROM cronledger_viewer")
+    db.execute("REVOKE SELECT ON cronledger.ledger FROM cronledger_viewer")
+    db.execute("REVOKE EXECUTE ON FUNCTION cronledger.retire FROM cronledger_operator")
+    db.execute("GRANT EXECUTE ON FUNCTION cronledger.drop_partition TO PUBLIC")
+    missing = {
+        "REVOKE EXECUTE ON FUNCTION cronledger.drop_partition(text) FROM PUBLIC",
+        "GRANT USAGE ON SCHEMA cronledger TO cronledger_viewer",
+        "GRANT SELECT ON TABLE cronledger.ledger TO cronledger_viewer",
+        "GRANT EXECUTE ON FUNCTION cronledger.retire(text,text) TO cronledger_operator",
+    }
+    assert set(check(database_url).ungranted) == missing
+    assert set(migrate(database_url)) == missing
+    assert check(database_url).ungranted == ()
+    assert migrate(database_url) == []
+
+
+def test_a_function_made_anew_is_not_open_to_everybody(db: Db, database_url: str) -> None:
+    """DROP and CREATE, as after a change of a signature, gives EXECUTE to PUBLIC."""
+    text = value(db, "SELECT pg_get_functiondef('cronledger.retire'::regproc)")
+    db.execute("DROP FUNCTION cronledger.retire")
+    db.execute(text)
+    migrate(database_url)
+    test_a_right_is_held_if_and_only_if_it_was_decided(db)
+
+
+def test_who_does_not_own_the_schema_grants_nothing(db: Db) -> None:
+    db.execute("REVOKE SELECT ON cronledger.ledger FROM cronledger_viewer")
+    with db.transaction(force_rollback=True):
+        db.execute("CREATE ROLE cronledger_test_not_owner")
+        db.execute("GRANT USAGE ON SCHEMA cronledger TO cronledger_test_not_owner")
+        db.execute("GRANT EXECUTE ON FUNCTION cronledger.grant_roles TO cronledger_test_not_owner")
+        owner = value(db, "SELECT current_user")
+        db.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier("cronledger_test_not_owner")))
+        with pytest.raises(errors.InsufficientPrivilege, match="may not grant rights") as refused:
+            db.execute("SELECT cronledger.grant_roles()")
+    assert refused.value.diag.message_hint == f"Run it as the owner of the schema, {owner}."

@@ -1,0 +1,153 @@
+"""Installing with three roles, on a server of its own: roles belong to a server."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cronledger.ledger.embedded import Embedded, find_binaries
+from cronledger.ledger.postmaster import private_directory
+from tests.database import SETTINGS, chosen_binaries, fast_directory, scratch_directory
+
+DOC = Path(__file__).parents[2] / "docs" / "operations.md"
+HEADING = "## Installing with three roles\n"
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def superuser() -> Iterator[str]:
+    """The DSN of a superuser on a server where no role of cronledger exists."""
+    binaries = find_binaries(chosen_binaries()).directory
+    parent = private_directory(fast_directory() / f"cronledger-tests-{os.geteuid()}")
+    with (
+        scratch_directory(parent) as scratch,
+        Embedded(scratch / "three-roles", binaries, SETTINGS) as server,
+    ):
+        yield server.start()
+
+
+@pytest.fixture
+def shell(superuser: str, tmp_path: Path) -> Mapping[str, str]:
+    """The variables of a shell in which `psql` and `cronledger` find that server."""
+    server = conninfo_to_dict(superuser)
+    paths = [str(Path(sys.executable).parent), str(find_binaries(chosen_binaries()).directory)]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("CRONLEDGER_", "PG"))}
+    return kept | {
+        "PATH": os.pathsep.join([*paths, os.environ["PATH"]]),
+        "PGHOST": str(server["host"]),
+        "PGPORT": str(server.get("port", 5432)),
+        "CRONLEDGER_RUNNER_ID": "documented",
+        "HOME": str(tmp_path),
+    }
+
+
+@pytest.fixture
+def run(
+    shell: Mapping[str, str], tmp_path: Path
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def call(script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            env={**shell, **variables}, cwd=tmp_path, capture_output=True, text=True,
+            timeout=SECONDS, check=False,
+        )  # fmt: skip
+
+    return call
+
+
+def execute(dsn: str, script: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as c:
+        for statement in filter(str.strip, script.split(";")):
+            c.execute(statement.encode())
+
+
+def test_group_roles_that_appear_after_the_schema_get_their_rights(
+    superuser: str, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    execute(superuser, "CREATE ROLE late_owner LOGIN; CREATE DATABASE late OWNER late_owner")
+    url = {"CRONLEDGER_DATABASE_URL": "postgresql://late_owner@/late"}
+    first = run("cronledger migrate", **url)
+    assert first.returncode == 0, first.stderr
+    for who in ("viewer", "operator", "runner"):
+        assert f"Warning: there is no role cronledger_{who}" in first.stderr
+        assert f"`CREATE ROLE cronledger_{who} NOLOGIN`" in first.stderr
+    assert run("cronledger migrate --check", **url).returncode == 0
+
+    execute(superuser, "CREATE ROLE cronledger_viewer; CREATE ROLE cronledger_operator;"
+                       " CREATE ROLE watcher LOGIN IN ROLE cronledger_viewer")  # fmt: skip
+    checked = run("cronledger migrate --check", **url)
+    assert checked.returncode == 4
+    assert "pending GRANT USAGE ON SCHEMA cronledger TO cronledger_viewer" in checked.stdout
+    doctor = run("cronledger doctor", **url)
+    assert "the group roles lack rights: GRANT " in doctor.stdout
+    assert "-> `cronledger migrate` as late_owner, the owner of the schema" in doctor.stdout
+
+    again = run("cronledger migrate", **url)
+    assert again.returncode == 0, again.stderr
+    assert "applied GRANT USAGE ON SCHEMA cronledger TO cronledger_viewer" in again.stdout
+    assert "there is no role cronledger_runner" in again.stderr
+    assert run("cronledger migrate --check", **url).returncode == 0
+    execute(make_conninfo(superuser, user="watcher", dbname="late"), "TABLE cronledger.overdue")
+
+    execute(superuser, "DROP DATABASE late; DROP ROLE watcher; DROP ROLE cronledger_viewer;"
+                       " DROP ROLE cronledger_operator; DROP ROLE late_owner")  # fmt: skip
+
+
+def documented() -> list[tuple[str, str]]:
+    """The code blocks of the section, in their order: language and text."""
+    section = DOC.read_text("utf-8").partition(HEADING)[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    assert [language for language, _ in blocks] == ["sql", "sh", "sh", "sh"]
+    return blocks
+
+
+def test_the_documented_installation_works_as_written(
+    superuser: str,
+    shell: Mapping[str, str],
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+) -> None:
+    (_, roles), (_, migrate), (_, deploy), (_, people) = documented()
+    made = run(f"psql -v ON_ERROR_STOP=1 -d '{superuser}' <<'END'\n{roles}\nEND")
+    assert made.returncode == 0, made.stderr
+    migrated = run(migrate)
+    assert migrated.returncode == 0, migrated.stderr
+    assert "Warning" not in migrated.stderr
+
+    assert "cronledger run " in deploy
+    log = (tmp_path / "log").open("w+")
+    replica = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", deploy],
+        env=shell, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True,
+    )  # fmt: skip
+    owner = make_conninfo(superuser, user="shop_owner", dbname="shop")
+    try:
+        with psycopg.connect(owner, autocommit=True) as c:
+            await_row(c, "SELECT FROM cronledger.runner_status WHERE state = 'alive'", replica)
+            spoken = run(people)
+            assert spoken.returncode == 0, spoken.stderr
+            assert "hello" in spoken.stdout
+            await_row(c, "SELECT FROM cronledger.ledger WHERE outcome = 'SUCCESS'", replica)
+    finally:
+        os.killpg(replica.pid, signal.SIGTERM)
+        code = replica.wait(SECONDS)
+        log.seek(0)
+        print(log.read())
+        log.close()
+    assert code in (0, -signal.SIGTERM), code
+
+
+def await_row(c: psycopg.Connection, query: str, replica: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while c.execute(query.encode()).fetchone() is None:
+        assert replica.poll() is None, "the replica has ended"
+        assert time.monotonic() < deadline, query
+        time.sleep(0.05)
