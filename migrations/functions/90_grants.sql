@@ -33,7 +33,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
             'require_own_database claim_due lock_due_again lock_stale choose_again try_claim_again
-             take_again most_steals name_refusal assert_lease set_scopes settle_inputs
+             take_again most_steals name_refusal assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind backfill_actions queues_in_use make_partitions_for
              maintain_partitions'),
         -- Workers in other languages.

@@ -79,7 +79,8 @@ def sent(call: Call) -> Sent:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one execution of a statement cost. `seq_scans`: of the large tables."""
+    """What one execution of a statement cost. `seq_scans`: of the large tables. `nested`: how often
+    the inner side of a nested loop was begun."""
 
     ms: float
     rows: int
@@ -89,6 +90,7 @@ class Measured:
     seq_scans: Sequence[str]
     planning_ms: float
     indexes: frozenset[str]
+    nested: int
     jit: bool
 
 
@@ -151,6 +153,9 @@ def _measured(explained: Mapping[str, Any]) -> Measured:
         seq_scans=sorted({n["Relation Name"] for n in large if n["Node Type"] == "Seq Scan"}),
         planning_ms=explained["Planning Time"],
         indexes=frozenset(n["Index Name"] for n in nodes if "Index Name" in n),
+        nested=sum(
+            node["Plans"][1]["Actual Loops"] for node in nodes if node["Node Type"] == "Nested Loop"
+        ),
         jit="JIT" in explained,
     )
 
@@ -408,7 +413,7 @@ def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
             with c.transaction(force_rollback=True):
                 measured = explain(c, statement, mode)
         except psycopg.errors.QueryCanceled:
-            return Measured(15_000, 0, 0, 0, 0, ["longer than 15 s"], 0, frozenset(), False)
+            return Measured(15_000, 0, 0, 0, 0, ["longer than 15 s"], 0, frozenset(), 0, False)
         if best is None or measured.ms < best.ms:
             best = measured
     assert best is not None

@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,7 +15,7 @@ from cronledger.app import App
 from cronledger.engine import scopes as scopes_module
 from cronledger.engine.scopes import Scopes
 from cronledger.ledger.database import Access
-from cronledger.ledger.statements import Statements
+from cronledger.ledger.statements import Connection, Rows, Statements
 from cronledger.rules.model import Job
 from cronledger.sources.apply import apply
 
@@ -33,10 +34,15 @@ class Asked:
         apply(self._url, list(self._app.jobs.values()), source="test")
         self._jobs[name] = (self._app.jobs[name], provider)
 
-    async def replica(self) -> Scopes:
+    async def replica(self, statements: Statements | None = None) -> Scopes:
         pool = Access(self._url).pool("test", 2)
         await self._stack.enter_async_context(pool)
-        return Scopes(pool, Statements(), self._jobs)
+        return Scopes(pool, statements or Statements(), self._jobs)
+
+    def execute(self, statement: str) -> list[Any]:
+        with psycopg.connect(self._url, autocommit=True) as c:
+            cursor = c.execute(statement.encode())
+            return cursor.fetchall() if cursor.description is not None else []
 
     def scopes(self, name: str) -> dict[str, bool]:
         """scope_id and whether it is planned."""
@@ -104,6 +110,81 @@ async def test_a_bad_answer_retires_nothing_and_costs_no_other_job(
     assert [x["job"] for x in logs if x["event"] == "scope_provider_failed"] == ["bad"]
     assert asked.scopes("bad") == {"a": True}
     assert asked.scopes("good") == {"g": True}
+
+
+class Sent(Statements):
+    """Statements that note which lists of scopes were sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists: list[str] = []
+
+    async def set_scopes(self, c: Connection, job: str, kind: str, scopes: str) -> Rows:
+        self.lists.append(scopes)
+        return await super().set_scopes(c, job, kind, scopes)
+
+
+HARD_TO_QUOTE = [
+    "a", "b,c", 'd"e', "f\\g", "{h}", "NULL", "", " i ", "1:a", "ü", "\U0001f600", "j\nk", "x" * 200
+]  # fmt: skip
+
+
+async def test_a_list_that_the_ledger_has_is_not_sent(asked: Asked) -> None:
+    scopes = [scope for scope in HARD_TO_QUOTE if scope]
+    asked.job("job", lambda: reversed(scopes))
+    statements = Sent()
+    replica = await asked.replica(statements)
+    await replica.step()
+    assert asked.scopes("job") == dict.fromkeys(scopes, True)
+    assert len(statements.lists) == 1
+    await replica.step()
+    other = await asked.replica(statements)
+    await other.step()
+    assert len(statements.lists) == 1
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE cronledger.schedules SET retired_at = cronledger.db_now() WHERE scope_id = 'a'",
+        "SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')",
+        "SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a,b,c}')",
+        "INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,"
+        " planned_revision, next_due_at) SELECT 'job', 'other', 'a', 'default', at, 1, at"
+        " FROM cronledger.db_now() at",
+    ],
+)
+async def test_the_list_is_compared_with_what_the_ledger_has_now(asked: Asked, edit: str) -> None:
+    asked.job("job", lambda: ["a", "b"])
+    replica = await asked.replica()
+    await replica.step()
+    asked.execute(edit)
+    await replica.step()
+    planned = asked.execute(
+        "SELECT scope_kind, scope_id FROM cronledger.schedules"
+        " WHERE retired_at IS NULL OR returned_at IS NOT NULL ORDER BY 2"
+    )
+    assert planned == [("tenant", "a"), ("tenant", "b")]
+
+
+async def test_a_long_list_is_read_outside_the_event_loop(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scopes_module, "FEW", 2)
+    threads: list[threading.Thread] = []
+
+    def names() -> Iterator[str]:
+        threads.append(threading.current_thread())
+        yield from "abc"
+
+    async def provider() -> Iterator[str]:
+        return names()
+
+    asked.job("generated", provider)
+    asked.job("long", lambda: ["a", "b", "c"])
+    await (await asked.replica()).step()
+    assert set(asked.scopes("generated")) == set(asked.scopes("long")) == {"a", "b", "c"}
+    assert threading.main_thread() not in threads
 
 
 async def test_one_replica_asks_at_a_time(asked: Asked) -> None:

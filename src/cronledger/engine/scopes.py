@@ -2,13 +2,14 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 import structlog
 
 from cronledger.ledger.database import AsyncPool, step_transaction
-from cronledger.ledger.statements import Statements
+from cronledger.ledger.statements import Connection, Statements, array
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import clean_text
 
@@ -17,6 +18,16 @@ log = structlog.get_logger(__name__)
 EVERY_SECONDS = 60.0
 PATIENCE_SECONDS = 30.0
 """A provider is waited for so long: its turn is an open transaction."""
+FEW = 1000
+"""A longer list is read in a thread: the event loop starts executions meanwhile."""
+
+
+class Listed(NamedTuple):
+    """The scope_ids that a provider answered, as the statements take them. `digest` is what
+    compare_scopes computes of the ledger's."""
+
+    ids: str
+    digest: str
 
 
 class Scopes:
@@ -55,16 +66,15 @@ class Scopes:
                 return
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    scopes = _checked(await _answer(provider))
+                    listed = await _listed(await _answer(provider))
             except Exception:
                 log.exception("scope_provider_failed", job=job.name)
                 return
             if self._providers.get(job.name, (None,))[0] is not job:
                 return  # its App went meanwhile
-            changed = await self._statements.set_scopes(c, job.name, job.scope_kind, scopes)
-            row = await changed.fetchone()
-        if row is not None and any(row):
-            appeared, returned, retired = row
+            changed = await self._store(c, job, listed)
+        if any(changed):
+            appeared, returned, retired = changed
             log.info(
                 "scopes_changed",
                 job=job.name,
@@ -72,6 +82,17 @@ class Scopes:
                 returned=returned,
                 retired=retired,
             )
+
+    async def _store(self, c: Connection, job: Job, listed: Listed) -> tuple[int, ...]:
+        """How many scopes appeared, returned and retired. Where the ledger has this list already,
+        the list is not even sent."""
+        s = self._statements
+        cursor = await s.compare_scopes(c, job.name, job.scope_kind, listed.digest)
+        differs = await cursor.fetchone()
+        if differs is None or not differs[0]:
+            return 0, 0, 0
+        changed = await s.set_scopes(c, job.name, job.scope_kind, listed.ids)
+        return await changed.fetchone() or (0, 0, 0)
 
 
 async def _answer(provider: Callable[[], Any]) -> Iterable[str]:
@@ -81,7 +102,14 @@ async def _answer(provider: Callable[[], Any]) -> Iterable[str]:
     return await answer if inspect.isawaitable(answer) else answer  # type: ignore[no-any-return]
 
 
-def _checked(answer: Iterable[str]) -> list[str]:
+async def _listed(answer: Iterable[str]) -> Listed:
+    if isinstance(answer, Collection) and len(answer) <= FEW:
+        return _read(answer)
+    return await asyncio.to_thread(_read, answer)
+
+
+def _read(answer: Iterable[str]) -> Listed:
+    """Raises ValueError for something else than names, TypeError for what is not iterable."""
     if isinstance(answer, str):
         raise ValueError(f"{answer!r} is one text, not a list of scope_ids")
     for scope in (scopes := list(answer)):
@@ -89,4 +117,6 @@ def _checked(answer: Iterable[str]) -> list[str]:
             raise ValueError(f"scope_id {scope!r} is not a text of 1 to 200 characters")
         if clean_text(scope) != scope:
             raise ValueError(f"scope_id {scope!r} has a NUL or a lone surrogate in it")
-    return sorted(set(scopes))
+    scopes = sorted(set(scopes))
+    text = "".join([f"{len(scope)}:{scope}" for scope in scopes])
+    return Listed(array(scopes), sha256(text.encode()).hexdigest())

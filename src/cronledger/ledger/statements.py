@@ -43,10 +43,10 @@ T = TypeVar("T")
 def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
     if not rows:
         return dict.fromkeys(names, "{}")
-    return dict(zip(names, map(_array, zip(*rows, strict=True)), strict=True))
+    return dict(zip(names, map(array, zip(*rows, strict=True)), strict=True))
 
 
-def _array(values: Sequence[Any]) -> str:
+def array(values: Sequence[Any]) -> str:
     """The array literal of one column; the statement casts it.
 
     Several times faster than a list, each element of which psycopg looks up a dumper for; and one
@@ -405,5 +405,9 @@ class Statements:
     async def take_turn(self, c: Connection, subject: str) -> Rows:
         return await self._rows(c, "take_turn", subject=subject)
 
-    async def set_scopes(self, c: Connection, job: str, kind: str, scopes: Sequence[str]) -> Rows:
-        return await self._rows(c, "set_scopes", job=job, kind=kind, scopes=list(scopes))
+    async def compare_scopes(self, c: Connection, job: str, kind: str, digest: str) -> Rows:
+        return await self._rows(c, "compare_scopes", job=job, kind=kind, digest=digest)
+
+    async def set_scopes(self, c: Connection, job: str, kind: str, scopes: str) -> Rows:
+        """`scopes`: an array literal, of 100,000 elements perhaps; made outside the event loop."""
+        return await self._rows(c, "set_scopes", job=job, kind=kind, scopes=scopes)
