@@ -268,19 +268,27 @@ async def test_i6_only_reentrant_rows_are_stolen_and_not_before_trust(
     assert ledger.statuses("once") == ["RUNNING"]
 
 
+@pytest.mark.parametrize(("max_attempts", "most"), [(1, 3), (3, 3), (4, 4)])
 async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
-    ledger: Ledger, database_url: str
+    ledger: Ledger, database_url: str, max_attempts: int, most: int
 ) -> None:
-    ledger.job(schedule=None, allow_stale_reentry=True)
+    ledger.job(schedule=None, allow_stale_reentry=True, max_attempts=max_attempts)
     ledger.trigger()
+    candidates = (
+        f"SELECT count(*) FROM lock_stale('{{default}}', '{{python}}', '{{{FUNCTION}}}',"
+        " false, '{}', db_now() - interval '1 day', 9)"
+    )
+    found = []
     async with runners(database_url, {}) as (one,):
         attempts = [s.claimed.attempt for s in await one.settle()]
-        for _ in range(4):
+        for _ in range(most + 1):
             one.crash()
             ledger.expire()
+            found.append(ledger.one(candidates))
             attempts += [s.claimed.attempt for s in await one.steal()]
         await one.sweep()
-    assert attempts == [1, 2, 3]
+    assert attempts == [*range(1, most + 1)]
+    assert found == [1] * (most - 1) + [0, 0]
     assert ledger.one("SELECT status, error_code, next_attempt_at FROM executions") == (
         "FAILED", "stale_timeout", None,
     )  # fmt: skip

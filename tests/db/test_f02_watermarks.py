@@ -52,6 +52,21 @@ async def test_f02_input_during_a_run_makes_it_run_once_more(
     assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
 
 
+async def test_f02_a_retry_covers_what_was_pushed_since_the_attempt_before(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, max_attempts=2, retry_backoff=["0 s"])
+    enqueue(ledger, watermark=1)
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        ledger.rows("UPDATE schedules SET input_watermark = 4")
+        await one.finish(start, outcome.failure(ValueError("no")))
+        (start,) = await one.settle()
+        assert (start.claimed.how, ledger.one("SELECT watermark FROM executions")) == ("retried", 4)
+        await one.finish(start)
+    assert ledger.one(STATUS) == (4, 4, False)
+
+
 async def test_f02_a_scheduled_run_covers_input_too(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="@every 60s", overlap="wait")
     async with runners(database_url, {}) as (one,):

@@ -1,9 +1,11 @@
 """What a failure becomes: another attempt, or never."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from cronledger.engine.finisher import Ended
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Discard, Outcome, Retry
@@ -30,6 +32,24 @@ async def test_i5_attempts_end_with_max_attempts(ledger: Ledger, database_url: s
     assert ledger.one("SELECT status, attempt, next_attempt_at FROM executions") == (
         "FAILED", 3, None,
     )  # fmt: skip
+
+
+async def test_i5_the_ledger_retries_no_exhausted_execution(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Whatever a replica asks for, and whatever SQL writes."""
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        (lease,) = one.leases.all()
+        one.finisher.put(Ended(lease, replace(FAILURE, retry_after=timedelta(0)), 5))
+        await one.finisher.step()
+        assert ledger.one("SELECT status, next_attempt_at FROM executions") == ("FAILED", None)
+        ledger.rows("UPDATE executions SET next_attempt_at = db_now()")
+        ledger.clock.travel(by=MINUTE)
+        assert await one.settle() == []
+    assert ledger.one("SELECT attempt, max_attempts FROM executions") == (1, 1)
 
 
 @pytest.mark.parametrize(
