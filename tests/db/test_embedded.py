@@ -256,6 +256,7 @@ def test_the_postmaster_has_a_session_of_its_own_and_no_file_of_ours(
         data = _data(base, binaries)
         opened = [path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir()]
         files = {p for p in opened if p.is_absolute() and not p.is_relative_to("/dev/null")}
+        files = {p for p in files if not p.name.startswith("faketime_")}  # of a dated run
         assert data / "server.log" in files
         assert all(path.is_relative_to(data) for path in files), files
 
