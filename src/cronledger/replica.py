@@ -286,6 +286,9 @@ class Replica:
 
     def _notified(self, payload: str) -> None:
         self._parts.dispatcher.wake.set()
+        if payload in ("jobs", "accepted", "connected"):
+            # Jobs were edited, or may be those of a restored ledger.
+            self._parts.dispatcher.reconsider()
         # A cancel may have been among what was notified while nobody listened.
         if payload in ("cancel", "connected"):
             self._parts.heartbeats.look_now()

@@ -257,16 +257,18 @@ class Claimer:
         facts: dict[str, JobFacts],
     ) -> None:
         """Raises _BrokenError for jobs whose executions were claimed and that cannot be read."""
-        wanted: dict[str, tuple[int, int]] = {}
+        firsts: dict[str, int] = {}
         for row in schedules:
-            known = facts.get(row.key.job_name)
-            # The last revision of a deleted job is not in its row: asked for every time, rarely.
-            newest = known.revision if known is not None else row.planned_revision + 1
-            first = min(row.planned_revision, wanted.get(row.key.job_name, (newest, 0))[0])
-            wanted[row.key.job_name] = (first, newest)
+            name = row.key.job_name
+            firsts[name] = min(row.planned_revision, firsts.get(name, row.planned_revision))
         names = {row.claimed.key.job_name for row in taken} & facts.keys()
-        for name in names - wanted.keys():
-            wanted[name] = (facts[name].revision, facts[name].revision)
+        for name in names - firsts.keys():
+            firsts[name] = facts[name].revision
+        # The newest revision of a deleted job is not known: it is read every time, which is rare.
+        wanted = {
+            name: (first, facts[name].revision_id if name in facts else None)
+            for name, first in firsts.items()
+        }
         await self.revisions.read(c, wanted)
         broken = {name: self.revisions.broken(name) for name in names}
         errors = {

@@ -116,7 +116,8 @@ class Dispatcher:
         return self._saturated
 
     def reconsider(self) -> None:
-        """Jobs that were left to other runners are looked at again: what can be run has changed."""
+        """Jobs that were left to other runners are looked at again: what this runner can run, or
+        what the jobs are, has changed."""
         self._not_here.clear()
         self.wake.set()
 

@@ -1,8 +1,15 @@
-"""Revisions of jobs, parsed once. They are append-only, so what was read stays true."""
+"""Revisions of jobs, parsed once for as long as the ledger has them.
+
+Revisions are append-only, but a ledger is not: a restore, or a failover that lost the last commits,
+takes revisions away, and their numbers are used again. So each claim reads the id of the newest
+revision of its jobs, and what is kept here serves only under that id.
+"""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -28,41 +35,25 @@ def parse_job(row: Mapping[str, Any]) -> Job:
         ) from error
 
 
-class Revisions:
-    """Per job the newest revisions in one unbroken run, oldest first."""
+@dataclass(slots=True)
+class _Known:
+    """Revisions of one job in one unbroken run, oldest first. `payloads` as JSON text and, of those
+    that are no job, why (`broken`), by number. `newest`: the id of the last one."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._statements = statements
-        self._runs: dict[str, list[Revision]] = {}
-        self._broken: dict[tuple[str, int], str] = {}
-        self._payloads: dict[tuple[str, int], str] = {}
+    run: list[Revision] = field(default_factory=list)
+    payloads: dict[int, str] = field(default_factory=dict)
+    broken: dict[int, str] = field(default_factory=dict)
+    newest: UUID | None = None
 
-    async def read(self, c: Connection, wanted: Mapping[str, tuple[int, int]]) -> None:
-        """Afterwards the revisions first..newest of each job in `wanted` are known."""
-        missing = {
-            name: first
-            for name, (first, newest) in wanted.items()
-            if not self._has(name, first, newest)
-        }
-        if not missing:
-            return
-        rows = await (
-            await self._statements.read_revisions(c, list(missing), list(missing.values()))
-        ).fetchall()
-        for name in missing:
-            self._runs[name] = []
-        for row in rows:
-            self._add(row)
+    def serves(self, first: int, newest: UUID | None) -> bool:
+        """Whether this is what the ledger has from `first` to the revision with this id. Whoever
+        wrote that row found all earlier ones, so its id stands for them too."""
+        return newest is not None and newest == self.newest and self.run[0].revision <= first
 
-    def _has(self, name: str, first: int, newest: int) -> bool:
-        run = self._runs.get(name)
-        return bool(run) and run[0].revision <= first and run[-1].revision >= newest  # type: ignore[index]
-
-    def _add(self, row: Mapping[str, Any]) -> None:
-        name, number = row["job_name"], row["number"]
-        payload = row["payload_json"]
+    def add(self, row: Mapping[str, Any]) -> None:
+        number, payload = row["number"], row["payload_json"]
         if payload is not None:
-            self._payloads[name, number] = payload
+            self.payloads[number] = payload
         try:
             job = parse_job(
                 {
@@ -72,29 +63,61 @@ class Revisions:
                 }
             )
         except BrokenDefinitionError as error:
-            self._broken[name, number] = str(error)
+            self.broken[number] = str(error)
             job = Job.model_construct(**{**row, "schedule": None})
-        self._runs[name].append(
-            Revision(number, row["effective_from"], JobState(row["state"]), job, row["pause_ends"])
-        )
+        state, ends = JobState(row["state"]), row["pause_ends"]
+        self.run.append(Revision(number, row["effective_from"], state, job, ends))
+        self.newest = row["revision_id"]
+
+
+class Revisions:
+    """Per job the newest revisions in one unbroken run, oldest first."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self._known: dict[str, _Known] = {}
+
+    async def read(self, c: Connection, wanted: Mapping[str, tuple[int, UUID | None]]) -> None:
+        """Afterwards the revisions of each job in `wanted` are known from the given number on.
+
+        The id is that of the job's newest revision, read in the same transaction and under the lock
+        of one of its schedules; None: it is not known, and all are read.
+        """
+        missing = {
+            name: first
+            for name, (first, newest) in wanted.items()
+            if name not in self._known or not self._known[name].serves(first, newest)
+        }
+        if not missing:
+            return
+        rows = await (
+            await self._statements.read_revisions(c, list(missing), list(missing.values()))
+        ).fetchall()
+        self._known.update((name, _Known()) for name in missing)
+        for row in rows:
+            self._known[row["job_name"]].add(row)
 
     def since(self, name: str, revision: int) -> list[Revision]:
         """The revisions of a job from `revision` on; [] for a job that never existed."""
-        return [r for r in self._runs.get(name, ()) if r.revision >= revision]
+        known = self._known.get(name)
+        return [] if known is None else [r for r in known.run if r.revision >= revision]
 
     def newest(self, name: str) -> Revision:
-        return self._runs[name][-1]
+        return self._known[name].run[-1]
 
     def payload(self, name: str, revision: int) -> str | None:
         """The payload of a revision as JSON text: handed on as it is, a claim need not read it."""
-        return self._payloads.get((name, revision))
+        return self._known[name].payloads.get(revision)
 
     def broken(self, name: str) -> str | None:
         """Why the newest revision is no job; None if it is one.
 
         An earlier one that was none does no harm: it has no plan_times.
         """
-        return self._broken.get((name, self.newest(name).revision))
+        known = self._known[name]
+        if not known.run:
+            return "its newest revision is missing in job_revisions; edit it, which appends one"
+        return known.broken.get(known.run[-1].revision)
 
 
 def _json(field: str, text: str | None) -> Any:

@@ -13,10 +13,12 @@ job of one attempt survives a crash, and one that kills its runner does not kill
 
 
 class JobFacts(NamedTuple):
-    """What a claim reads of one job; `room`: None without max_running."""
+    """What a claim reads of one job; `room`: None without max_running. `revision_id`: the id of its
+    newest revision; None: that row is missing."""
 
     name: str
     revision: int
+    revision_id: UUID | None
     retired_at: datetime | None
     paused_at: datetime | None
     paused_until: datetime | None

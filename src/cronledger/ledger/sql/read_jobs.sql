@@ -1,7 +1,11 @@
 -- What a claim needs of the jobs whose schedules it holds, and the room left in limited ones. Must
 -- be a statement of its own after the locks: a join in the locking statement would pair a fresh
--- schedule row with an old job row. Zero rows for a job: it was deleted.
-SELECT j.name, j.revision, j.retired_at, j.paused_at, j.paused_until, j.handler,
+-- schedule row with an old job row. revision_id: identifies the newest revision; NULL: its row in
+-- job_revisions is missing. Zero rows for a job: it was deleted.
+SELECT j.name, j.revision,
+       (SELECT r.id FROM {schema}.job_revisions r
+        WHERE r.job_name = j.name AND r.revision = j.revision) AS revision_id,
+       j.retired_at, j.paused_at, j.paused_until, j.handler,
        j.target ->> 'function' AS function, j.source IS NULL AS from_sql, j.spec_error,
        j.max_running - CASE WHEN j.max_running IS NOT NULL THEN (
            SELECT count(*) FROM {schema}.executions e

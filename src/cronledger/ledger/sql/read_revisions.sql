@@ -1,7 +1,7 @@
 -- Revisions from the given one of each job on: state and definition, oldest first. The first is the
 -- one in force at the cursor or an older one. JSON as text: one that cannot be read must not cost the
 -- other jobs their rows. Zero rows for a job: it never existed.
-SELECT r.job_name, r.revision AS number, r.effective_from, r.state, r.paused_until AS pause_ends,
+SELECT r.job_name, r.revision AS number, r.id AS revision_id, r.effective_from, r.state, r.paused_until AS pause_ends,
        (jsonb_populate_record(NULL::{schema}.jobs, r.definition - ARRAY['payload', 'target'])).*,
        nullif((r.definition -> 'payload')::text, 'null') AS payload_json,
        (r.definition -> 'target')::text AS target_json

@@ -1,0 +1,191 @@
+"""A ledger that goes back under a live replica: a snapshot, a restore, a failover without the last
+commits. What a replica has read before must not outlive the rows that it read."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cronledger.audit.verify import verify
+from cronledger.ledger import identity
+from cronledger.ledger.database import connect
+from cronledger.ledger.migrate import migrate
+from cronledger.replica import Replica
+from cronledger.settings import Settings
+from tests.database import Databases
+from tests.db.engine import FUNCTION, Ledger, Runner, runners
+from tests.travel import Travel
+
+MINUTE = timedelta(minutes=1)
+_TABLES = """
+SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace
+  AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1
+"""
+
+
+class Snapshot:
+    """The rows of a ledger as they were. `put_back` restores them where they were taken."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        with psycopg.connect(url, autocommit=True) as c:
+            self._tables = [row[0] for row in c.execute(_TABLES).fetchall()]
+            c.execute("CREATE SCHEMA snapshot")
+            for table in self._tables:
+                self._run(c, "CREATE TABLE snapshot.{0} AS TABLE cronledger.{0}", table)
+
+    def put_back(self) -> None:
+        """The rows are those of the snapshot, as after a physical restore; no trigger fires."""
+        with psycopg.connect(self._url) as c:
+            c.execute("SET session_replication_role = replica")
+            for table in self._tables:
+                self._run(c, "TRUNCATE cronledger.{}", table)
+                self._run(c, "INSERT INTO cronledger.{0} SELECT * FROM snapshot.{0}", table)
+
+    def recreate(self) -> None:
+        """The same, in a schema that was dropped and made anew, as after `pg_restore --clean`."""
+        with psycopg.connect(self._url, autocommit=True) as c:
+            c.execute("DROP SCHEMA cronledger CASCADE")
+        migrate(self._url)
+        Travel(self._url).close()
+        self.put_back()
+
+    @staticmethod
+    def _run(c: psycopg.Connection, statement: str, table: str) -> None:
+        c.execute(sql.SQL(statement).format(sql.Identifier(table)))
+
+
+Restore = Callable[[], None]
+
+
+@pytest.fixture(params=["rows", "schema", "database"])
+def restores(
+    request: pytest.FixtureRequest, ledger: Ledger, databases: Databases
+) -> Iterator[Callable[[], Restore]]:
+    """Takes a snapshot of the ledger; answers what restores it: its rows, its schema, or another
+    database under the same name, which an operator accepts."""
+    copies: list[str] = []
+
+    def of_rows() -> Restore:
+        snapshot = Snapshot(ledger.url)
+        return snapshot.put_back if request.param == "rows" else snapshot.recreate
+
+    def of_database() -> Restore:
+        name = ledger.one("SELECT current_database()")
+        _without_connections(databases, name)
+        copies.append(databases.clone(name))
+        _reconnect(ledger)
+
+        def restore() -> None:
+            databases.drop(name)
+            with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
+                old, new = map(sql.Identifier, (copies.pop(), name))
+                c.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(old, new))
+            _reconnect(ledger)
+            with connect(ledger.url) as c:
+                assert identity.accept(c, skip_missed=False).why is not None
+
+        return restore
+
+    yield of_database if request.param == "database" else of_rows
+    for left in copies:
+        databases.drop(left)
+
+
+def _without_connections(databases: Databases, name: str) -> None:
+    """A database is copied only while nobody is connected to it."""
+    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
+        c.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s",
+            [name],
+        )
+
+
+def _reconnect(ledger: Ledger) -> None:
+    ledger.close()
+    ledger._connection = psycopg.connect(
+        ledger.url, autocommit=True, options="-csearch_path=cronledger"
+    )
+    ledger.clock.close()
+    ledger.clock._connection = psycopg.connect(ledger.url, autocommit=True)
+
+
+async def settled(runner: Runner) -> list[datetime]:
+    """The plan_times that it starts, once its connections are there again; each is finished."""
+    for _ in range(20):
+        try:
+            await runner.pulse()
+            started = await runner.settle()
+        except psycopg.OperationalError:
+            continue
+        for start in list(started):
+            await runner.finish(start)
+        return [start.claimed.key.plan_time for start in started]
+    raise AssertionError("the runner does not get back to its database")
+
+
+async def test_a_live_replica_follows_a_ledger_that_was_restored(
+    ledger: Ledger, restores: Callable[[], Restore]
+) -> None:
+    """Neither an edit that is lost, nor the next one, which bears the same number, is missed."""
+    ledger.job(schedule="*/5 * * * *", overlap="allow", payload={"edit": 0})
+    async with runners(ledger.url, {}) as (runner,):
+        ledger.clock.travel(by=5 * MINUTE)
+        assert len(await settled(runner)) == 1
+        restore = restores()
+        ledger.edit(schedule="*/10 * * * * *", payload={"edit": 1})
+        ledger.clock.travel(by=MINUTE)
+        assert await settled(runner)
+        restore()
+
+        began = ledger.clock.now()
+        ledger.clock.travel(by=5 * MINUTE)
+        ran = await settled(runner)
+        assert [(at.minute % 5, at.second) for at in ran if at > began] == [(0, 0)]
+        ledger.edit(schedule="*/2 * * * *", payload={"edit": 2})
+        assert ledger.one("SELECT max(revision) FROM job_revisions") == 2
+        edited = ledger.clock.now()
+        for _ in range(5):
+            ledger.clock.travel(by=MINUTE)
+            ran += await settled(runner)
+        later = [at for at in ran if at > edited]
+        assert len(later) in (2, 3)
+        assert {(at.minute % 2, at.second) for at in later} == {(0, 0)}
+        paid = "SELECT DISTINCT payload ->> 'edit' FROM executions WHERE plan_time > %s"
+        assert ledger.rows(paid, edited) == ["2"]
+    assert [str(violation) for violation in verify(ledger.url)] == []
+
+
+async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change(
+    ledger: Ledger,
+) -> None:
+    """Also when the jobs are those of a restored ledger, to which the replica has reconnected."""
+    ledger.job(schedule="* * * * *", overlap="allow", target={"function": "m:other"})
+    replica = Replica(
+        url=ledger.url, settings=Settings(), functions={FUNCTION: lambda: None}, manual=True
+    )
+    async with runners(ledger.url, {"functions": frozenset({"m:other"})}) as (other,), replica:
+        for payload in ("jobs", "accepted", "connected"):
+            ledger.edit(target={"function": "m:other"})
+            ledger.clock.travel(by=MINUTE)
+            await other.pulse()
+            assert await replica.step() == ()
+            assert ledger.parked() is None
+            ledger.edit(target={"function": FUNCTION})
+            ledger.clock.travel(by=MINUTE)
+            replica._notified(payload)
+            assert await replica.step()
+
+
+async def test_i9_a_job_whose_history_was_not_restored_stops_no_other(ledger: Ledger) -> None:
+    for job in ("bad", "good"):
+        ledger.job(job)
+        ledger.trigger(job)
+    ledger.rows("DELETE FROM job_revisions WHERE job_name = 'bad'")
+    async with runners(ledger.url, {}) as (runner,):
+        assert [start.claimed.key.job_name for start in await runner.settle()] == ["good"]
+    assert "missing in job_revisions" in ledger.one(
+        "SELECT spec_error FROM jobs WHERE name = 'bad'"
+    )
