@@ -115,7 +115,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the work should stop: cancelled, timed out, lease lost or the runner drains."""
+        """Whether the work should stop: cancelled, timed out, lease over or the runner drains."""
         return self.cancel_scope.cancelled
 
     def heartbeat(self) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -18,9 +19,11 @@ class CancelScope:
     what no task reaches: threads, and loops that never await.
     """
 
-    __slots__ = ("__weakref__", "_children", "_event", "_lock")
+    __slots__ = ("__weakref__", "_children", "_event", "_lock", "_over")
 
-    def __init__(self) -> None:
+    def __init__(self, over: Callable[[], bool] | None = None) -> None:
+        """Make a scope; it counts as cancelled while `over` returns True, without being told."""
+        self._over = over
         self._lock = threading.Lock()
         self._event = threading.Event()
         self._children: weakref.WeakSet[CancelScope] | None = None  # one in each execution is dear
@@ -28,21 +31,21 @@ class CancelScope:
     @property
     def cancelled(self) -> bool:
         """Whether this scope, or one above it, was cancelled."""
-        return self._event.is_set()
+        return self._event.is_set() or (self._over is not None and self._over())
 
     def check(self) -> None:
         """Return while the work may go on; raise Cancelled once it should stop."""
-        if self._event.is_set():
+        if self.cancelled:
             raise Cancelled("the work was asked to stop")
 
     def wait(self, seconds: float | None = None) -> bool:
         """Sleep for `seconds` (None: for ever), or until cancelled; answers whether it was. Blocks
         its thread: not for async code."""
-        return self._event.wait(seconds)
+        return self._event.wait(seconds) or self.cancelled
 
     def child(self) -> "CancelScope":
         """A scope below this one; cancelled already if this one is."""
-        made = CancelScope()
+        made = CancelScope(self._over)
         with self._lock:
             if self._children is None:
                 self._children = weakref.WeakSet()

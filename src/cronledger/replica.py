@@ -275,6 +275,7 @@ class Replica:
                 await self._parts.waker.close()
         await self._parts.supervisor.close()
         self._parts.heartbeats.close()
+        self._parts.executor.close()
         await self._pool.close(timeout=2)
         self._parts.threads.close()
 

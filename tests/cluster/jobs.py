@@ -339,3 +339,26 @@ COMMANDS = {
     ),
 }
 """Commands by the name of the App they are applied with."""
+
+starved = App()
+FIVE = ["a", "b", "c", "d", "e"]
+
+
+async def signs(ctx: Context) -> None:
+    """A life sign every 0.2 s. It is always ready to run, so that it is first after a pause."""
+    next_at = 0.0
+    while True:
+        await asyncio.sleep(0)
+        if time.monotonic() >= next_at:
+            say("alive", ctx)
+            next_at = time.monotonic() + 0.2
+
+
+@starved.job(stale_timeout=LEASE, allow_stale_reentry=True, scope_kind="shard", scopes=FIVE)
+async def starved_async(ctx: Context) -> None:
+    """Life signs of the handler and of a task that it started, in the first attempt."""
+    say("start", ctx)
+    if ctx.attempt == 1:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(signs(ctx))
+            await signs(ctx)

@@ -47,6 +47,19 @@ def test_f25_wait_answers_whether_it_was_cancelled() -> None:
     assert scope.wait()
 
 
+def test_f25_what_is_over_need_not_be_told() -> None:
+    """A thread that asks learns that the lease has ended, though no other thread got to say so."""
+    over = threading.Event()
+    root = CancelScope(over.is_set)
+    below = root.child()
+    assert [x.cancelled for x in (root, below)] == [False, False]
+    over.set()
+    assert [x.cancelled for x in (root, below, below.child())] == [True, True, True]
+    assert below.wait(0)
+    with pytest.raises(Cancelled):
+        below.check()
+
+
 def test_f25_children_that_nobody_holds_are_forgotten() -> None:
     root = CancelScope()
     gone = weakref.ref(root.child())

@@ -3,7 +3,8 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import assert_never
 from uuid import UUID
@@ -14,7 +15,8 @@ from structlog.contextvars import bound_contextvars
 from cronledger.app import CancelScope, Context
 from cronledger.engine.dispatcher import Start
 from cronledger.engine.finisher import Ended, Finisher
-from cronledger.engine.handlers.command import CommandHandlers, LeaseEndedError
+from cronledger.engine.handlers.command import CommandHandlers
+from cronledger.engine.handlers.guard import Guard, LeaseEndedError, guard_tasks, unguard_tasks
 from cronledger.engine.handlers.http import HttpHandlers
 from cronledger.engine.handlers.python import PythonHandlers
 from cronledger.engine.handlers.sql import SqlHandlers
@@ -34,7 +36,7 @@ class Running:
     `began`, monotonic, is None until it was called."""
 
     lease: Lease
-    cancel: CancelScope = field(default_factory=CancelScope)
+    cancel: CancelScope
     task: asyncio.Task[None] | None = None
     began: float | None = None
     stop: Stop | None = None
@@ -87,6 +89,11 @@ class Executor:
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop = asyncio.get_running_loop()
+        guard_tasks(self._loop)
+
+    def close(self) -> None:
+        """Leave the event loop as it was. No handler is started afterwards."""
+        unguard_tasks(self._loop)
 
     @property
     def running(self) -> int:
@@ -113,7 +120,8 @@ class Executor:
     def _begin(self, start: Start) -> Running:
         lease = Lease(start.claimed, start.job, start.queue, 0.0, 0.0, lambda why: None)
         lease.renew(start.sent)
-        running = Running(lease)
+        # A thread that asks learns of a lease that ended before it could be told.
+        running = Running(lease, CancelScope(lambda: not lease.usable))
         lease.stop = lambda why: self._stop_from_any_thread(running, why)
         self._running[lease.token] = running
         self._idle.clear()
@@ -141,6 +149,14 @@ class Executor:
                 running.insist.cancel()
             wait = self.INSIST if why == "lease_lost" else self.GRACE
             running.insist = self._loop.call_later(wait, self._insist, running)
+
+    def _lapsed(self, running: Running) -> bool:
+        """Stop a handler whose lease ended before its stop was requested; False: it was already."""
+        if running.stop == "lease_lost":
+            return False
+        running.lease.stopped = True  # a late heartbeat must not extend it
+        self.stop(running, "lease_lost")
+        return True
 
     def _ask(self, running: Running) -> None:
         if running.lease.job.handler is Handler.COMMAND:
@@ -218,16 +234,17 @@ class Executor:
         context = transaction.context = self._context(running, transaction)
         if isinstance(context.payload, UnreadablePayload):
             return outcome.payload_invalid(context.payload.error)
+        guard = Guard(running.lease, partial(self._lapsed, running))
         match job.handler:
             case Handler.PYTHON:
                 name = job.target["function"]
-                ended = await self._python.run(name, context, transaction)
+                ended = await self._python.run(name, context, transaction, guard)
             case Handler.COMMAND:
                 ended = await self._commands.run(job, context, running.lease)
             case Handler.SQL:
                 ended = await self._sql.run(job, context, transaction)
             case Handler.HTTP:
-                ended = await self._http.run(job, context)
+                ended = await self._http.run(job, context, guard)
             case Handler.EXTERNAL:
                 return outcome.not_started(
                     "handler external: a worker of its own runs it, no replica"

@@ -5,18 +5,11 @@ from dataclasses import dataclass
 
 from cronledger.app import Context
 from cronledger.engine.commands import Supervisor
+from cronledger.engine.handlers.guard import LeaseEndedError
 from cronledger.engine.leases import Lease
 from cronledger.rules import outcome
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
-
-
-class LeaseEndedError(Exception):
-    """The supervisor killed a command because its lease ended; `output` is its tail."""
-
-    def __init__(self, output: str) -> None:
-        super().__init__("the lease of a command ended before it did")
-        self.output = output
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +22,8 @@ class CommandHandlers:
     async def run(self, job: Job, context: Context, lease: Lease) -> Outcome:
         """Run the command to its end; cancelling stops its process group and then propagates.
 
-        Raises LeaseEndedError when it was killed at the end of its lease.
+        Raises LeaseEndedError when it was killed at the end of its lease, or its lease had ended
+        before it could start.
         """
         target = job.target
         end = await self.supervisor.run(
@@ -42,6 +36,8 @@ class CommandHandlers:
             tail_bytes=self.tail_bytes,
         )
         match end.reason:
+            case "not_started" if not lease.usable:
+                raise LeaseEndedError
             case "not_started":
                 return outcome.not_started(end.error or "the command could not be started")
             case "lease":

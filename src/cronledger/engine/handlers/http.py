@@ -21,6 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from cronledger.app import Context
+from cronledger.engine.handlers.guard import Guard
 from cronledger.rules import outcome
 from cronledger.rules.declare import FromEnvironment, HttpTarget
 from cronledger.rules.model import Job
@@ -78,7 +79,7 @@ class HttpHandlers:
     tail_bytes: int
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
-    async def run(self, job: Job, context: Context) -> Outcome:
+    async def run(self, job: Job, context: Context, guard: Guard) -> Outcome:
         """Send the request and read its answer; cancelling drops the connection and propagates.
 
         SUCCESS for an expected status, its body's tail as output and `{"status": …}` as result.
@@ -98,7 +99,8 @@ class HttpHandlers:
             async with aiohttp.ClientSession(
                 connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
             ) as session:
-                return await self._send(session, target, request)
+                with guard:
+                    return await guard.drive(self._send(session, target, request))
         except (AddressRefusedError, aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             code = ErrorCode.HANDLER_ERROR if request.hops else ErrorCode.NOT_STARTED
             return outcome.failed(code, _why(error, request.hidden))

@@ -9,6 +9,7 @@ from typing import Any
 
 from cronledger.app import Bound, Context
 from cronledger.binding import PayloadInvalidError
+from cronledger.engine.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.handlers.threads import Threads
 from cronledger.engine.handlers.transaction import ExecutionTransaction
 from cronledger.rules import outcome
@@ -24,17 +25,21 @@ class PythonHandlers:
     threads: Threads
     max_result_bytes: int
 
-    async def run(self, name: str, context: Context, transaction: ExecutionTransaction) -> Outcome:
+    async def run(
+        self, name: str, context: Context, transaction: ExecutionTransaction, guard: Guard
+    ) -> Outcome:
         """Run the function to its end, and commit what it wrote in `transaction` with its SUCCESS.
 
-        Cancelling stops an async one.
+        Cancelling stops an async one. Raises LeaseEndedError when the lease had ended before a sync
+        one could start, or the function noticed that it had.
 
         A sync one can only be asked (`ctx.cancelled`): the cancellation is held until it returns,
         so that its slot and its lease stay taken. What a sync one returns is awaited if it can be
         (a plain `def` around an `async def`).
         """
         try:
-            ended = await self._ended(self.functions[name], context)
+            with guard:
+                ended = await self._ended(self.functions[name], context, guard)
             if ended.status is not Status.SUCCESS:
                 return ended
             if transaction.inside:
@@ -48,16 +53,21 @@ class PythonHandlers:
         finally:
             await transaction.close()
 
-    async def _ended(self, bound: Bound, context: Context) -> Outcome:
+    async def _ended(self, bound: Bound, context: Context, guard: Guard) -> Outcome:
         task = asyncio.current_task()
         assert task is not None
         try:
-            value = bound(context) if bound.is_async else await self._in_thread(bound, context)
+            if bound.is_async:
+                value = bound(context)
+            else:
+                value = await self._in_thread(bound, context, guard)
             if inspect.isawaitable(value):
-                value = await value
+                value = await guard.drive(value)
         except PayloadInvalidError as error:
             return outcome.payload_invalid(str(error))
         except _RaisedError as raised:
+            if isinstance(raised.error, LeaseEndedError) or guard.ended_by(raised.error):
+                raise LeaseEndedError from raised.error
             if isinstance(raised.error, PayloadInvalidError):
                 return outcome.payload_invalid(str(raised.error))
             return outcome.failure(raised.error)
@@ -65,13 +75,15 @@ class PythonHandlers:
             if task.cancelling():
                 raise
             return outcome.failure(error)  # nobody cancelled it: something it awaited was
-        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its outcome
+        except BaseException as error:
+            if guard.ended_by(error):
+                raise LeaseEndedError from error
             return outcome.failure(error)
         return outcome.success(value, max_result_bytes=self.max_result_bytes)
 
-    async def _in_thread(self, bound: Bound, context: Context) -> Any:
+    async def _in_thread(self, bound: Bound, context: Context, guard: Guard) -> Any:
         inside = contextvars.copy_context()
-        thread = self.threads.call(lambda: inside.run(bound, context))
+        thread = self.threads.call(lambda: inside.run(guard.call, bound, context))
         cancelled: asyncio.CancelledError | None = None
         while not thread.done():
             try:

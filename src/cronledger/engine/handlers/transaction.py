@@ -21,6 +21,7 @@ from psycopg.rows import tuple_row
 
 from cronledger.app import Cancelled, Context
 from cronledger.engine.finisher import Ended
+from cronledger.engine.handlers.guard import LeaseEndedError
 from cronledger.engine.handlers.threads import Threads
 from cronledger.engine.leases import Lease
 from cronledger.ledger.database import Access, is_away
@@ -210,7 +211,8 @@ class ExecutionTransaction:
 
     async def commit(self, ended: Outcome) -> Outcome:
         """The handler's writes and `ended`, a SUCCESS, are committed, or neither is; answers what
-        became of it. Not to be interrupted: once it began, the answer decides.
+        became of it. Not to be interrupted: once it began, the answer decides. Raises
+        LeaseEndedError, with nothing committed, when the lease has ended.
         """
         task = asyncio.ensure_future(self._commit(ended))
         while not task.done():
@@ -239,6 +241,8 @@ class ExecutionTransaction:
                 self._connections.loop.call_soon_threadsafe(self._connections.room.release)
 
     async def _commit(self, ended: Outcome) -> Outcome:
+        if not self._lease.usable:
+            raise LeaseEndedError
         if self._given.cancelled:
             return outcome.failure(Cancelled("the work was asked to stop before its commit"))
         ending = Ended(self._lease, ended, self._duration_ms())

@@ -1,0 +1,435 @@
+"""A handler's coroutines are resumed only while its lease is usable, and asyncio is as ever."""
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from time import monotonic
+from typing import Any, cast
+
+import pytest
+
+from cronledger.engine.handlers.guard import Guard, LeaseEndedError, guard_tasks, unguard_tasks
+from cronledger.engine.leases import Lease
+from cronledger.stacks import tasks
+
+Handler = Callable[["Scene"], Awaitable[Any]]
+
+
+class Scene:
+    """One handler under a guard, as the executor has it, and the lines that it wrote."""
+
+    def __init__(self, handler: Handler) -> None:
+        unused = cast(Any, None)
+        self.lease = Lease(unused, unused, "default", monotonic() + 600, 0.0, unused)
+        self.lines: list[str] = []
+        self.stops = 0
+        self.guard = Guard(self.lease, self._stop)
+        self.task = asyncio.ensure_future(self._run(handler))
+
+    async def _run(self, handler: Handler) -> Any:
+        with self.guard:
+            return await self.guard.drive(handler(self))
+
+    def _stop(self) -> bool:
+        self.stops += 1
+        if self.stops > 1:
+            return False
+        return self.task.cancel()
+
+    def lapse(self) -> None:
+        """The deadline passes, and the stop of it is not even queued."""
+        self.lease.deadline = monotonic() - 1
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture(autouse=True)
+async def guarded() -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    guard_tasks(loop)
+    yield
+    unguard_tasks(loop)
+    assert loop.get_task_factory() is None
+
+
+async def lapsed(handler: Handler) -> Scene:
+    """The scene of `handler`, which was cancelled because of its lease."""
+    scene = Scene(handler)
+    await asyncio.wait([scene.task], timeout=20)
+    assert scene.task.cancelled()
+    assert scene.stops >= 1
+    return scene
+
+
+# -- the handler itself -----------------------------------------------------------------------
+
+
+async def test_a_handler_is_not_resumed_after_its_deadline() -> None:
+    async def handler(scene: Scene) -> None:
+        scene.line("began")
+        scene.lapse()
+        try:
+            await asyncio.sleep(0)
+            scene.line("went on")
+        except asyncio.CancelledError:
+            scene.line("cancelled")
+            raise
+        finally:
+            await asyncio.sleep(0)  # cleaning up takes its time, and is cancelled once
+            scene.line("cleaned up")
+
+    assert (await lapsed(handler)).lines == ["began", "cancelled", "cleaned up"]
+
+
+async def test_a_handler_does_not_begin_after_its_deadline() -> None:
+    async def handler(scene: Scene) -> None:
+        scene.line("began")
+
+    scene = Scene(handler)
+    scene.lapse()
+    await asyncio.wait([scene.task])
+    assert (scene.task.cancelled(), scene.lines) == (True, [])
+
+
+async def test_a_sync_handler_does_not_begin_after_its_deadline() -> None:
+    async def handler(scene: Scene) -> None:
+        assert scene.guard.call(divmod, 7, 2) == (3, 1)
+        scene.lapse()
+        with pytest.raises(LeaseEndedError):
+            scene.guard.call(scene.line, "began")
+
+    scene = Scene(handler)
+    await scene.task
+    assert scene.lines == []
+
+
+async def test_an_error_that_was_awaited_gives_way_to_the_cancellation() -> None:
+    async def handler(scene: Scene) -> None:
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(failed.set_exception, OSError("try again"))
+        scene.lapse()
+        try:
+            await failed
+        except OSError:
+            scene.line("tries again")
+
+    assert (await lapsed(handler)).lines == []
+
+
+async def test_a_timeout_at_that_moment_does_not_swallow_the_cancellation() -> None:
+    async def handler(scene: Scene) -> None:
+        try:
+            async with asyncio.timeout(0):
+                scene.lapse()
+                await asyncio.sleep(60)
+        except TimeoutError:
+            scene.line("tries again")
+
+    assert (await lapsed(handler)).lines == []
+
+
+async def test_a_cancellation_that_is_under_way_is_not_lost() -> None:
+    """The queued stop came first: the guard neither repeats nor drops it."""
+
+    async def handler(scene: Scene) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            scene.line("ended")
+
+    scene = Scene(handler)
+    await asyncio.sleep(0)
+    scene.lapse()
+    scene._stop()
+    await asyncio.wait([scene.task])
+    assert scene.task.cancelled()
+    assert scene.task.cancelling() == 1
+    assert scene.lines == ["ended"]
+
+
+# -- the tasks that it started ----------------------------------------------------------------
+
+
+async def in_a_group(scene: Scene, one: Callable[[str], Awaitable[None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for name in "ab":
+            group.create_task(cast(Any, one(name)))
+
+
+async def in_nested_groups(scene: Scene, one: Callable[[str], Awaitable[None]]) -> None:
+    async def inner() -> None:
+        await in_a_group(scene, one)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(inner())
+        group.create_task(inner())
+
+
+async def gathered(scene: Scene, one: Callable[[str], Awaitable[None]]) -> None:
+    await asyncio.gather(one("a"), one("b"))
+
+
+async def waited_for(scene: Scene, one: Callable[[str], Awaitable[None]]) -> None:
+    await asyncio.wait_for(one("a"), 60)
+
+
+async def awaited(scene: Scene, one: Callable[[str], Awaitable[None]]) -> None:
+    await asyncio.create_task(cast(Any, one("a")))
+
+
+@pytest.mark.parametrize(
+    "start", [in_a_group, in_nested_groups, gathered, waited_for, awaited], ids=lambda x: x.__name__
+)
+async def test_no_task_of_a_handler_is_resumed_after_its_deadline(
+    start: Callable[..., Awaitable[None]],
+) -> None:
+    async def handler(scene: Scene) -> None:
+        gate = asyncio.Event()
+
+        async def one(name: str) -> None:
+            await gate.wait()
+            scene.line(f"{name} went on")
+
+        def lapse() -> None:
+            scene.lapse()
+            gate.set()
+
+        asyncio.get_running_loop().call_later(0.01, lapse)
+        await start(scene, one)
+        scene.line("the handler went on")
+
+    assert (await lapsed(handler)).lines == []
+
+
+async def test_a_cancelled_task_of_a_handler_cleans_up() -> None:
+    async def handler(scene: Scene) -> None:
+        async def helper() -> None:
+            try:
+                scene.lapse()
+                await asyncio.sleep(0)
+                scene.line("went on")
+            finally:
+                await asyncio.sleep(0)
+                scene.line("cleaned up")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(helper())
+
+    assert (await lapsed(handler)).lines == ["cleaned up"]
+
+
+async def test_what_a_handler_started_for_others_is_held_back_and_goes_on_afterwards() -> None:
+    """The worker of a pool that a library opened in this handler serves the next one too."""
+    started: list[asyncio.Task[str]] = []
+
+    async def handler(scene: Scene) -> None:
+        async def worker() -> str:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(failed.set_exception, OSError("reset"))
+            try:
+                await failed
+            except OSError:
+                scene.line("worker")
+            return "served"
+
+        started.append(asyncio.create_task(worker()))
+        await asyncio.sleep(0)
+        scene.lapse()
+        try:
+            await asyncio.sleep(0)
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            scene.line("handler ended")
+
+    scene = await lapsed(handler)
+    assert await asyncio.wait_for(started[0], 20) == "served"
+    assert scene.lines == ["handler ended", "worker"]
+
+
+async def test_after_its_end_nothing_of_a_handler_is_guarded() -> None:
+    async def handler(scene: Scene) -> asyncio.Task[str]:
+        async def left() -> str:
+            await asyncio.sleep(0)
+            scene.lapse()
+            await asyncio.sleep(0)
+            return "done"
+
+        return asyncio.create_task(left())
+
+    scene = Scene(handler)
+    assert await (await scene.task) == "done"
+    assert scene.stops == 0
+
+
+# -- asyncio is as ever -----------------------------------------------------------------------
+
+COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("COLOUR", default="none")
+
+
+class Custom:
+    """Something that can be awaited and is no coroutine."""
+
+    def __await__(self) -> Generator[Any, Any, str]:
+        yield from asyncio.sleep(0).__await__()
+        return "custom"
+
+
+async def names_itself() -> tuple[bool, str]:
+    task = asyncio.current_task()
+    assert task is not None
+    child = asyncio.create_task(asyncio.sleep(0, "child"), name="child's")
+    return task is not child, f"{child.get_name()} {await child}"
+
+
+async def keeps_variables() -> tuple[str, str, str]:
+    async def child() -> str:
+        before = COLOUR.get()
+        COLOUR.set("red")
+        await asyncio.sleep(0)
+        return before
+
+    COLOUR.set("blue")
+    inherited = await asyncio.create_task(child())
+    fresh = contextvars.Context()
+    other = await asyncio.get_running_loop().create_task(child(), context=fresh)
+    return inherited, other, COLOUR.get()
+
+
+async def times_out() -> list[str]:
+    said = []
+    try:
+        async with asyncio.timeout(0):
+            await asyncio.sleep(60)
+    except TimeoutError:
+        said.append("timeout")
+    try:
+        await asyncio.wait_for(asyncio.sleep(60), 0.01)
+    except TimeoutError:
+        said.append("wait_for")
+    return said
+
+
+async def cancels_itself() -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        return f"{task.uncancel()} left"
+    return "not cancelled"
+
+
+async def groups_its_errors() -> list[str]:
+    async def fails(text: str) -> None:
+        await asyncio.sleep(0)
+        raise ValueError(text)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails("a"))
+            group.create_task(asyncio.sleep(60))
+    except ExceptionGroup as errors:
+        return [str(error) for error in errors.exceptions]
+    return []
+
+
+async def iterates() -> list[int]:
+    async def numbers() -> AsyncIterator[int]:
+        for number in range(3):
+            await asyncio.sleep(0)
+            yield number
+
+    return [number async for number in numbers()]
+
+
+async def shields() -> str:
+    async def inner() -> str:
+        await asyncio.sleep(0)
+        return "inner"
+
+    return await asyncio.shield(inner())
+
+
+async def raises() -> None:
+    await asyncio.sleep(0)
+    raise KeyError("gone")
+
+
+PROGRAMS = [
+    names_itself, keeps_variables, times_out, cancels_itself, groups_its_errors, iterates, shields,
+    raises, Custom,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda x: x.__name__)
+async def test_a_guarded_handler_does_what_it_would_do_alone(program: Callable[[], Any]) -> None:
+    async def alone() -> Any:
+        return await program()
+
+    scene = Scene(lambda _: program())
+    outcomes = await asyncio.gather(
+        asyncio.create_task(alone()), scene.task, return_exceptions=True
+    )
+    assert repr(outcomes[0]) == repr(outcomes[1])
+    assert scene.stops == 0
+
+
+async def test_a_stack_shows_where_a_handler_waits() -> None:
+    gate = asyncio.Event()
+
+    async def deep() -> None:
+        await gate.wait()
+
+    async def handler(scene: Scene) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(deep(), name="helper")
+            await deep()
+
+    scene = Scene(handler)
+    scene.task.set_name("handler")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    stacks = {x["task"]: " ".join(x["stack"]) for x in tasks(asyncio.get_running_loop())}
+    assert "handler" in stacks["handler"]
+    assert "deep" in stacks["handler"]
+    assert "deep" in stacks["helper"]
+    assert "deep" in repr(next(x for x in asyncio.all_tasks() if x.get_name() == "helper"))
+    gate.set()
+    await scene.task
+
+
+async def test_another_task_factory_is_kept() -> None:
+    loop = asyncio.get_running_loop()
+    made: list[str] = []
+
+    def factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> Any:
+        made.append(work.__name__)
+        return asyncio.Task(work, loop=loop, **options)
+
+    unguard_tasks(loop)
+    loop.set_task_factory(factory)
+    guard_tasks(loop)
+    guard_tasks(loop)  # a second replica in the same loop
+
+    async def handler(scene: Scene) -> str:
+        return await asyncio.create_task(asyncio.sleep(0, "done"))
+
+    assert await Scene(handler).task == "done"
+    assert made == ["_run", "sleep"]
+    unguard_tasks(loop)
+    unguard_tasks(loop)
+    assert loop.get_task_factory() is cast(Any, factory)
+    loop.set_task_factory(None)
+    unguard_tasks(loop)  # nothing of ours is there
+    guard_tasks(loop)
+
+
+async def test_what_is_no_coroutine_is_refused_at_once() -> None:
+    async def handler(scene: Scene) -> None:
+        asyncio.get_running_loop().create_task(cast(Any, 5))
+
+    with pytest.raises(TypeError, match="a coroutine was expected"):
+        await Scene(handler).task
