@@ -31,3 +31,39 @@ BEGIN
     RETURN resumed;
 END $$;
 COMMENT ON FUNCTION {schema}.resume_all(text) IS 'Every paused queue goes on, whoever paused it; answers how many did.';
+
+-- Lock: the row of the queue, then schedules by key, SKIP LOCKED: a locked one is being claimed, and
+-- its claim reads the new limit.
+CREATE OR REPLACE FUNCTION {schema}.limit_queue(
+    queue text, max_running integer DEFAULT NULL, requested_by text DEFAULT NULL)
+RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before integer;
+BEGIN
+    PERFORM {schema}.check_queue(queue);
+    IF max_running < 1 THEN
+        RAISE EXCEPTION 'queue %: max_running % is less than 1', queue, max_running
+            USING HINT = 'To start nothing at all, pause the queue; NULL removes the limit.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO {schema}.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
+    SELECT q.max_running INTO before FROM {schema}.queues q
+    WHERE q.name = limit_queue.queue FOR NO KEY UPDATE;
+    UPDATE {schema}.queues q SET max_running = limit_queue.max_running
+    WHERE q.name = limit_queue.queue;
+    IF max_running IS NULL OR max_running > before THEN
+        UPDATE {schema}.schedules s
+        SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_clock())
+        FROM (SELECT p.job_name, p.scope_kind, p.scope_id FROM {schema}.schedules p
+              WHERE p.parked = 'limit' AND p.queue = limit_queue.queue
+              ORDER BY p.job_name, p.scope_kind, p.scope_id
+              LIMIT least(10000, max_running) FOR NO KEY UPDATE SKIP LOCKED) h
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id);
+    END IF;
+    -- Queues have no history of their own: the server's log has it.
+    RAISE LOG 'queue %: limit % set by %, was %', queue, coalesce(max_running::text, 'none'),
+        coalesce(requested_by, session_user), coalesce(before::text, 'none');
+    PERFORM pg_notify('{schema}', 'queues');
+    RETURN before;
+END $$;
+COMMENT ON FUNCTION {schema}.limit_queue(text, integer, text) IS 'At most so many executions of this queue are RUNNING at once, over all replicas; NULL removes the limit. RUNNING executions beyond a lower limit finish. Returns the limit that was in force before.';

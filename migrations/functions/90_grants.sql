@@ -21,7 +21,7 @@ LANGUAGE sql IMMUTABLE AS $$
             'history_violations recent_violations present_violations is_dirty group_status'),
         -- What operators decide.
         ('operator', 'EXECUTE',
-            'pause_queue resume_queue pause_all resume_all accept_database'),
+            'pause_queue resume_queue limit_queue pause_all resume_all accept_database'),
         ('operator runner', 'EXECUTE',
             'trigger backfill pause resume retire cancel retry enqueue claim take_results'),
         -- What a replica does. To lock a row takes the right to update it.

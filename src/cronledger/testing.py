@@ -29,6 +29,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from cronledger.app import App
 from cronledger.ledger.embedded import Embedded
@@ -146,17 +147,35 @@ class Ledger:
         )  # fmt: skip
 
     def trigger(self, job: str, **arguments: Any) -> int:
-        """Ask for an execution as an operator does; the arguments are those of the SQL function
-        `trigger`. Answers its id."""
+        """Request an execution as an operator does, and return its id.
+
+        The arguments are those of the SQL function `trigger`; `payload` is any value that JSON has.
+        """
+        found: int = self._call("trigger", job, arguments)
+        return found
+
+    def enqueue(self, job: str, **arguments: Any) -> int | None:
+        """Enqueue work for the job, and return the id of the execution that will do it.
+
+        The arguments are those of the SQL function `enqueue`; `payload` is any value that JSON has.
+        None: `watermark` alone was given, and the work has come that far already.
+        """
+        found: int | None = self._call("enqueue", job, arguments)
+        return found
+
+    def _call(self, function: str, job: str, arguments: Mapping[str, Any]) -> Any:
+        if arguments.get("payload") is not None:
+            arguments = {**arguments, "payload": Jsonb(arguments["payload"])}
         given = sql.SQL("").join(
             sql.SQL(", {} => {}").format(sql.Identifier(name), sql.Literal(value))
             for name, value in arguments.items()
         )
-        statement = sql.SQL("SELECT cronledger.trigger({}{}) AS id").format(sql.Literal(job), given)
+        statement = sql.SQL("SELECT cronledger.{}({}{}) AS id").format(
+            sql.Identifier(function), sql.Literal(job), given
+        )
         row = self._connection.execute(statement).fetchone()
         assert row is not None
-        found: int = row["id"]
-        return found
+        return row["id"]
 
     def close(self) -> None:
         """Give its connections back."""

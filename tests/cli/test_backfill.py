@@ -145,6 +145,18 @@ def test_f35_bad_input_is_exit_2(past: Cli, arguments: list[str], message: str) 
     assert message in " ".join(said.stderr.split())
 
 
+def test_queues_are_limited(filled: Cli) -> None:
+    assert filled("queues", "limit", "default", "3").stdout == "default: limit 3 (before: none)\n"
+    (row,) = json.loads(filled("queues", "list", "--json").stdout)
+    assert row["max_running"] == 3
+    assert filled("queues", "limit", "default", "none").stdout == (
+        "default: limit none (before: 3)\n"
+    )
+    for wrong in ("0", "many", "-1"):
+        assert filled("queues", "limit", "default", "--", wrong).exit_code == 2
+    assert filled("queues", "limit", "defualt", "1").exit_code == 2
+
+
 def test_f23_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
     (row,) = json.loads(filled("queues", "list", "--json").stdout)
     assert (row["name"], row["jobs"], row["running"], row["runners"]) == ("default", 3, 1, 1)

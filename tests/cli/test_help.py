@@ -1,7 +1,9 @@
 """Help, and what it costs."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +55,20 @@ def test_usage_errors_exit_2(bare: Cli, arguments: list[str]) -> None:
     said = bare(*arguments)
     assert said.exit_code == 2
     assert "Usage:" in said.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    """By the variable that docs/cli.md names; what it prints offers the commands."""
+    program = str(Path(sys.executable).parent / "cronledger")
+
+    def ask(what: str, **variables: str) -> str:
+        environ = {**os.environ, "_CRONLEDGER_COMPLETE": f"{shell}_{what}", **variables}
+        done = subprocess.run([program], env=environ, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.stdout
+
+    script = ask("source")
+    assert "_CRONLEDGER_COMPLETE" in script and f"{shell}_complete" in script
+    words = {"COMP_WORDS": "cronledger exec", "COMP_CWORD": "exec" if shell == "fish" else "1"}
+    assert "executions" in ask("complete", **words)

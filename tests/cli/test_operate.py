@@ -208,6 +208,16 @@ def test_a_paused_job_is_triggered_with_force(filled: Cli) -> None:
     assert filled("trigger", "manual", "--force").exit_code == 0
 
 
+def test_trigger_waits_no_longer_than_its_timeout(filled: Cli, ask: Any) -> None:
+    said = filled("trigger", "manual", "--wait", "--timeout", "50ms", "--json")
+    assert said.exit_code == 1
+    assert "has not ended within --timeout; it goes on" in said.stderr
+    assert json.loads(said.stdout)["status"] == "PENDING"
+    for wrong in (["--timeout", "1s"], ["--wait", "--timeout", "soon"]):
+        assert filled("trigger", "manual", *wrong).exit_code == 2
+    assert ask("SELECT count(*) FROM cronledger.executions WHERE job_name = 'manual'") == [(1,)]
+
+
 @pytest.mark.parametrize(("status", "code"), [("SUCCESS", 0), ("FAILED", 1), ("CANCELLED", 1)])
 def test_trigger_waits_for_the_end(filled: Cli, database_url: str, status: str, code: int) -> None:
     ended = threading.Event()

@@ -91,3 +91,20 @@ async def test_f15_what_is_wrong_is_said(ledger: Ledger) -> None:
         ledger.travel(to=datetime(2030, 1, 1))  # noqa: DTZ001
     with pytest.raises(ConfigurationError, match="has no name"):
         ledger.replica(App())
+
+
+async def test_payloads_of_the_fixture_are_plain_values(ledger: Ledger) -> None:
+    app = App("steps")
+
+    @app.job()
+    async def job(ctx: Context) -> object:
+        return ctx.payload
+
+    async with ledger.replica(app, slots=1) as replica:
+        ledger.trigger("job", payload={"file": "a"})
+        (ran,) = await replica.step()
+        assert ran.result == {"file": "a"}
+        made = ledger.enqueue("job", payload=["b", 1], key="k")
+        assert ledger.enqueue("job", payload=["c", 2], key="k") == made
+        (ran,) = await replica.step()
+        assert (ran.execution_id, ran.result) == (made, ["c", 2])

@@ -315,7 +315,21 @@ def test_a_queue_that_only_a_runner_has_can_be_paused(db: Db) -> None:
     assert call(db, "pause_queue", "slow") is True
 
 
-@pytest.mark.parametrize("function", ["pause_queue", "resume_queue"])
+def test_limit_a_queue(db: Db, other: Db) -> None:
+    job(db)
+    other.execute("LISTEN cronledger")
+    assert call(db, "limit_queue", "default", 2) is None
+    assert hears(other, "queues")
+    assert call(db, "limit_queue", "default", 5) == 2
+    assert value(db, "SELECT max_running FROM cronledger.queues") == 5
+    for wrong in (0, -1):
+        with pytest.raises(errors.InvalidParameterValue, match=f"max_running {wrong} is less"):
+            call(db, "limit_queue", "default", wrong)
+    assert call(db, "limit_queue", "default") == 5
+    assert value(db, "SELECT max_running FROM cronledger.queues") is None
+
+
+@pytest.mark.parametrize("function", ["pause_queue", "resume_queue", "limit_queue"])
 def test_a_misspelt_queue_is_refused(db: Db, function: str) -> None:
     job(db)
     with pytest.raises(errors.NoDataFound, match="queue defualt: no job and no runner has it"):

@@ -1,6 +1,7 @@
 """Queues: who takes from which, and what a pause of one or of all of them stops."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from psycopg import errors
@@ -56,11 +57,31 @@ async def test_f23_everything_is_paused_and_goes_on(ledger: Ledger) -> None:
     assert ledger.one("SELECT resume_all()") == 0
 
 
+@pytest.mark.parametrize("limit", ["2", "NULL"])
+async def test_i11_a_higher_limit_of_a_queue_starts_what_it_kept_waiting(
+    ledger: Ledger, limit: str
+) -> None:
+    """Without a wait for the sweeper; a lower one ends nothing."""
+    for name in ("a", "b"):
+        ledger.job(name, schedule="* * * * *", overlap="wait")
+    assert ledger.one("SELECT limit_queue('default', 1)") is None
+    ledger.clock.travel(by=timedelta(minutes=1))
+    async with runners(ledger.url, {}) as (one,):
+        (first,) = await one.settle()
+        (other,) = {"a", "b"} - {first.job.name}
+        assert ledger.parked(other) == "limit"
+        assert ledger.one(f"SELECT limit_queue('default', {limit})") == 1
+        assert [s.job.name for s in await one.settle()] == [other]
+        assert ledger.one("SELECT limit_queue('default', 1)") == (None if limit == "NULL" else 2)
+    assert ledger.statuses("a") == ledger.statuses("b") == ["RUNNING"]
+
+
 def test_f23_operators_pause_all_and_backfill_viewers_do_not(ledger: Ledger, db: Db) -> None:
     ledger.job("job")
     calls = (
         "SELECT cronledger.pause_all()",
         "SELECT cronledger.resume_all()",
+        "SELECT cronledger.limit_queue('default', 3)",
         "SELECT * FROM cronledger.backfill('job', '{}')",
     )
     db.execute("SET ROLE cronledger_operator")

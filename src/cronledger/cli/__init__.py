@@ -14,7 +14,7 @@ COMMANDS = {
     "enqueue": ("enqueue:enqueue", "Push work at a job; what is PENDING takes it up."),
     "backfill": ("backfill:backfill", "Run plan_times of the past."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
-    "queues": ("queues:queues", "List, pause and resume queues."),
+    "queues": ("queues:queues", "List, limit, pause and resume queues."),
     "verify": ("verify:verify", "Hold the ledger against what should have run."),
     "why": ("why:why", "Say why a job ran, or did not, at an instant."),
     "doctor": ("doctor:doctor", "Look for what is wrong, with the remedy for each."),

@@ -1,7 +1,8 @@
-"""`cronledger queues`: list, pause, resume."""
+"""`cronledger queues`: list, limit, pause, resume."""
 
 import click
 
+from cronledger.cli.parameters import Limit
 from cronledger.cli.show import json_option, print_json, print_rows
 
 COLUMNS = {
@@ -19,7 +20,7 @@ COLUMNS = {
 
 @click.group()
 def queues() -> None:
-    """List, pause and resume queues."""
+    """List, limit, pause and resume queues."""
 
 
 @queues.command("list")
@@ -34,6 +35,19 @@ def list_queues(*, as_json: bool) -> None:
         print_json(rows)
     else:
         print_rows(rows, COLUMNS, "there are no queues: no job and no replica names one")
+
+
+@queues.command()
+@click.argument("name", metavar="QUEUE")
+@click.argument("limit", metavar="N|none", type=Limit())
+def limit(*, name: str, limit: int | None) -> None:
+    """Limit a queue to N running executions over all replicas; none removes the limit."""
+    from cronledger.cli.session import requester, session
+
+    with session() as ledger:
+        before = ledger.call("limit_queue", queue=name, max_running=limit, requested_by=requester())
+    shown, was = ("none" if number is None else number for number in (limit, before))
+    click.echo(f"{name}: limit {shown} (before: {was})")
 
 
 @queues.command()

@@ -1,9 +1,12 @@
 """`cronledger run`: a replica until it is told to stop."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import click
+
+from cronledger.cli.parameters import Duration
 
 
 @click.command()
@@ -17,6 +20,8 @@ import click
 @click.option("--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP].")
 @click.option(
     "--wait",
+    "patience",
+    type=Duration(),
     metavar="DURATION",
     default="60s",
     show_default=True,
@@ -32,7 +37,7 @@ def run(
     deploy: int | None,
     force: bool,
     name: str | None,
-    wait: str,
+    patience: timedelta,
 ) -> None:
     """Run a replica until it is told to stop.
 
@@ -44,12 +49,7 @@ def run(
     """
     from cronledger.cli.session import requester, settings_here
     from cronledger.cli.source import find_source
-    from cronledger.rules import durations
 
-    try:
-        patience = durations.parse(wait)
-    except durations.DurationError as error:
-        raise click.BadParameter(str(error), param_hint="--wait") from None
     found = find_source(source, name=name)
     settings = found.settings if found is not None else settings_here()
     over: dict[str, Any] = {}

@@ -2,10 +2,12 @@
 
 import json
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli.parameters import Duration
 from cronledger.cli.show import json_option, print_json
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ POLL_SECONDS = 0.2
 @click.option("--payload", metavar="JSON", help="Instead of the job's payload.")
 @click.option("--force", is_flag=True, help="Even if the job or its queue is paused.")
 @click.option("--require-runner", is_flag=True, help="Only if a live replica can run it.")
-@click.option("--wait", is_flag=True, help="Until it has ended for good; exit 1 unless SUCCESS.")
+@click.option("--wait", is_flag=True, help="Wait for its end; exit 1 unless it is a SUCCESS.")
+@click.option("--timeout", type=Duration(), metavar="DURATION",
+              help="With --wait: wait no longer than this, then exit 1.")  # fmt: skip
 @json_option
 def trigger(
     *,
@@ -32,6 +36,7 @@ def trigger(
     force: bool,
     require_runner: bool,
     wait: bool,
+    timeout: timedelta | None,
     as_json: bool,
 ) -> None:
     """Make one execution of a job, due now, and print its id.
@@ -44,6 +49,8 @@ def trigger(
     from cronledger.cli.session import requester, session
     from cronledger.rules.errors import Exit
 
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout limits --wait; give both")
     given = None if payload is None else Jsonb(read_payload(payload))
     with session() as ledger:
         kind, scope_id = scope_of(ledger, name, scope_kind, scope)
@@ -57,7 +64,7 @@ def trigger(
             requested_by=requester(),
             require_runner=require_runner,
         )
-        row = _wait(ledger, made) if wait else ledger.reports.execution(made)
+        row = _wait(ledger, made, timeout) if wait else ledger.reports.execution(made)
     if as_json:
         print_json(row)
     else:
@@ -98,9 +105,13 @@ def scope_of(ledger: "Session", job: str, kind: str | None, scope: str | None) -
     return kind, scope
 
 
-def _wait(ledger: "Session", made: int) -> dict[str, Any] | None:
-    """The row once it will not change any more; each step is said on standard error."""
+def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, Any] | None:
+    """Return the row once it will not change any more, or as it is after `timeout`.
+
+    Each change is reported on standard error, and so is the timeout.
+    """
     said = None
+    give_up_at = None if timeout is None else time.monotonic() + timeout.total_seconds()
     while True:
         row = ledger.reports.execution(made)
         if row is None:
@@ -116,4 +127,8 @@ def _wait(ledger: "Session", made: int) -> dict[str, Any] | None:
             said = status
         if row["status"] not in ("PENDING", "RUNNING") and row["next_attempt_at"] is None:
             return row
-        time.sleep(POLL_SECONDS)
+        left = POLL_SECONDS if give_up_at is None else give_up_at - time.monotonic()
+        if left <= 0:
+            click.echo(f"#{made} has not ended within --timeout; it goes on", err=True)
+            return row
+        time.sleep(min(left, POLL_SECONDS))

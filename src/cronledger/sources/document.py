@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -54,12 +55,36 @@ RUNS = """\
 Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it decorates.
 
 - `command`: a list is run as it is, a string is handed to the shell. With it go `env`, a table of
-  variables that are added to the environment, and `cwd`, the working directory.
+  variables that are added to the environment, and `cwd`, the working directory. See
+  [The environment of a command](#the-environment-of-a-command).
 - `python`: `"package.module:function"`, a `def` or an `async def`, whose first parameter may be
   `ctx` and one of whose others `payload` (docs/python.md).
 - `sql`: a statement or a script, run in one transaction with its own SUCCESS.
 - `http`: a table with the names below.
 - `external = true`: nothing; a worker in another language asks for the work.
+"""
+
+ENVIRONMENT = """\
+## The environment of a command
+
+A command inherits the environment of its replica, except `CRONLEDGER_DATABASE_URL`,
+`CRONLEDGER_LISTEN_URL` and `PGPASSWORD`, which hold secrets. The table `env` of the job overrides
+what is inherited. These variables describe the execution and override both:
+
+| variable | value |
+|---|---|
+| `CRONLEDGER_EXECUTION_ID` | Id of the execution, the same in each attempt: an idempotency key. |
+| `CRONLEDGER_JOB` | Name of the job. |
+| `CRONLEDGER_SCOPE_KIND` | What the scope is; `global` for a job without scopes. |
+| `CRONLEDGER_SCOPE_ID` | Id of the scope; `global` for a job without scopes. |
+| `CRONLEDGER_PLAN_TIME` | The nominal instant, ISO 8601 in UTC. |
+| `CRONLEDGER_TRIGGER` | `schedule`, `manual`, `backfill` or `enqueue`. |
+| `CRONLEDGER_ATTEMPT` | Number of the attempt, from 1 on. |
+| `CRONLEDGER_LEASE_TOKEN` | Token of the lease, for `SELECT cronledger.assert_lease(id, token)`. |
+| `CRONLEDGER_RUNNER_ID` | Id of the replica. |
+
+Standard input is empty. Standard output and standard error together are kept as the output of the
+execution: the last `output_tail_bytes` of them.
 """
 
 FORMS: Mapping[type, str] = {
@@ -77,7 +102,8 @@ FORMS: Mapping[type, str] = {
 
 def document() -> str:
     """Answer the whole text of docs/configuration.md."""
-    return "\n".join([HEADER, *_policies(), RUNS, *_http(), *_settings(), *_codes(), *_exits()])
+    sections = (_http(), [ENVIRONMENT], _settings(), _codes(), _exits())
+    return "\n".join([HEADER, *_policies(), RUNS, *chain.from_iterable(sections)])
 
 
 def _policies() -> list[str]:
