@@ -1,15 +1,19 @@
 """docs/configuration.md is what the models say."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
+from cronledger.app import Context
+from cronledger.engine.handlers.command import environment
 from cronledger.rules.errors import EXIT_MEANINGS, Exit
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ErrorCode
 from cronledger.settings import VARIABLES
-from cronledger.sources.document import document, table
+from cronledger.sources.document import ENVIRONMENT, document, table
 from cronledger.sources.toml import load
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -25,8 +29,15 @@ def test_everything_is_in_it() -> None:
     cells = set(re.findall(r"^\| `([^`]+)` \|", document(), re.MULTILINE))
     assert cells >= set(Job.model_fields) - {"name", "handler", "target"}
     assert cells >= {str(code) for code in ErrorCode}
-    assert set(re.findall(r"CRONLEDGER_[A-Z_]+", document())) == VARIABLES
+    settings = document().replace(ENVIRONMENT, "")
+    assert set(re.findall(r"CRONLEDGER_[A-Z_]+", settings)) == VARIABLES
     assert list(EXIT_MEANINGS) == list(Exit)
+
+
+def test_it_lists_the_environment_of_a_command() -> None:
+    context = MagicMock(spec=Context, plan_time=datetime(2030, 1, 1, tzinfo=UTC))
+    listed = re.findall(r"^\| `([^`]+)` \|", ENVIRONMENT, re.MULTILINE)
+    assert listed == list(environment(context))
 
 
 def test_its_example_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
