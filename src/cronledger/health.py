@@ -13,7 +13,7 @@ class HealthServer:
     """Answers for one replica until it is closed. `read` must not block.
 
     /healthz: 200, or 503 when a loop is stuck: to be restarted. A database that is away is no
-    reason for that. /readyz: 200 only while the runner takes work and its database answers.
+    reason for that. /readyz: 200 only while the runner takes work: its last steps succeeded.
     /diagnostics: 200 with what `diagnose` answers: state, executions, ticks, lag, errors.
     """
 
@@ -54,8 +54,7 @@ class HealthServer:
 
     async def _readyz(self, _: web.Request) -> web.Response:
         health = self._read()
-        ready = health.state == "running" and health.database == "ok"
-        return _answer(health, "ready" if ready else "not ready", ready)
+        return _answer(health, "ready" if health.ready else "not ready", health.ready)
 
     async def _diagnostics(self, _: web.Request) -> web.Response:
         return web.json_response(self._diagnose())

@@ -27,7 +27,8 @@ EVENTS: Mapping[str, str] = {
     "database_answers": "The database that was waited for at the start answers.",
     "database_accepted": "accept-database was called; this runner works again.",
     "database_awaited": "The database does not answer yet; the start waits for it.",
-    "database_away": "The database stopped answering; running work goes on, nothing new starts.",
+    "database_away": "The database does not answer: running work goes on, nothing new starts. "
+    "Logged for each new `error`, and once a minute.",
     "database_back": "The database answers again.",
     "database_clock_leapt": "The database's clock left the monotonic one by more than a second; "
     "nothing is stolen or swept for one stale_timeout.",
@@ -53,6 +54,9 @@ EVENTS: Mapping[str, str] = {
     "job_without_runner": "No live runner has the function of this job; its work waits.",
     "lease_expired": "A lease could not be renewed in time; its handler is stopped.",
     "lease_lost": "A lease is another's now; what its handler does late is refused.",
+    "listen_failed": "Notifications cannot be received; the runner polls every poll_interval until "
+    "it can listen again. Logged for each new `error`, and once a minute.",
+    "listen_restored": "Notifications are received again.",
     "migrated": "A migration was applied.",
     "migration_pending": "A migration awaits `cronledger migrate`, once no older code runs.",
     "orphans_cancelled": "What waited of jobs that are retired or gone was CANCELLED.",

@@ -18,7 +18,7 @@ from cronledger.app import App
 from cronledger.engine.diagnostics import MOST_KEPT, Diagnostics, Health
 from cronledger.engine.draining import DrainReport
 from cronledger.engine.finisher import Ended
-from cronledger.engine.parts import Hooks, Parts, poll_seconds, ttl
+from cronledger.engine.parts import Hooks, Parts, ttl
 from cronledger.engine.plugins import Plugins, source_of
 from cronledger.engine.presence import State, take_name
 from cronledger.engine.stepping import Ran
@@ -113,11 +113,13 @@ class Replica:
             self._parts = Parts(
                 self.settings, self._access, self._pool, self._statements,
                 plugins=self._plugins, hooks=Hooks(
-                    self._went_away, self._written, self._notified, self._pulse, self._described
+                    self._went_away, self._suspected, self._not_listening, self._written,
+                    self._notified, self._pulse, self._described,
                 ),
                 runner=self.runner_id,
             )  # fmt: skip
             built = True
+            self._pool.moved = self._went_away
             await self._parts.supervisor.start()
             self._parts.heartbeats.start()
             await self._pulse()
@@ -159,10 +161,10 @@ class Replica:
         self._parts.loops.drive("finisher", self._parts.finisher.step, self._parts.finisher.wake)
         if self._manual:
             return
-        self._parts.loops.drive("pulse", self._pulse)
+        self._parts.loops.drive("pulse", self._pulse, reads_clock=True)
         self._parts.loops.drive("sweeper", self._parts.sweeper.step)
         self._parts.loops.drive("scopes", self._parts.scopes.step)
-        self._parts.loops.drive("dispatcher", dispatcher.step, dispatcher.wake)
+        self._parts.loops.drive("dispatcher", dispatcher.step, dispatcher.wake, reads_clock=True)
         if self._parts.waker is not None:
             self._parts.loops.drive("waker", self._parts.waker.step)
 
@@ -271,8 +273,7 @@ class Replica:
     async def _close(self) -> None:
         """What was begun has ended; heartbeats last, because what ends needs its lease."""
         if self._parts.waker is not None:
-            with suppress(psycopg.Error):
-                await self._parts.waker.close()
+            await self._parts.waker.close()
         await self._parts.supervisor.close()
         self._parts.heartbeats.close()
         self._parts.executor.close()
@@ -284,6 +285,13 @@ class Replica:
     def _went_away(self) -> None:
         self._parts.clock.distrust()
         self._parts.loops.wake("pulse")  # it notices the return, and begins the new time of trust
+
+    def _suspected(self) -> None:
+        self._parts.loops.wake("pulse")  # its own failure decides whether the database is away
+
+    def _not_listening(self) -> None:
+        self._suspected()
+        self._parts.dispatcher.wake.set()  # its sleep relied on being woken
 
     def _notified(self, payload: str) -> None:
         self._parts.dispatcher.wake.set()
@@ -302,8 +310,9 @@ class Replica:
 
     async def _pulse(self) -> float:
         """The runner is seen; what may be stale or due to resume is passed on."""
-        pulse, poll = await self._parts.presence.pulse(), poll_seconds(self.settings)
-        self._parts.loops.answered()
+        pulse = await self._parts.presence.pulse()
+        if self._parts.loops.answered():
+            self._parts.loops.wake("waker")
         if not self._parts.claimer.in_flight:
             running = self._parts.executor.executions()
             self._plugins.forget(
@@ -320,12 +329,8 @@ class Replica:
             self._parts.loops.wake("sweeper")
             if pulse.stale is not None and pulse.stale <= pulse.now:
                 self._parts.dispatcher.wake.set()
-            return min(1.0, poll)
-        return (
-            poll_seconds(self.settings)
-            if due is None
-            else min(poll_seconds(self.settings), due + 0.05)
-        )
+            return min(1.0, self._parts.poll())
+        return self._parts.poll() if due is None else min(self._parts.poll(), due + 0.05)
 
     def _described(self) -> dict[str, Any]:
         return {

@@ -21,6 +21,9 @@ RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)
         (replace(RUNNING, database="away", away_for_s=7.5), 200, 503),
         (replace(RUNNING, database="other"), 200, 503),
         (replace(RUNNING, stuck="dispatcher"), 503, 200),
+        (replace(RUNNING, failing={"dispatcher": "permission denied"}), 200, 503),
+        (replace(RUNNING, failing={"heartbeats": "refused"}), 200, 503),
+        (replace(RUNNING, failing={"listen": "refused"}), 200, 200),
     ],
     ids=str,
 )
@@ -36,6 +39,7 @@ async def test_answers(health: Health, healthz: int, readyz: int) -> None:
                     assert body["state"] == health.state
                     assert body["database"] == health.database
                     assert body["stuck"] == health.stuck
+                    assert body["failing"] == health.failing
             async with client.get("/") as response:
                 assert response.status == 404
     finally:

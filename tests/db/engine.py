@@ -135,7 +135,7 @@ class Runner:
             retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
-            self.claimer, self.clock, free=self._free, start=self._start, poll=5.0
+            self.claimer, self.clock, free=self._free, start=self._start, poll=lambda: 5.0
         )
         await self.pulse()
 

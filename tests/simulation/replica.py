@@ -32,13 +32,13 @@ class SimReplica(Replica):
         loops = self._parts.loops
         drive = loops.drive
 
-        def counted(name: str, step: Any, wake: Any = None) -> None:
+        def counted(name: str, step: Any, wake: Any = None, *, reads_clock: bool = False) -> None:
             async def stepped() -> float | None:
                 self._cluster.steps[name] += 1
                 answer: float | None = await step()
                 return answer
 
-            drive(name, stepped, wake)
+            drive(name, stepped, wake, reads_clock=reads_clock)
 
         loops.drive = counted  # type: ignore[method-assign]
         super()._drive()

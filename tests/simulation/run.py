@@ -17,7 +17,7 @@ import psycopg
 import structlog
 
 import cronledger.replica  # noqa: F401 - all of the engine is loaded before its clock is replaced
-from cronledger.engine import choose, parts, tokens
+from cronledger.engine import choose, leases, parts, tokens
 from cronledger.engine.commands import Supervisor
 from cronledger.engine.leases import Heartbeats
 from tests.simulation.backend import Database, install
@@ -106,6 +106,7 @@ def replaced(
         mock.patch.multiple(parts, Supervisor=SimSupervisor, Heartbeats=SimHeartbeats),
         simulated_transactions(),
         hurried_providers(),
+        mock.patch.object(leases, "ended", lambda connection: connection.closed),
         mock.patch.object(tokens, "uuid4", mint),
         mock.patch.object(choose, "uuid4", mint),
     ):

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.engine import loops as module
+from cronledger.engine import trouble
 from cronledger.engine.loops import Loops
 
 AWAY = psycopg.OperationalError("the server closed the connection")
@@ -38,7 +39,7 @@ class Steps:
 
 
 async def _said(steps: Steps) -> list[str]:
-    made = Loops(lambda: None)
+    made = Loops(lambda: None, lambda: None)
     with capture_logs() as logs:
         made.drive("one", steps)
         await asyncio.wait_for(steps.done.wait(), 5)
@@ -57,51 +58,111 @@ async def test_another_error_is_said_at_once() -> None:
     assert await _said(steps) == ["step_failed", "step_failed"]
 
 
-async def test_one_loop_that_is_not_answered_does_not_say_so_at_each_try() -> None:
-    """As LISTEN, refused on and on while the pool's connections are answered."""
-    made = Loops(lambda: None)
-    turn = asyncio.Event()
+class Clock:
+    """Whether trust in the database's clock was given up, or its connection was suspected."""
+
+    def __init__(self) -> None:
+        self.distrusted = self.suspected = 0
+
+    def loops(self) -> Loops:
+        return Loops(self._distrust, self._suspect)
+
+    def _distrust(self) -> None:
+        self.distrusted += 1
+
+    def _suspect(self) -> None:
+        self.suspected += 1
+
+
+async def test_a_loop_that_does_not_read_the_clock_costs_no_trust() -> None:
+    """Its connection alone may be lost; whether the database is away, the clock's loops find out"""
+    clock, turn = Clock(), asyncio.Event()
+    made = clock.loops()
 
     async def refused() -> float | None:
-        made.answered()  # by the others
-        if made.seen()["waker"].failures == 5:
+        if made.seen()["sweeper"].failures == 5:
             turn.set()
         raise AWAY
 
     with capture_logs() as logs:
-        made.drive("waker", refused)
+        made.drive("sweeper", refused)
+        await asyncio.wait_for(turn.wait(), 5)
+        assert made.failing() == {"sweeper": str(AWAY)}
+        await made.halt()
+    assert (clock.distrusted, made.away_since) == (0, None)
+    assert clock.suspected >= 5
+    assert logs == []
+
+
+async def test_it_says_so_when_it_alone_goes_on_failing() -> None:
+    assert await _said(Steps(*[AWAY] * 12)) == ["step_failed"]
+
+
+async def test_a_clock_loop_that_is_not_answered_does_not_say_so_at_each_try() -> None:
+    """As a claim whose connection breaks each time, while the pulse is answered."""
+    clock, turn = Clock(), asyncio.Event()
+    made = clock.loops()
+
+    async def refused() -> float | None:
+        made.answered()  # by the pulse
+        if made.seen()["dispatcher"].failures == 5:
+            turn.set()
+        raise AWAY
+
+    with capture_logs() as logs:
+        made.drive("dispatcher", refused, reads_clock=True)
         await asyncio.wait_for(turn.wait(), 5)
         await made.halt()
     assert [entry["event"] for entry in logs] == ["database_away", "database_back"]
+    assert clock.distrusted > 1
 
 
-async def test_an_outage_is_said_although_one_loop_was_refused_before() -> None:
-    made = Loops(lambda: None)
-    failed = asyncio.Event()
-    begin = asyncio.Event()
+async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, reasons = [100.0], ["refused", "refused", "starting up", "refused", "refused"]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(trouble, "monotonic", lambda: now[0])
+    made, done = Clock().loops(), asyncio.Event()
 
     async def refused() -> float | None:
-        if made.seen()["waker"].failures == 1:
+        now[0] += 20
+        if not reasons:
+            done.set()
             made.answered()
-        if made.seen()["waker"].failures == 3:
-            begin.set()
-        raise AWAY
-
-    async def works() -> float | None:
-        if not begin.is_set():
-            await begin.wait()
-            raise AWAY
-        failed.set()
-        return None
+            return None
+        raise psycopg.OperationalError(reasons.pop(0))
 
     with capture_logs() as logs:
-        made.drive("waker", refused)
-        made.drive("dispatcher", works)
-        await asyncio.wait_for(failed.wait(), 5)
+        made.drive("pulse", refused, reads_clock=True)
+        await asyncio.wait_for(done.wait(), 5)
         await made.halt()
-    said = [(entry["event"], entry.get("loop")) for entry in logs]
-    assert said == [("database_away", "waker"), ("database_back", None),
-                    ("database_away", "dispatcher")]  # fmt: skip
+    assert [(x["event"], x.get("error"), x["away_s"]) for x in logs] == [
+        ("database_away", "refused", 0.0),
+        ("database_away", "starting up", 40.0),
+        ("database_away", "refused", 60.0),
+        ("database_back", None, 100.0),
+    ]
+
+
+async def test_an_absence_right_after_another_is_said() -> None:
+    made, done = Clock().loops(), asyncio.Event()
+    answers: list[Exception | None] = [AWAY, None, AWAY, None]
+
+    async def step() -> float | None:
+        if not answers:
+            done.set()
+            return None
+        if (error := answers.pop(0)) is not None:
+            raise error
+        made.answered()
+        return 0.0
+
+    with capture_logs() as logs:
+        made.drive("pulse", step, reads_clock=True)
+        await asyncio.wait_for(done.wait(), 5)
+        await made.halt()
+    assert [entry["event"] for entry in logs] == ["database_away", "database_back"] * 2
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "stands"])
@@ -110,7 +171,7 @@ async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
 ) -> None:
     """As one that waits for the pool when a connection comes in the tick of its cancellation."""
     monkeypatch.setattr(module, "INSIST_SECONDS", 0.01)
-    made, waits, swallowed = Loops(lambda: None), asyncio.Event(), asyncio.Event()
+    made, waits, swallowed = Loops(lambda: None, lambda: None), asyncio.Event(), asyncio.Event()
 
     async def deaf() -> float | None:
         waits.set()

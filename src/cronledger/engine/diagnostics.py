@@ -1,25 +1,31 @@
 """How a live runner is: what /healthz and /diagnostics answer, and `runners.diagnostics` keeps."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Literal
 
 from cronledger.engine.dispatcher import Dispatcher
 from cronledger.engine.executor import Executor, Running
 from cronledger.engine.finisher import Finisher
-from cronledger.engine.leases import Leases
+from cronledger.engine.leases import Heartbeats, Leases
 from cronledger.engine.loops import Loops, LoopSeen
 from cronledger.engine.presence import State
+from cronledger.engine.waker import Waker
 
 MOST_KEPT = 20
+LISTEN = "listen"
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """`database`: `other` than the ledger's own (restored or cloned), and nothing is claimed until
     it is accepted. `stuck`: name of a loop that has not stepped for two minutes while the database
-    answered."""
+    answered.
+
+    `failing`: the error of each loop whose last step failed, of `heartbeats` while leases cannot be
+    renewed, and of `listen` while notifications cannot be received.
+    """
 
     state: State
     database: Literal["ok", "away", "other"]
@@ -28,6 +34,12 @@ class Health:
     running: int
     slots: int
     last_step_age_s: float
+    failing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes work: its last steps succeeded. Without LISTEN it polls instead."""
+        return self.state == "running" and self.database == "ok" and self.failing.keys() <= {LISTEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """A live runner at one moment. Ages and lags are seconds. `database`: see Health.
+    """A live runner at one moment. Ages and lags are seconds. `database`, `failing`: see Health.
 
     `ticks`: how often it looked for work; `lag_s`: how late the latest of the last claim started;
     `saturated`: all slots are taken, so what is due waits; `unwritten`: ends that the database has
@@ -75,6 +87,7 @@ class Diagnostics:
     lost_leases: int
     database_errors: int
     apps: Sequence[str]
+    failing: dict[str, str]
     loops: dict[str, LoopSeen]
     executions: Sequence[Active]
 
@@ -92,6 +105,8 @@ class Seen:
     finisher: Finisher
     leases: Leases
     loops: Loops
+    heartbeats: Heartbeats
+    waker: Waker | None
 
     def diagnose(
         self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
@@ -121,6 +136,7 @@ class Seen:
             lost_leases=self.leases.lost,
             database_errors=self.loops.database_errors,
             apps=list(apps),
+            failing=self._failing(),
             loops=self.loops.seen(),
             executions=active,
         )
@@ -129,6 +145,14 @@ class Seen:
         if self.loops.away_since is not None:
             return "away"
         return "ok" if self.dispatcher.refused is None else "other"
+
+    def _failing(self) -> dict[str, str]:
+        found = self.loops.failing()
+        if self.heartbeats.failing is not None:
+            found["heartbeats"] = self.heartbeats.failing
+        if self.waker is not None and self.waker.failing is not None:
+            found[LISTEN] = self.waker.failing
+        return found
 
     def health(self, state: State) -> Health:
         """What a load balancer or a supervisor asks for."""
@@ -143,6 +167,7 @@ class Seen:
             self.executor.running,
             slots,
             round(now - stepped, 1),
+            self._failing(),
         )
 
 

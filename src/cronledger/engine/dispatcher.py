@@ -60,7 +60,7 @@ class Dispatcher:
         *,
         free: Callable[[], tuple[int, int]],
         start: Callable[[Sequence[Start]], None],
-        poll: float,
+        poll: Callable[[], float],
     ) -> None:
         self._claimer = claimer
         self._clock = clock
@@ -83,7 +83,7 @@ class Dispatcher:
         free, slots = self._free()
         if free <= 0:
             self._note_saturation(slots)
-            return self._poll
+            return self._poll()
         self._saturated = False
         # Many runners wake for one instant: the less loaded goes first.
         if free < slots:
@@ -126,7 +126,7 @@ class Dispatcher:
             log.error("other_database", why=why, remedy=identity.ACCEPT)
         self.refused = why
         self.ticks.last_step = monotonic()
-        return self._poll
+        return self._poll()
 
     def _admit(self) -> None:
         if self.refused is not None:
@@ -166,11 +166,11 @@ class Dispatcher:
         if self.steal_at is not None:
             moments.append(self.steal_at)
         if not moments:
-            return self._poll
+            return self._poll()
         until = self._clock.until(min(moments))
         if until == 0 and not claim.round.writes:
             return BUSY_SECONDS  # due and locked by another replica
-        return min(until, self._poll)
+        return min(until, self._poll())
 
     def _note_saturation(self, slots: int) -> None:
         if not self._saturated:

@@ -17,7 +17,8 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from cronledger.ledger.database import Access, sever, step_transaction
+from cronledger.engine.trouble import Sparing, reason
+from cronledger.ledger.database import Access, ended, sever, step_transaction
 from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
@@ -198,7 +199,7 @@ class Heartbeats:
     """Renews all leases of a runner from a thread of its own, and tells the handlers of lost ones.
 
     `extend` is told the new deadlines by token (for the supervisor of commands); `stop` of a
-    lease is called in this thread.
+    lease is called in this thread. `failing`: why the last round failed; None if it did not.
     """
 
     RETRY = 0.25
@@ -218,7 +219,8 @@ class Heartbeats:
         self._connection: Connection | None = None
         self._busy: asyncio.Task[None] | None = None
         self._stopping = False
-        self._away = False
+        self._lines = Sparing()
+        self.failing: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._started = threading.Event()
@@ -294,20 +296,23 @@ class Heartbeats:
         try:
             for batch in batches(due):
                 await self._beat(batch, patience)
-            if self._away:
-                self._away = False
+            if self.failing is not None:
                 log.info("heartbeats_resumed", leases=len(due))
-        except Exception as error:
-            # Whatever it is: the next round comes.
-            if not self._away:
-                self._away = True
-                known = isinstance(error, psycopg.Error | TimeoutError | OSError)
-                text = str(error).partition("\n")[0] or type(error).__name__
-                log.warning("heartbeats_failing", error=text, exc_info=None if known else error)
+            self.failing = None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next round comes
+            self._failed(error)
             await self._disconnect()
             await asyncio.sleep(self.RETRY)
         finally:
             timer.cancel()
+
+    def _failed(self, error: Exception) -> None:
+        why = reason(error)
+        begins, self.failing = self.failing is None, why
+        if self._lines.due(why) or begins:
+            self._lines.note(why)
+            known = isinstance(error, psycopg.Error | OSError)
+            log.warning("heartbeats_failing", error=why, exc_info=None if known else error)
 
     async def _beat(self, batch: list[Lease], patience: float) -> None:
         connection = await self._connected(patience)
@@ -352,7 +357,9 @@ class Heartbeats:
             sever(self._connection)
 
     async def _connected(self, patience: float) -> Connection:
-        if self._connection is None or self._connection.closed:
+        if self._connection is not None and ended(self._connection):
+            await self._disconnect()  # it was idle for too long
+        if self._connection is None:
             async with asyncio.timeout(patience):
                 self._connection = await self._access.connect_async("cronledger heartbeats")
         return self._connection

@@ -10,6 +10,7 @@ from time import monotonic
 import psycopg
 import structlog
 
+from cronledger.engine.trouble import QUIET_SECONDS, Sparing, reason
 from cronledger.ledger.database import is_away
 
 log = structlog.get_logger(__name__)
@@ -19,47 +20,69 @@ Step = Callable[[], Awaitable[float | None]]
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
 STUCK_SECONDS = 120.0
 INSIST_SECONDS = 1.0
-QUIET_SECONDS = 60.0
+SUSPECTED = 10
+"""So often may one loop lose its connection, while others are answered, before it is reported."""
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """One driven step: when it last began, and what wakes it."""
+    """One driven step: when it last began, and what wakes it.
+
+    `reads_clock`: its step reads the database's clock. `error`: of its last step, if that failed.
+    """
 
     name: str
     step: Step
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    reads_clock: bool = False
     at: float = field(default_factory=monotonic)
     busy: bool = False
     last: bool = False  # ends after the step it is in
     failures: int = 0
+    error: str | None = None
     said: tuple[type[Exception] | None, float] = (None, 0.0)  # the last error logged, and when
     task: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSeen:
-    """`step_age_s`: since its step began; `busy`: it is in it; `failures`: of the last steps."""
+    """`step_age_s`: since its step began; `busy`: it is in it; `failures`: steps that failed since
+    the last one that succeeded, the last of them with `error`."""
 
     step_age_s: float
     busy: bool
     failures: int
+    error: str | None
 
 
 class Loops:
-    """The loops of one replica by name. `away` is called when the database stopped answering; who
-    hears from it again calls `answered`."""
+    """The loops of one replica by name.
 
-    def __init__(self, away: Callable[[], None]) -> None:
+    The database is away when a loop that reads its clock gets no answer: then `away` is called.
+    Any other loop without an answer may have lost only its own connection: then `suspect` is
+    called, to find out. The caller that hears from the database again calls `answered`.
+    """
+
+    def __init__(self, away: Callable[[], None], suspect: Callable[[], None]) -> None:
         self._away = away
+        self._suspect = suspect
         self._loops: dict[str, Loop] = {}
         self.away_since: float | None = None
-        self._said_away = False
+        self.away_because: str | None = None
+        self._away_logged = False
+        self._lines = Sparing()
         self.database_errors = 0
 
-    def drive(self, name: str, step: Step, wake: asyncio.Event | None = None) -> None:
+    def drive(
+        self,
+        name: str,
+        step: Step,
+        wake: asyncio.Event | None = None,
+        *,
+        reads_clock: bool = False,
+    ) -> None:
         """`step` is called now, and again when it said, or when `wake` is set."""
-        loop = Loop(name, step, wake or asyncio.Event())
+        loop = Loop(name, step, wake or asyncio.Event(), reads_clock)
         self._loops[name] = loop
         loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
 
@@ -93,12 +116,14 @@ class Loops:
                 task.cancel()
             _, left = await asyncio.wait(left, timeout=INSIST_SECONDS)
 
-    def answered(self) -> None:
-        """The database answered."""
-        if self.away_since is not None:
-            if self._said_away:
-                log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
-            self.away_since, self._said_away = None, False
+    def answered(self) -> bool:
+        """The database answered. Return whether it had been away."""
+        if self.away_since is None:
+            return False
+        if self._away_logged:
+            log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
+        self.away_since, self.away_because, self._away_logged = None, None, False
+        return True
 
     def stuck(self) -> str | None:
         """The name of a loop that has been in one step for two minutes."""
@@ -115,9 +140,13 @@ class Loops:
         """How each driven loop is. Any thread may ask."""
         now = monotonic()
         return {
-            x.name: LoopSeen(round(now - x.at, 3), x.busy, x.failures)
+            x.name: LoopSeen(round(now - x.at, 3), x.busy, x.failures, x.error)
             for x in tuple(self._loops.values())
         }
+
+    def failing(self) -> dict[str, str]:
+        """Return the errors of the loops whose last step failed. Any thread may ask."""
+        return {x.name: x.error for x in tuple(self._loops.values()) if x.error is not None}
 
     async def _run(self, loop: Loop) -> None:
         while True:
@@ -126,7 +155,7 @@ class Loops:
             loop.at, loop.busy = monotonic(), True
             try:
                 delay = await loop.step()
-                loop.failures = 0
+                loop.failures, loop.error = 0, None
             except Exception as error:  # noqa: BLE001 - no error of a step may end its loop
                 delay = self._failed(loop, error)
             loop.busy = False
@@ -141,22 +170,40 @@ class Loops:
                     await loop.wake.wait()
 
     def _failed(self, loop: Loop, error: Exception) -> float:
-        """Log it once per trouble, and per minute; answers the wait before the next try."""
+        """Note and report the failure. Return the seconds to wait before the next try."""
         delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
         loop.failures += 1
+        loop.error = reason(error)
         self.database_errors += isinstance(error, psycopg.Error)
-        if is_away(error):
-            if self.away_since is None:
-                self.away_since = monotonic()
-                self._away()
-            # One that fails on and on while the others are answered has said so.
-            if loop.failures == 1 and not self._said_away:
-                self._said_away = True
-                log.warning("database_away", error=str(error).partition("\n")[0], loop=loop.name)
-        elif loop.failures in (1, 10) or loop.failures % 100 == 0:
+        if not is_away(error):
+            self._report(loop, error)
+        elif loop.reads_clock:
+            self._report_away(loop, loop.error)
+        elif self.away_since is None:
+            self._suspect()
+            if loop.failures >= SUSPECTED:
+                self._report(loop, error)
+        return delay * (0.75 + random.random() / 2)
+
+    def _report_away(self, loop: Loop, why: str) -> None:
+        if self.away_since is None:
+            self.away_since = monotonic()
+            self._away()
+        self.away_because = why
+        due = self._lines.due(why)
+        # The first failure of a new absence is logged, however soon it follows the last absence.
+        # A loop that fails on and on while the other one is answered makes no new absence.
+        if due or (loop.failures == 1 and not self._away_logged):
+            self._lines.note(why)
+            self._away_logged = True
+            away_s = round(monotonic() - self.away_since, 1)
+            log.warning("database_away", error=why, loop=loop.name, away_s=away_s)
+
+    def _report(self, loop: Loop, error: Exception) -> None:
+        """Log it once per trouble, and per minute."""
+        if loop.failures in (1, 10) or loop.failures % 100 == 0:
             # One that fails only when it has something to write often fails for the first time.
             kind, at = loop.said
             if loop.failures > 1 or kind is not type(error) or monotonic() - at > QUIET_SECONDS:
                 loop.said = type(error), monotonic()
                 log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
-        return delay * (0.75 + random.random() / 2)

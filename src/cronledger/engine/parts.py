@@ -43,25 +43,31 @@ SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the parts tell the replica, and ask of it."""
+    """What the parts tell the replica, and ask of it.
+
+    `went_away`: a step that reads the clock got no answer. `suspected`: some other connection got
+    none. `not_listening`: LISTEN was lost.
+    """
 
     went_away: Callable[[], None]
+    suspected: Callable[[], None]
+    not_listening: Callable[[], None]
     written: Callable[[Sequence[Ended]], None]
     notified: Callable[[str], None]
     pulse: Callable[[], Awaitable[float]]
     described: Callable[[], dict[str, Any]]
 
 
-def poll_seconds(s: Settings) -> float:
+def poll_seconds(s: Settings, *, listening: bool) -> float:
     """How often a runner looks for work though nothing wakes it."""
     poll = s.poll_interval.total_seconds()
-    listens = s.listen_url is not None or not s.pgbouncer
-    return max(poll, LISTENING_POLL) if listens and poll == 5.0 else poll
+    return max(poll, LISTENING_POLL) if listening and poll == 5.0 else poll
 
 
 def ttl(s: Settings) -> timedelta:
     """A runner that has not been seen for so long is dead."""
-    return timedelta(seconds=3 * poll_seconds(s) + 5)
+    listens = s.listen_url is not None or not s.pgbouncer
+    return timedelta(seconds=3 * poll_seconds(s, listening=listens) + 5)
 
 
 class Parts:
@@ -85,7 +91,8 @@ class Parts:
         self._plugins = plugins
         self._runner = runner
         self.clock = DatabaseClock()
-        self.loops = Loops(hooks.went_away)
+        self.loops = Loops(hooks.went_away, hooks.suspected)
+        self.waker = self._listener(hooks)
         self.leases = Leases()
         self.planners = Planners(fingerprint())
         self.supervisor = Supervisor(
@@ -122,7 +129,7 @@ class Parts:
             self.clock,
             free=self.executor.free,
             start=self.executor.start,
-            poll=poll_seconds(s),
+            poll=self.poll,
         )
         self._housekeeping(hooks)
 
@@ -147,7 +154,10 @@ class Parts:
             ttl=ttl(s),
             described=hooks.described,
         )
-        self.seen = Seen(self.dispatcher, self.executor, self.finisher, self.leases, self.loops)
+        self.seen = Seen(
+            self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
+            self.heartbeats, self.waker,
+        )  # fmt: skip
         self.draining = Draining(self._runner, self.executor, self.finisher)
         self.registry = Registry(
             self._plugins, self._access.url, s.schema_name, self._runner, hooks.pulse
@@ -157,7 +167,6 @@ class Parts:
             self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
             hooks.pulse, self.clock,
         )  # fmt: skip
-        self.waker = self._listener(hooks)
 
     def _listener(self, hooks: Hooks) -> Waker | None:
         """None behind a pooler that was given no DSN to LISTEN on: polling suffices."""
@@ -168,7 +177,12 @@ class Parts:
             return None
         else:
             access = self._access
-        return Waker(access, s.schema_name, hooks.notified)
+        return Waker(access, s.schema_name, hooks.notified, hooks.not_listening)
+
+    def poll(self) -> float:
+        """How often the runner looks for work now: more often while it cannot LISTEN."""
+        listening = self.waker is not None and self.waker.listening
+        return poll_seconds(self._settings, listening=listening)
 
     def wake_dispatcher(self) -> None:
         """The dispatcher looks for work now."""

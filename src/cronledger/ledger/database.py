@@ -2,18 +2,19 @@
 
 import asyncio
 import os
+import select
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import partial
-from typing import Any
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, conninfo, errors
 from psycopg.rows import Row
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a database that answers, patience with a scope
@@ -38,6 +39,9 @@ SELECT set_config('tcp_keepalives_idle', '5', %(local)s),
        set_config('tcp_keepalives_interval', '2', %(local)s),
        set_config('tcp_keepalives_count', '3', %(local)s)
 """
+
+# A connection of ours waits for work; a limit for idle sessions would end it each time.
+_WAITS = "SELECT set_config('idle_session_timeout', '0', false)"
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """The database did not answer, or the connection is gone."""
@@ -67,6 +71,19 @@ def sever(connection: AsyncConnection[tuple[Any, ...]]) -> None:
     if not connection.closed:
         with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as s:
             s.shutdown(socket.SHUT_RDWR)
+
+
+def ended(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
+    """Return whether the server, or what is in between, has ended the connection. Sends nothing."""
+    poll = select.poll()
+    try:
+        poll.register(connection.fileno(), select.POLLIN)
+        # The end comes behind the server's last words.
+        while poll.poll(0):
+            connection.pgconn.consume_input()
+    except (psycopg.Error, OSError):
+        return True
+    return False
 
 
 class StepConnection(AsyncConnection[tuple[Any, ...]]):
@@ -104,7 +121,66 @@ class StepCursor(AsyncCursor[Row]):
 class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
     """Connections for steps. One that is held for longer than HUNG_SECONDS is severed: no other
     timeout notices a server that hangs, or a middlebox that acknowledges and passes nothing on.
+    One that ended while it was idle is replaced before a step gets it.
+
+    `moved` is called when a new connection leads to another server process than those before: a
+    restarted server, or another one. Behind a pooler that cannot be seen.
     """
+
+    def __init__(self, **parameters: Any) -> None:
+        self.moved: Callable[[], None] = lambda: None
+        self.server_started: datetime | None = None
+        self._failure: psycopg.Error | None = None
+        self._gave_up = asyncio.Event()
+        super().__init__(
+            connection_class=_reporting(self._note),
+            reconnect_failed=lambda _: self._gave_up.set(),
+            **parameters,
+        )
+
+    def _note(self, failure: psycopg.Error | None) -> None:
+        self._failure = failure
+
+    def reached(self, server_started: datetime) -> None:
+        """A new connection leads to the server process that started then."""
+        before, self.server_started = self.server_started, server_started
+        if before not in (None, server_started):
+            self.moved()
+
+    async def wait(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - as in the class above
+        """Raise PoolTimeout, with what refuses the connections as its cause, unless all are open
+        within `timeout`; at once when the pool has given up on one."""
+        opening = asyncio.ensure_future(super().wait(timeout))
+        giving_up = asyncio.ensure_future(self._gave_up.wait())
+        try:
+            await asyncio.wait([opening, giving_up], return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                raise PoolTimeout("no connection")
+            await opening
+        except PoolTimeout as error:
+            raise self._explained(error) from self._failure or error
+        finally:
+            opening.cancel()
+            giving_up.cancel()
+
+    async def getconn(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
+    ) -> AsyncConnection[tuple[Any, ...]]:
+        """Return a connection that has not ended. Raises PoolTimeout, with what refuses new
+        connections as its cause."""
+        until = monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            try:
+                connection = await super().getconn(max(0.0, until - monotonic()))
+            except PoolTimeout as error:
+                raise self._explained(error) from self._failure or error
+            if not ended(connection):
+                return connection
+            await self.putconn(connection)
+
+    def _explained(self, error: PoolTimeout) -> PoolTimeout:
+        return error if self._failure is None else PoolTimeout(str(self._failure))
 
     @asynccontextmanager
     async def connection(
@@ -117,6 +193,24 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
                 yield connection
             finally:
                 timer.cancel()
+
+
+def _reporting(note: Callable[[psycopg.Error | None], None]) -> type[StepConnection]:
+    """Return a class of connections that notes why one could not be opened, or None; the pool only
+    logs it."""
+
+    class Reporting(StepConnection):
+        @classmethod
+        async def connect(cls, *arguments: Any, **parameters: Any) -> Self:
+            try:
+                made = await super().connect(*arguments, **parameters)
+            except psycopg.Error as error:
+                note(error)
+                raise
+            note(None)
+            return made
+
+    return Reporting
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +258,7 @@ class Access:
             raise
         return connection
 
-    async def _watch(self, connection: AsyncConnection[Any], *, steps: bool = False) -> None:
+    async def _watch(self, connection: AsyncConnection[Any], pool: AsyncPool | None = None) -> None:
         if not self.prepare:  # behind a pooler the server's client is the pooler
             return
         timer = asyncio.get_running_loop().call_later(
@@ -172,13 +266,18 @@ class Access:
         )
         try:
             await connection.execute(_WATCH, {"local": False})
-            if steps:
+            await connection.execute(_WAITS)
+            if pool is not None:
                 # While an answer is under way, keepalives do not tell that a host is gone. Not for
                 # handlers' connections: it also ends whoever rests in the middle of an answer.
                 patience = round(self.tcp_user_timeout.total_seconds() * 1000)
-                await connection.execute(
-                    "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
+                answer = await connection.execute(
+                    "SELECT pg_postmaster_start_time(), set_config('tcp_user_timeout', %s, false)",
+                    [str(patience)],
                 )
+                row = await answer.fetchone()
+                assert row is not None
+                pool.reached(row[0])
         finally:
             timer.cancel()
 
@@ -186,8 +285,7 @@ class Access:
         """A closed pool of `size` connections in autocommit mode; open it in the loop that uses
         it.
         """
-        return AsyncPool(
-            connection_class=StepConnection,
+        pool: AsyncPool = AsyncPool(
             kwargs={
                 **self.parameters(name),
                 "cursor_factory": StepCursor,
@@ -199,10 +297,11 @@ class Access:
             timeout=self.connect_timeout.total_seconds() + 5,
             # Short, because its waits double: whoever asks next for a connection tries anew.
             reconnect_timeout=1,
-            configure=partial(self._watch, steps=True),
+            configure=lambda connection: self._watch(connection, pool),
             open=False,
             name=name,
         )
+        return pool
 
 
 def connect(url: str, name: str = "cronledger") -> psycopg.Connection:

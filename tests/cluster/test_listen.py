@@ -1,0 +1,128 @@
+"""LISTEN cannot connect, or idle connections are ended: work goes on, and the fault is visible."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from cronledger.engine.clock import NO_TRUST
+from cronledger.engine.parts import LISTENING_POLL
+from cronledger.replica import Replica
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+from tests.cluster.conftest import eventually
+from tests.cluster.harness import Cluster, until
+from tests.cluster.proxy import Proxy
+
+CLOSED = "postgresql://127.0.0.1:1/nowhere"
+SHORT_POLL = 5.0
+IDLE_LIMIT = (
+    "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 1000',"
+    " current_database()); END $$"
+)
+
+
+@pytest.mark.parametrize("how", ["closed_port", "idle_session_timeout"])
+def test_stale_leases_are_stolen_and_swept(cluster: Cluster, ledger: Ledger, how: str) -> None:
+    settings: dict[str, Any] = {}
+    if how == "closed_port":
+        settings["listen_url"] = CLOSED
+    else:
+        ledger.rows(IDLE_LIMIT)
+    first = cluster.start("crash", runner_id="first")
+    cluster.trigger("async_again", "async_once")
+    until("both run", lambda: len({mark.job for mark in cluster.marks("alive")}) == 2)
+    second = cluster.start("crash", runner_id="second", **settings)
+    first.kill()
+    until("it was stolen", lambda: cluster.execution("async_again")["runner_id"] == "second", 60)
+    until("it was swept", lambda: cluster.execution("async_once")["status"] == "FAILED", 60)
+    assert cluster.execution("async_once")["error_code"] == "stale_timeout"
+    assert second.events("database_away") == []
+    if how == "closed_port":
+        assert "refused" in second.event("listen_failed")["error"]
+    else:
+        assert second.events("listen_failed") == []
+
+
+@asynccontextmanager
+async def replica(ledger: Ledger, **settings: Any) -> AsyncIterator[Replica]:
+    async with Replica(url=ledger.url, settings=Settings(**settings)) as made:
+        yield made
+
+
+async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) -> None:
+    with capture_logs() as logged:
+        async with replica(ledger, listen_url=CLOSED) as polls:
+            trusted = polls._parts.clock.trusted_since
+            waker = polls._parts.waker
+            assert waker is not None
+            await eventually("it was tried again", lambda: waker.failures > 3)
+            assert polls._parts.clock.trusted_since == trusted
+            assert polls._parts.poll() == SHORT_POLL
+            health = polls.health()
+            assert health.ready
+            assert health.database == "ok"
+            assert health.failing.keys() == {"listen"}
+            assert "refused" in health.failing["listen"]
+            assert (
+                "refused"
+                in json.loads(json.dumps(polls.diagnostics().as_json()))["failing"]["listen"]
+            )
+    events = [x["event"] for x in logged]
+    assert events.count("listen_failed") == 1
+    assert not {"database_away", "step_failed"} & set(events)
+
+
+async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
+    with Proxy(ledger.url) as proxy, capture_logs() as logged:
+        async with replica(ledger, listen_url=proxy.dsn) as listens:
+            await eventually("it listens", lambda: listens._parts.poll() == LISTENING_POLL)
+            trusted = listens._parts.clock.trusted_since
+            proxy.cut()
+            await eventually("it polls", lambda: listens._parts.poll() == SHORT_POLL)
+            await eventually("it is visible", lambda: "listen" in listens.health().failing)
+            proxy.heal()
+            await eventually("it listens again", lambda: listens._parts.poll() == LISTENING_POLL)
+            assert listens.health().failing == {}
+            assert listens._parts.clock.trusted_since == trusted
+    events = [x["event"] for x in logged if x["event"].startswith(("listen", "database"))]
+    assert events == ["listen_failed", "listen_restored"]
+
+
+OURS = (
+    " FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cronledger'"
+)
+
+
+async def _end_connections(ledger: Ledger) -> None:
+    """Those of the pool are gone, while no step uses them."""
+    (mine,) = ledger.rows("SELECT array_agg(pid) AS pids" + OURS)
+    ledger.rows("SELECT pg_terminate_backend(pid)" + OURS)
+    await eventually("they have ended", lambda: not ledger.rows(
+        "SELECT 1" + OURS + " AND pid = ANY (%s)", mine["pids"]
+    ))  # fmt: skip
+
+
+async def test_connections_that_end_while_they_are_idle_cost_nothing(ledger: Ledger) -> None:
+    """As an idle limit of a proxy does, or of a pooler, that our settings do not reach."""
+    async with ledger.replica() as one:
+        trusted = one._parts.clock.trusted_since
+        for _ in range(3):
+            await _end_connections(ledger)
+            await one.step()
+        assert one._parts.clock.trusted_since == trusted
+
+
+async def test_another_server_process_costs_trust(ledger: Ledger) -> None:
+    """Its clock may be another one, and it was away meanwhile."""
+    async with ledger.replica() as one:
+        before, started = one._parts.clock.trusted_since, one._pool.server_started
+        assert started is not None
+        one._pool.server_started = started.replace(year=2001)
+        await _end_connections(ledger)
+        await one.step()
+        assert before < one._parts.clock.trusted_since < NO_TRUST
+        assert one._pool.server_started == started
