@@ -21,10 +21,11 @@ from tabulate import tabulate
 
 from cronledger import log as logs
 from cronledger.app import App
+from cronledger.engine.trouble import Sparing, reason
 from cronledger.health import HealthServer
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.database import Access, is_away
+from cronledger.ledger.database import Access, is_away, refusal
 from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.reports import Mark, Reports, Row
 from cronledger.replica import Health, Replica
@@ -123,7 +124,7 @@ class Work:
         self._embedded: Embedded | None = None
         self._embedding: asyncio.Future[str] | None = None
         self._replica: Replica | None = None
-        self._awaited = False
+        self._awaited: str | None = None  # why the start waits for the database
         self._url = ""
         self._mark: Mark | None = None
 
@@ -146,8 +147,10 @@ class Work:
     def _read_health(self) -> Health:
         if self._replica is not None:
             return self._replica.health()
-        database = "away" if self._awaited else "ok"
-        return Health("starting", database, None, None, 0, self._settings.slots, 0.0)  # type: ignore[arg-type]
+        why, slots = self._awaited, self._settings.slots
+        if why is None:
+            return Health("starting", "ok", None, None, 0, slots, 0.0)
+        return Health("starting", "away", None, None, 0, slots, 0.0, {"start": why})
 
     def diagnose(self) -> dict[str, Any]:
         """What is known of the replica as plain values; before it started: its health alone. Any
@@ -190,30 +193,30 @@ class Work:
         self, work: Callable[[], Awaitable[None]], stop: asyncio.Event
     ) -> bool:
         """`work` is done, begun anew each time the database went away meanwhile; False: `stop` was
-        set in between. Raises psycopg.Error when it stays away for longer than `patience`.
+        set in between. Raises psycopg.Error when it stays away for longer than `patience`, and at
+        once when the server refuses the connection.
         """
-        deadline, said = None, None
+        deadline, lines = None, Sparing()
         while not stop.is_set():
             try:
                 await work()
             except psycopg.Error as error:
-                if not is_away(error):
+                if not is_away(error) or refusal(error) is not None:
                     raise
                 deadline = deadline or monotonic() + self._daemon.patience.total_seconds()
                 left = deadline - monotonic()
                 if left <= 0:
                     raise
-                text = str(error).partition("\n")[0]
-                if text != said:
-                    log.warning("database_awaited", error=text, at_most_s=round(left))
-                said, self._awaited = text, True
+                self._awaited = reason(error)
+                if lines.due(self._awaited):
+                    log.warning("database_awaited", error=self._awaited, at_most_s=round(left))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(1.0, left)):
                         await stop.wait()
             else:
-                if self._awaited:
+                if self._awaited is not None:
                     log.info("database_answers")
-                    self._awaited = False
+                    self._awaited = None
                 return True
         return False
 
@@ -320,7 +323,7 @@ class Work:
         except psycopg.OperationalError as error:
             if not is_away(error):
                 raise
-            log.warning("database_away", error=str(error).partition("\n")[0])
+            log.warning("database_away", error=reason(error))
             return
         sys.stdout.write(summary(rows, mark.since, now))
         sys.stdout.flush()

@@ -130,7 +130,8 @@ class Replica:
                 await self._sign_off(False)
             await (self._close() if built else self._pool.close(timeout=2))
             if isinstance(error, PoolTimeout):
-                raise psycopg.OperationalError(f"the database does not answer: {error}") from error
+                # The pool's own error only reports that it waited; its cause is why it did.
+                raise psycopg.OperationalError(str(error)) from error
             raise
         self.state = "running"
         self._drive()

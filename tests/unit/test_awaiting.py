@@ -48,6 +48,25 @@ async def test_what_is_not_an_absence_ends_the_start() -> None:
     assert flaky.tries == 1
 
 
+async def test_a_refused_connection_ends_the_start() -> None:
+    refused = 'connection failed: FATAL:  database "absent" does not exist'
+    flaky = Flaky(psycopg.OperationalError(refused))
+    with capture_logs() as logs, pytest.raises(psycopg.OperationalError):
+        await _work(60)._once_it_answers(flaky, asyncio.Event())
+    assert (flaky.tries, logs) == (1, [])
+
+
+async def test_reasons_that_take_turns_are_not_logged_at_each_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = asyncio.timeout
+    monkeypatch.setattr(asyncio, "timeout", lambda _: real(0))
+    flaky = Flaky(*[psycopg.OperationalError(text) for text in ("refused", "starting") * 3])
+    with capture_logs() as logs:
+        assert await _work(60)._once_it_answers(flaky, asyncio.Event())
+    assert [entry.get("error") for entry in logs] == ["refused", "starting", None]
+
+
 async def test_patience_ends() -> None:
     flaky = Flaky(*[psycopg.OperationalError("refused")] * 100)
     with pytest.raises(psycopg.OperationalError):

@@ -7,7 +7,7 @@ from psycopg import errors
 
 from cronledger.ledger import identity
 from cronledger.ledger.binaries import EmbeddedError
-from cronledger.ledger.database import is_away
+from cronledger.ledger.database import is_away, refusal
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
 from cronledger.rules.errors import ConfigurationError, Exit
 from cronledger.settings import masked
@@ -63,6 +63,10 @@ def _database(error: psycopg.Error) -> Failure:
         return _other(why)
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
+    if (remedy := refusal(error)) is not None:
+        said = masked(" ".join(str(error).split()))
+        text = f"Error: the server refuses the connection: {said}\nHint: {remedy}"
+        return Failure(Exit.USAGE, text)
     if is_away(error):
         said = masked(" ".join(str(error).split()))
         hint = "check CRONLEDGER_DATABASE_URL, and that PostgreSQL runs there"

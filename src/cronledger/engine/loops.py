@@ -11,7 +11,7 @@ import psycopg
 import structlog
 
 from cronledger.engine.trouble import QUIET_SECONDS, Sparing, reason
-from cronledger.ledger.database import is_away
+from cronledger.ledger.database import is_away, refusal
 
 log = structlog.get_logger(__name__)
 
@@ -178,14 +178,14 @@ class Loops:
         if not is_away(error):
             self._report(loop, error)
         elif loop.reads_clock:
-            self._report_away(loop, loop.error)
+            self._report_away(loop, loop.error, refusal(error))
         elif self.away_since is None:
             self._suspect()
             if loop.failures >= SUSPECTED:
                 self._report(loop, error)
         return delay * (0.75 + random.random() / 2)
 
-    def _report_away(self, loop: Loop, why: str) -> None:
+    def _report_away(self, loop: Loop, why: str, remedy: str | None) -> None:
         if self.away_since is None:
             self.away_since = monotonic()
             self._away()
@@ -197,7 +197,8 @@ class Loops:
             self._lines.note(why)
             self._away_logged = True
             away_s = round(monotonic() - self.away_since, 1)
-            log.warning("database_away", error=why, loop=loop.name, away_s=away_s)
+            known = {} if remedy is None else {"remedy": remedy}
+            log.warning("database_away", error=why, loop=loop.name, away_s=away_s, **known)
 
     def _report(self, loop: Loop, error: Exception) -> None:
         """Log it once per trouble, and per minute."""

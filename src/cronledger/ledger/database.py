@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import select
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -64,6 +65,37 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, AWAY) and (
         state is None or state.startswith(("08", "57P")) or state == "53300"
     )
+
+
+# libpq reports no SQLSTATE for a connection that failed: the texts of the server, of libpq and of
+# PgBouncer decide, and waiting is right for one that is not known here.
+_REFUSALS = (
+    (
+        r"authentication failed|no password supplied|wrong password",
+        "correct the user and the password in the connection string, PGPASSWORD or ~/.pgpass",
+    ),
+    (r'role ".*" does not exist|no such user', "create the role, or name another one"),
+    (r"is not permitted to log in", "ALTER ROLE … LOGIN, or name another role"),
+    (
+        r'database ".*" does not exist|no such database',
+        "create the database, or correct its name in the connection string",
+    ),
+    (r"permission denied for database", "GRANT CONNECT ON DATABASE … TO this role"),
+    (r"pg_hba\.conf", "allow this host, role and database in pg_hba.conf of the server"),
+    (
+        r"server does not support SSL, but SSL was required",
+        "enable SSL in the server, or lower sslmode in the connection string",
+    ),
+)
+
+
+def refusal(error: BaseException) -> str | None:
+    """Return the remedy if a server answered and refuses this connection: waiting does not help.
+    None for any other error."""
+    if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
+        return None
+    text = str(error)
+    return next((remedy for said, remedy in _REFUSALS if re.search(said, text)), None)
 
 
 def sever(connection: AsyncConnection[tuple[Any, ...]]) -> None:
