@@ -66,8 +66,10 @@ EVENTS: Mapping[str, str] = {
     "outcome_not_storable": "The database refused the end of an execution; an error is stored.",
     "partitions_maintained": "A partition of executions was made or dropped, or skips were pruned.",
     "pause_ended": "A pause with an end is over.",
-    "planning_left_to_others": "Which live runners have newer tzdata or croniter has changed; they "
-    "plan the jobs these decide, and this runner goes on executing.",
+    "planning_left_to_others": "Which live runners have newer tzdata or croniter has changed, or "
+    "how many of them are `able` to plan; those plan the jobs these decide, and this one executes.",
+    "planning_taken_over": "A due schedule was left to runners with newer tzdata or croniter, and "
+    "none of them planned it; this runner plans until they (`of`) check in again.",
     "planner_failed": "A defect of cronledger in planning a job; the job stands still.",
     "runner_draining": "The runner claims nothing more and lets running work finish.",
     "runner_started": "The runner is registered and looks for work.",

@@ -298,6 +298,7 @@ class Replica:
         self._parts.dispatcher.wake.set()
         if payload in ("jobs", "accepted", "connected"):
             # Jobs were edited, or may be those of a restored ledger.
+            self._parts.planners.reconsider()
             self._parts.dispatcher.reconsider()
         # A cancel may have been among what was notified while nobody listened.
         if payload in ("cancel", "connected"):

@@ -1,23 +1,52 @@
 """A runner with older tzdata or croniter executes what newer ones plan, and plans it not itself."""
 
-from datetime import UTC, datetime
+import asyncio
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import pytest
 
 from cronledger.app import App
-from cronledger.engine.planners import Planners, version
+from cronledger.engine import planners
+from cronledger.engine.planners import LONGEST_WAIT, Planners, version
 from cronledger.engine.presence import fingerprint
 from cronledger.replica import Replica
-from cronledger.rules.model import Handler, Job
+from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
 from cronledger.testing import Ledger
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 OLD = {"tzdata": "2020a", "croniter": "7.0.0"}
+OLDER = "cronledger.engine.parts.fingerprint"
 
 
 def job(**values: object) -> Job:
     policies = {"schedule": "* * * * *", "handler": Handler.PYTHON, "target": {"function": "m:f"}}
     return Job.model_validate({"name": "j", **policies, **values})
+
+
+BERLIN = job(timezone="Europe/Berlin")
+
+
+def check_in(**said: object) -> dict[str, object]:
+    """What `pulse` answers of a newer runner that claims; `said` differs."""
+    able = {
+        "id": "new", "queues": ["default"], "handlers": ["m:f"],
+        "fingerprint": {**OLD, "tzdata": "2020b"}, "seen": "12:00", "ttl_s": 50, "free": 1,
+        "database": "ok", "claimed_s_ago": 15, "failures": 0,
+    }  # fmt: skip
+    return able | said
+
+
+def row(scope: str = "global", cursor: datetime = NOON, queue: str = "default") -> ScheduleRow:
+    return ScheduleRow(ScopeKey("j", "global", scope), queue, cursor, 1)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of the planners: its one element."""
+    now = [1000.0]
+    monkeypatch.setattr(planners, "monotonic", lambda: now[0])
+    return now
 
 
 @pytest.mark.parametrize(
@@ -36,14 +65,100 @@ def test_what_is_left_to_newer_runners(
     theirs: dict[str, str], spec: dict[str, object], left: bool
 ) -> None:
     mine = Planners(OLD)
-    other = {"queues": ["default"], "handlers": ["m:f"], "fingerprint": {**OLD, **theirs}}
+    other = check_in(fingerprint={**OLD, **theirs})
     mine.observe([other])
-    assert mine.leaves(job(**spec), "default") is left
-    assert not mine.leaves(job(**spec), "heavy")
+    assert mine.leaves(job(**spec), row()) is left
+    assert mine.left() == ["j"] * left
+    assert not mine.leaves(job(**spec), row(queue="heavy"))
     mine.observe([{**other, "handlers": ["m:g"]}])
-    assert not mine.leaves(job(**spec), "default")
+    assert not mine.leaves(job(**spec), row())
     mine.observe(None)
-    assert not mine.leaves(job(**spec), "default")
+    assert not mine.leaves(job(**spec), row())
+    assert mine.left() == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"free": 0}, {"free": -1}, {"database": "other"}, {"database": "away"}, {"database": None},
+        {"failures": 3}, {"claimed_s_ago": None}, {"claimed_s_ago": 26}, {"ttl_s": 8},
+    ],
+)  # fmt: skip
+def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, object]) -> None:
+    """Such as one that is full, that has just started, or whose claims fail."""
+    mine = Planners(OLD)
+    assert mine.observe([check_in()])
+    assert mine.leaves(BERLIN, row())
+    assert mine.observe([check_in(**said)])
+    assert not mine.leaves(BERLIN, row())
+    mine.observe([check_in(**said), check_in(id="newest")])
+    assert mine.leaves(BERLIN, row())
+
+
+def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = Planners(OLD)
+    mine.observe([check_in()])
+    assert mine.leaves(BERLIN, row("a"))
+    assert mine.leaves(BERLIN, row("b"))
+    assert (mine.left(), mine.look_again()) == (["j"], LONGEST_WAIT)
+    clock[0] += LONGEST_WAIT
+    assert (mine.left(), mine.look_again()) == ([], None)
+    # Planned meanwhile and due again; also where it comes before what was not planned.
+    assert mine.leaves(BERLIN, row("a", NOON + timedelta(minutes=1)))
+    assert not mine.leaves(BERLIN, row("b"))
+    assert "planning_taken_over" in capsys.readouterr().out
+    mine.observe([check_in()])
+    assert not mine.leaves(BERLIN, row("c"))
+    mine.observe([check_in(seen="12:01")])
+    assert mine.leaves(BERLIN, row("c"))
+
+
+def test_a_newer_runner_that_plans_is_left_its_work_for_ever(clock: list[float]) -> None:
+    mine = Planners(OLD)
+    mine.observe([check_in()])
+    for minute in range(60):
+        assert mine.leaves(BERLIN, row(cursor=NOON + timedelta(minutes=minute)))
+        clock[0] += LONGEST_WAIT
+
+
+def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(
+    clock: list[float],
+) -> None:
+    mine = Planners(OLD)
+    mine.observe([check_in()])
+    brief = job(timezone="Europe/Berlin", grace=timedelta(seconds=1))
+    assert mine.leaves(brief, row())
+    assert mine.look_again() == 0.5
+    clock[0] += 0.5
+    assert not mine.leaves(brief, row())
+    assert not mine.leaves(job(timezone="Europe/Berlin", grace=timedelta(0)), row("other"))
+
+
+def test_what_was_left_is_looked_at_again_when_the_newer_runners_or_jobs_change() -> None:
+    mine = Planners(OLD)
+    mine.observe([check_in()])
+    assert mine.leaves(BERLIN, row())
+    assert not mine.observe([check_in(seen="12:01")])
+    assert mine.left() == ["j"]
+    assert mine.observe([check_in(free=0)])
+    assert mine.left() == []
+    mine.observe([check_in()])
+    assert mine.leaves(BERLIN, row("other"))
+    mine.reconsider()
+    assert mine.left() == []
+
+
+def test_looking_again_makes_no_wait_longer(clock: list[float]) -> None:
+    """Jobs may be edited all the time, and runners come and go."""
+    mine = Planners(OLD)
+    for second in range(int(LONGEST_WAIT)):
+        mine.observe([check_in(seen=str(second)), check_in(id=f"new-{second}")])
+        assert mine.leaves(BERLIN, row())
+        clock[0] += 1
+        mine.reconsider()
+    assert not mine.leaves(BERLIN, row())
 
 
 def test_versions_sort_as_people_read_them() -> None:
@@ -73,12 +188,11 @@ async def test_an_older_runner_executes_and_does_not_plan(
     old = runner("old")
     async with new:
         with monkeypatch.context() as patched:
-            patched.setattr(
-                "cronledger.engine.parts.fingerprint", lambda: {**fingerprint(), "tzdata": "2001a"}
-            )
+            patched.setattr(OLDER, lambda: {**fingerprint(), "tzdata": "2001a"})
             await old.start()
+        assert await new.step() == ()
         ledger.travel(by="1m")
-        await new._pulse()  # seen in good time
+        await new._pulse()  # seen in good time, and to have claimed
         assert [ran.job for ran in await old.step()] == ["utc"]
         ledger.trigger("berlin")
         assert [(ran.job, ran.trigger) for ran in await old.step()] == [("berlin", "manual")]
@@ -88,4 +202,49 @@ async def test_an_older_runner_executes_and_does_not_plan(
         assert [ran.job for ran in await old.step()] == ["utc"]
     # The newer one has left: nobody else is there to plan it.
     assert [ran.job for ran in await old.step()] == ["berlin"]
+    await old.drain()
+
+
+async def test_a_full_newer_runner_stops_no_schedule(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A canary with one slot, which a long execution has taken; and one that checks in as if it
+    claimed, and does not."""
+    app, began, held = App("zones"), asyncio.Event(), asyncio.Event()
+
+    @app.job("* * * * *", timezone="Europe/Berlin", overlap="allow")
+    async def berlin() -> None:
+        return
+
+    @app.job(queue="canary")
+    async def long() -> None:
+        began.set()
+        await held.wait()
+
+    ledger.travel(to=NOON.replace(second=30))
+    new = ledger.replica(app, runner_id="new", slots=1, queues=("default", "canary"))
+    old = ledger.replica(app, runner_id="old")
+    async with new:
+        monkeypatch.setattr(OLDER, lambda: {**fingerprint(), "tzdata": "2001a"})
+        await old.start()
+        assert await new.step() == ()
+        ledger.travel(by="1m")
+        await new._pulse()
+        assert await old.step() == ()  # left to the newer one, which does not plan
+
+        monkeypatch.setattr(planners, "monotonic", lambda: monotonic() + LONGEST_WAIT)
+        assert [ran.job for ran in await old.step()] == ["berlin"]
+        ledger.travel(by="1m")
+        await new._pulse()
+        assert await old.step() == ()
+        assert [ran.job for ran in await new.step()] == ["berlin"]
+
+        ledger.trigger("long")
+        busy = asyncio.create_task(new.step())
+        await began.wait()
+        ledger.travel(by="1m")
+        await new._pulse()
+        assert [ran.job for ran in await old.step()] == ["berlin"]
+        held.set()
+        assert [ran.job for ran in await busy] == ["long"]
     await old.drain()

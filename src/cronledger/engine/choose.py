@@ -195,7 +195,7 @@ class Chooser:
         if facts.retired_at is not None or self._held.revisions.broken(facts.name) is not None:
             return False
         job = self._held.revisions.newest(facts.name).job
-        if self._abilities.planners.leaves(job, row.queue):
+        if self._abilities.planners.leaves(job, row):
             self.round.left.add(facts.name)
             return True
         if self._lacks_slot(row, job) and facts.paused_at is None:

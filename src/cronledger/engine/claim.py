@@ -38,7 +38,8 @@ locked beyond them is read for nothing, and kept from other replicas."""
 class Claim:
     """What a claim brought. `sent`: monotonic time before its first write was sent: the leases
     count from there; `asked`: before it asked for `next_due`. `full`: as many rows came as were
-    asked for, or what this claim parked was due again after its COMMIT, so more may be due."""
+    asked for, or what this claim parked was due again after its COMMIT, so more may be due.
+    `look_again`: seconds until schedules that are left to another runner are looked at again."""
 
     won: Sequence[Claimed]
     round: Round
@@ -46,6 +47,7 @@ class Claim:
     sent: float
     asked: float
     full: bool
+    look_again: float | None
 
 
 class Claimer:
@@ -116,7 +118,7 @@ class Claimer:
             self.in_flight = False
 
     async def _attempt(self, slots: int, look: "_Look") -> Claim:
-        begun = Round()
+        begun, planners = Round(), self._abilities.planners
         breadth = min(look.max_rows, self._breadth)
         schedules: Sequence[ScheduleRow] = ()
         writes: list[Any] = []
@@ -128,8 +130,7 @@ class Claimer:
                     again = await self._claim_due(c, slots, look)
                     due_rows = await self._statements.lock_due_schedules(
                         c, queues=self._queues,
-                        not_here=[*look.not_here, *self._abilities.planners.left],
-                        max_rows=breadth,
+                        not_here=[*look.not_here, *planners.left()], max_rows=breadth,
                     )  # fmt: skip
                     (since,) = await before.fetchone() or (None,)
                     rows = await again.fetchall()
@@ -149,13 +150,12 @@ class Claimer:
                         self._unknown.update(begun.claims())
                         writes = await self._write(c, begun)
                     begun.not_here.update(_refusals(rows))
-                    self._abilities.planners.left.update(begun.left)
                     begun.spec_errors += [(name, *why) for name, why in look.broken.items()]
                     assert since is not None
                     next_due = await self._statements.next_due(
                         c,
                         queues=self._queues,
-                        not_here=[*look.not_here, *begun.not_here, *self._abilities.planners.left],
+                        not_here=[*look.not_here, *begun.not_here, *planners.left()],
                         since=since,
                     )
                 won = [row.claimed for row in begun.taken]
@@ -178,7 +178,8 @@ class Claimer:
         elif len(schedules) >= breadth:
             self._breadth = min(LARGEST_CLAIM, 2 * self._breadth)
         more = any(row.more for row in rows) or len(schedules) >= breadth
-        return Claim(won, begun, due, sent, asked, more or rearmed or look.only is not None)
+        full = more or rearmed or look.only is not None
+        return Claim(won, begun, due, sent, asked, full, planners.look_again())
 
     def _forget(self, begun: Round) -> None:
         for token, _ in begun.claims():

@@ -165,12 +165,14 @@ class Dispatcher:
         moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]
         if self.steal_at is not None:
             moments.append(self.steal_at)
-        if not moments:
-            return self._poll()
-        until = self._clock.until(min(moments))
-        if until == 0 and not claim.round.writes:
+        waits = [self._poll()]
+        if claim.look_again is not None:
+            waits.append(claim.look_again)
+        if moments:
+            waits.append(self._clock.until(min(moments)))
+        if min(waits) == 0 and not claim.round.writes:
             return BUSY_SECONDS  # due and locked by another replica
-        return min(until, self._poll())
+        return min(waits)
 
     def _note_saturation(self, slots: int) -> None:
         if not self._saturated:

@@ -129,7 +129,7 @@ class NextDue(NamedTuple):
 
 class Pulse(NamedTuple):
     """`now`, the earliest stale_after of all leases, the earliest end of a pause; `others`: live
-    runners of the same queues whose tzdata or croniter differ (queues, handlers, fingerprint)."""
+    runners of the same queues whose tzdata or croniter differ, as of their last check-in."""
 
     now: datetime
     stale: datetime | None

@@ -1,5 +1,6 @@
 -- The runner is seen, and learns what may need it: the next stale lease, the next pause that ends, and
--- the live runners of its queues that read schedules by other versions (`others`, a JSON array).
+-- the live runners of its queues that read schedules by other versions (`others`, a JSON array), with
+-- what their own check-ins said of whether they claim.
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
 -- Lock: its own runners row. Always one row; NULL: nothing is to come, no such runner.
 WITH seen AS (
@@ -19,8 +20,12 @@ WITH seen AS (
 SELECT {schema}.db_now() AS now,
        (SELECT min(e.stale_after) FROM {schema}.executions e WHERE e.status = 'RUNNING') AS stale,
        (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes,
-       (SELECT jsonb_agg(jsonb_build_object('queues', o.queues, 'handlers', o.handlers,
-                                            'fingerprint', o.fingerprint) ORDER BY o.id)
+       (SELECT jsonb_agg(jsonb_build_object(
+            'id', o.id, 'queues', o.queues, 'handlers', o.handlers, 'fingerprint', o.fingerprint,
+            'seen', o.heartbeat_at, 'ttl_s', extract(epoch FROM o.stale_after - o.heartbeat_at),
+            'free', o.slots - o.running, 'database', o.diagnostics -> 'database',
+            'claimed_s_ago', o.diagnostics -> 'last_tick_age_s',
+            'failures', o.diagnostics #> '{loops,dispatcher,failures}') ORDER BY o.id)
         FROM {schema}.runners o
         WHERE o.id <> %(runner)s AND o.state = 'running' AND o.stale_after > {schema}.db_now()
           AND o.queues && %(queues)s::text[]
