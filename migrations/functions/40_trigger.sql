@@ -137,6 +137,7 @@ DECLARE
     at         timestamptz;
     made       bigint;
 BEGIN
+    PERFORM {schema}.check_json(job, 'payload', payload);
     -- The schedule row first: an edit commits only with this lock, so what the next statement reads
     -- of the job stands until we commit.
     SELECT s.* INTO scope FROM {schema}.schedules s

@@ -173,12 +173,15 @@ RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     ended     {schema}.executions;
     bytes     integer := octet_length(outcome.result::text);
-    too_large text := format('the result has %s bytes of JSON; at most 16384 are stored', bytes);
+    unstored  text := CASE
+        WHEN bytes > 16384 THEN format('the result has %s bytes of JSON; at most 16384 are stored', bytes)
+        ELSE 'the result ' || {schema}.json_problem(outcome.result) || '; not stored' END;
 BEGIN
-    IF bytes > 16384 THEN
+    IF unstored IS NOT NULL THEN
         outcome.result := NULL;
-        outcome.error_code := coalesce(outcome.error_code, 'result_too_large');
-        outcome.error_msg := concat_ws(E'\n', outcome.error_msg, too_large);
+        outcome.error_code := coalesce(outcome.error_code, CASE WHEN bytes > 16384
+            THEN 'result_too_large' ELSE 'result_invalid' END);
+        outcome.error_msg := concat_ws(E'\n', outcome.error_msg, unstored);
     END IF;
     UPDATE {schema}.executions e
     SET status = CASE WHEN outcome.status = 'FAILED' AND e.cancel_requested_at IS NOT NULL

@@ -283,6 +283,7 @@ DECLARE
     made       bigint;
 BEGIN
     PERFORM {schema}.check_push(job, key, NULL, NULL, NULL);
+    PERFORM {schema}.check_json(job, 'payload', payload);
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
         PERFORM {schema}.unknown_job(job);

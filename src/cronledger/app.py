@@ -18,7 +18,15 @@ from pydantic_core import to_jsonable_python
 from cronledger.binding import Bound, Function, bind
 from cronledger.cancellation import Cancelled, CancelScope
 from cronledger.rules.errors import ConfigurationError, Problem, problems_of
-from cronledger.rules.model import CatchUp, Handler, Job, Overlap, ScopeKey, Trigger
+from cronledger.rules.model import (
+    LARGEST_BIGINT,
+    CatchUp,
+    Handler,
+    Job,
+    Overlap,
+    ScopeKey,
+    Trigger,
+)
 from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
 __all__ = [
@@ -265,4 +273,6 @@ def _deploy(deploy: int | datetime | None) -> int | None:
         return int(deploy.timestamp())
     if deploy is not None and (not isinstance(deploy, int) or isinstance(deploy, bool)):
         raise TypeError(f"deploy={deploy!r} is neither an integer nor a datetime")
+    if deploy is not None and abs(deploy) > LARGEST_BIGINT:
+        raise ValueError(f"deploy={deploy!r} does not fit into 63 bits; write a smaller one")
     return deploy

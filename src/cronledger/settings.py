@@ -28,8 +28,15 @@ from pydantic_settings import (
 )
 
 from cronledger.rules import durations
-from cronledger.rules.errors import ConfigurationError, Problem, nearest, problems_of, shown
-from cronledger.rules.model import Duration, Name
+from cronledger.rules.errors import (
+    ConfigurationError,
+    Problem,
+    RefusedError,
+    nearest,
+    problems_of,
+    shown,
+)
+from cronledger.rules.model import LARGEST_BIGINT, Duration, Name
 
 PREFIX = "CRONLEDGER_"
 TEST_PREFIX = "CRONLEDGER_TEST_"
@@ -40,18 +47,11 @@ MASK = "***"
 UNKNOWN = "?"  # behind a name of the file that is no setting: no field is called so
 
 
-class _RefusedError(ValueError):
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.remedy = remedy
-
-
 def _dsn(url: SecretStr) -> SecretStr:
     text = url.get_secret_value()
     if re.match(r"(postgresql|postgres)://", text) or re.match(r"\s*[a-z_]+\s*=", text):
         return url
-    raise _RefusedError(
+    raise RefusedError(
         "is no PostgreSQL connection string (it is not shown: it may hold a password)",
         "write postgresql://user@host/database or host=… dbname=…",
     )
@@ -67,12 +67,21 @@ def _between(low: str, high: str) -> AfterValidator:
     def check(value: timedelta) -> timedelta:
         if bounds[0] <= value <= bounds[1]:
             return value
-        raise _RefusedError("is out of range", f"write {low} to {high}")
+        raise RefusedError("is out of range", f"write {low} to {high}")
 
     return AfterValidator(check)
 
 
 Patience = Annotated[Duration, _between("1ms", "1d")]
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):  # of the file; pydantic takes true for 1
+        raise RefusedError("is not a number", "write digits")
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_number)]
 
 
 def _listed(value: object) -> object:
@@ -115,7 +124,7 @@ class Settings(BaseSettings):
         min_length=1,
         description="The queues this runner takes work from; in the variable with commas between.",
     )
-    slots: Annotated[int, Field(ge=1, le=10_000)] = Field(
+    slots: Annotated[Number, Field(ge=1, le=10_000)] = Field(
         10, description="Executions this runner runs at once."
     )
     runner_id: Name | None = Field(
@@ -138,7 +147,7 @@ class Settings(BaseSettings):
         False,
         description="`database_url` is a pooler in transaction mode: no server-side prepares.",
     )
-    health_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+    health_port: Annotated[Number, Field(ge=0, le=65_535)] | None = Field(
         None, description="Port of /healthz, /readyz and /diagnostics; none: off; 0: any free one."
     )
     health_host: Annotated[str, Field(min_length=1)] = Field(
@@ -159,13 +168,13 @@ class Settings(BaseSettings):
     allow_sql_commands: bool = Field(
         False, description="Whether jobs written with SQL may have the handler `command`."
     )
-    max_result_bytes: Annotated[int, Field(ge=0, le=1_048_576)] = Field(
+    max_result_bytes: Annotated[Number, Field(ge=0, le=1_048_576)] = Field(
         16_384, description="Most bytes of JSON of a result that are stored."
     )
-    output_tail_bytes: Annotated[int, Field(ge=0, le=16_777_216)] = Field(
+    output_tail_bytes: Annotated[Number, Field(ge=0, le=16_777_216)] = Field(
         65_536, description="Last bytes of the output of an attempt that are stored."
     )
-    deploy: int | None = Field(
+    deploy: Annotated[Number, Field(ge=-LARGEST_BIGINT, le=LARGEST_BIGINT)] | None = Field(
         None,
         description="Ordered version of the deployment; an older one changes no jobs of a newer "
         "one.",

@@ -17,7 +17,7 @@ def spoiled(cli: Cli, database_url: str) -> Cli:
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute(
             "INSERT INTO cronledger.jobs (name, schedule, handler)"
-            " VALUES ('a', '0 * * * *', 'command'), ('b', '0 * * * *', 'command')"
+            " VALUES ('a', '0 * * * *', 'external'), ('b', '0 * * * *', 'external')"
         )
         for table, column in (("schedules", "created_at"), ("job_revisions", "effective_from")):
             c.execute(

@@ -98,7 +98,7 @@ async def test_what_handlers_return_and_raise(world: World) -> None:
         "nothing": (None, None, None),
         "too_large": ("x" * 20_000, None, "result_too_large"),
         "not_json": (object(), None, "result_invalid"),
-        "nul": ("a\0b", "ab", None),
+        "nul": ("a\0b", "ab", "result_changed"),
     }
     for name, (value, _, _) in returned.items():
         declare(world, lambda value=value: value, name)

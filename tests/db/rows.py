@@ -33,10 +33,15 @@ def insert(db: Db, table: str, **columns: Any) -> DictRow:
     return one(db.execute(statement, columns))
 
 
+TARGETS = {
+    "python": '{"function": "tests:work"}', "command": '{"argv": ["true"]}',
+    "sql": '{"statement": "SELECT 1"}', "http": '{"url": "http://localhost/"}', "external": "{}",
+}  # fmt: skip
+
+
 def job(db: Db, name: str = "job", **columns: Any) -> DictRow:
-    return insert(
-        db, "jobs", **{"name": name, "handler": "command", "schedule": "@hourly"} | columns
-    )
+    row = {"name": name, "handler": "command", "schedule": "@hourly"} | columns
+    return insert(db, "jobs", **{"target": TARGETS.get(row["handler"], "{}")} | row)
 
 
 def runner(db: Db, name: str = "r1", **columns: Any) -> DictRow:

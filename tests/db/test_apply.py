@@ -89,7 +89,8 @@ async def test_of_two_sources_with_one_name_at_once_one_is_refused(
 ) -> None:
     with psycopg.connect(database_url) as first, ThreadPoolExecutor(1) as pool:
         first.execute(
-            "INSERT INTO cronledger.jobs (name, handler, source) VALUES ('shared', 'sql', 'one')"
+            "INSERT INTO cronledger.jobs (name, handler, source)"
+            " VALUES ('shared', 'external', 'one')"
         )
         second = pool.submit(apply, database_url, [job("mine"), job("shared")], source="two")
         await eventually(lambda: waiting(ledger))

@@ -68,8 +68,8 @@ def test_a_healthy_ledger_has_nothing_but_ok(database_url: str) -> None:
             " now() + '1 min', %s", [Jsonb(cron.FINGERPRINT)],
         )  # fmt: skip
         c.execute(
-            "INSERT INTO cronledger.jobs (name, handler, schedule)"
-            " VALUES ('j', 'command', '@daily')"
+            "INSERT INTO cronledger.jobs (name, handler, target, schedule)"
+            " VALUES ('j', 'command', '{\"shell\": \"true\"}', '@daily')"
         )
     with patient(database_url) as seen:
         findings = examine(seen)

@@ -180,10 +180,10 @@ async def test_results_that_cannot_be_stored_are_a_success_with_a_note(
             one.put(start, outcome.success(value))
         await one.finisher.step()
     assert ledger.rows("SELECT status, error_code, result FROM executions ORDER BY id") == [
-        ("SUCCESS", None, "ab"),
+        ("SUCCESS", "result_changed", "ab"),
         ("SUCCESS", "result_invalid", None),
         ("SUCCESS", "result_too_large", None),
         ("SUCCESS", "result_invalid", None),
-        ("SUCCESS", None, {"k": ""}),
+        ("SUCCESS", "result_changed", {"k": ""}),
         ("SUCCESS", None, 10**30),
     ]

@@ -316,7 +316,7 @@ def test_a_revision_names_who_made_it_and_nobody_else(db: Db) -> None:
     db.execute("UPDATE cronledger.jobs SET schedule = '@weekly', edited_by = 'bob'")
     db.execute(
         "INSERT INTO cronledger.jobs (name, handler, schedule, edited_by)"
-        " VALUES ('job', 'sql', '@daily', 'carol') ON CONFLICT (name)"
+        " VALUES ('job', 'external', '@daily', 'carol') ON CONFLICT (name)"
         " DO UPDATE SET handler = EXCLUDED.handler, edited_by = EXCLUDED.edited_by"
     )
     assert [by for _, _, by in revisions(db)] == [me, "alice", me, "bob", "bob", "carol"]

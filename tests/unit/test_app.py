@@ -219,6 +219,8 @@ def test_deploy_is_an_integer_or_an_instant() -> None:
         App(deploy=datetime(2026, 1, 1))  # noqa: DTZ001
     with pytest.raises(TypeError, match="neither"):
         App(deploy="abc123")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="63 bits"):
+        App(deploy=2**63)
 
 
 def test_context() -> None:

@@ -26,6 +26,12 @@ def warned(**fields: Any) -> list[str]:
     return [str(p.field) for p in found(**fields) if p.warning]
 
 
+def nested(levels: int, value: Any = 1) -> Any:
+    for level in range(levels):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
 ALL = {"catch_up": "all", "overlap": "wait"}
 FINE: list[dict[str, Any]] = [
     {},
@@ -44,6 +50,9 @@ FINE: list[dict[str, Any]] = [
     {"handler": "sql", "target": {"statement": "SELECT 1"}},
     {"handler": "http", "target": {"url": "https://x/y", "method": "POST", "body": {"a": 1}}},
     {"handler": "external", "target": {}},
+    {"payload": nested(100)},
+    {"payload": nested(99, [])},
+    {"payload": "ä" * 32_767},
 ]
 
 
@@ -96,7 +105,22 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"handler": "http", "target": {"method": "GET"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "ftp://x"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "http://x", "expect": [99]}}, ["target.expect[0]"]),
+    ({"handler": "http", "target": {"url": "http://x:99999/"}}, ["target.url"]),
+    ({"handler": "http", "target": {"url": "http://[::1"}}, ["target.url"]),
+    ({"handler": "http", "target": {"url": "http://:80"}}, ["target.url"]),
+    (
+        {"handler": "http", "target": {"url": "http://x", "headers": {"A b": "1"}}},
+        ["target.headers.A b"],
+    ),
     ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
+    ({"target": {"argv": None, "shell": None}}, ["target"]),
+    ({"target": {"shell": "a", "cwd": "work"}}, ["target.cwd"]),
+    ({"target": {"shell": "a", "cwd": ""}}, ["target.cwd"]),
+    ({"payload": nested(101)}, ["payload"]),
+    ({"payload": [nested(100)]}, ["payload"]),
+    ({"payload": nested(99, [[]])}, ["payload"]),
+    ({"payload": {"a": [-(10**309)]}}, ["payload"]),
+    ({"payload": {"a": "ä" * 32_767}}, ["payload"]),
 ]
 
 
@@ -108,6 +132,10 @@ def test_refused(fields: dict[str, Any], expected: list[str]) -> None:
         assert problem.where == "f"
         assert problem.job == "j"
         assert problem.remedy or problem.warning
+
+
+def test_a_payload_that_no_reader_of_json_takes_is_refused() -> None:
+    assert refused(payload=nested(5000)) == ["payload"]
 
 
 def test_everything_is_collected() -> None:
@@ -157,6 +185,13 @@ def test_values_that_may_be_secret_are_not_shown() -> None:
     target = {"argv": [""], "shell": "x", "env": {"A=": "s3cret", "B": ["s3cret"]}}
     said = [str(problem) for problem in found(target=target)]
     assert len(said) == 4
+    assert "s3cret" not in "".join(said)
+
+
+def test_a_secret_under_a_misspelt_name_is_not_shown() -> None:
+    target = {"url": "htp://user:s3cret@x", "hedaers": {"Authorization": "s3cret"}}
+    said = [str(problem) for problem in found(handler="http", target=target)]
+    assert len(said) == 2
     assert "s3cret" not in "".join(said)
 
 

@@ -60,8 +60,6 @@ def raised(exc: Exception, cause: Exception | None = None) -> Exception:
         (UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
         (Decimal("1.50"), '"1.50"'),
         ({3}, "[3]"),
-        ({"a\x00": "b\x00c"}, '{"a": "bc"}'),
-        ("x\ud800y", '"xy"'),
         ("\\u0000", r'"\\u0000"'),
     ],
     ids=str,
@@ -70,6 +68,28 @@ def test_results_are_stored_as_json(value: Any, text: str | None) -> None:
     made = oc.success(value)
     assert (made.status, made.result_json, made.error_code) == (Status.SUCCESS, text, None)
     assert made.final
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a\x00": "b\x00c"}, '{"a": "bc"}'),
+        ({"a": [["x\ud800y"]]}, '{"a": [["xy"]]}'),
+        (oc.Result({"a\x00": 1, "a": 2}, rows_affected=1), '{"a": 2}'),
+    ],
+    ids=ascii,
+)
+def test_a_result_that_is_changed_says_so(value: Any, text: str) -> None:
+    made = oc.success(value)
+    assert (made.status, made.result_json) == (Status.SUCCESS, text)
+    assert made.error_code == "result_changed"
+    assert "were removed from the result" in str(made.error_msg)
+
+
+def test_a_result_that_is_changed_and_a_count_that_is_none_are_both_noted() -> None:
+    made = oc.success(oc.Result("a\x00", rows_affected=-1))
+    assert (made.result_json, made.error_code) == ('"a"', "result_changed")
+    assert "removed" in str(made.error_msg) and "rows_affected" in str(made.error_msg)
 
 
 def deep() -> list[Any]:
@@ -89,6 +109,7 @@ def deep() -> list[Any]:
         (Hostile(), "result_invalid"),
         (deep(), "result_invalid"),
         (10**5_000, "result_invalid"),
+        (10**309, "result_invalid"),
         ("x" * 16_383, "result_too_large"),
         ("ä" * 8_192, "result_too_large"),
     ],
@@ -320,7 +341,7 @@ def test_clean_json_can_be_stored_or_says_why_not(value: Any, limit: int) -> Non
         assert value is None or (stored.error_code and stored.error_msg)
         assert len(stored.error_msg or "") <= oc.HEAD_LENGTH
         return
-    assert stored.error_code is None
+    assert stored.error_code in (None, "result_changed")
     assert len(stored.text.encode("utf-8")) <= limit
     read = json.loads(stored.text, parse_constant=pytest.fail)
     assert "\x00" not in json.dumps(read, ensure_ascii=False)

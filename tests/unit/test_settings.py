@@ -126,6 +126,19 @@ def test_secrets_are_not_in_errors(file: dict[str, Any]) -> None:
     assert len(problems(file)) == 1
 
 
+@pytest.mark.parametrize(
+    "key", ["slots", "health_port", "max_result_bytes", "output_tail_bytes", "deploy"]
+)
+def test_true_is_not_a_number(key: str) -> None:
+    (line,) = problems({key: True})
+    assert line == f"c.toml: cronledger.{key} = true: is not a number; write digits"
+
+
+def test_a_deploy_fits_into_the_ledger() -> None:
+    (line,) = problems({"deploy": 2**63})
+    assert "cronledger.deploy = 9223372036854775808" in line
+
+
 def test_listening_needs_a_server_of_its_own() -> None:
     (line,) = problems({"listen_url": "embedded"})
     assert "no PostgreSQL connection string" in line

@@ -234,7 +234,26 @@ def test_everything_is_reported_together(file: Path) -> None:
         ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: means nothing with sql; remove it"]),
         ('command = ["a", ""]', ["jobs.a.command[1] = "]),
         ('command = "a"\nenv = { A = 1 }', ["jobs.a.env.A: should be a valid string"]),
-        ('http = { urls = "x" }', ["jobs.a.http.url: is missing", "jobs.a.http.urls = "]),
+        (
+            'http = { urls = "x" }',
+            ["jobs.a.http.url: is missing", "jobs.a.http.urls: there is no such name"],
+        ),
+        ('command = "a"\ncwd = "work"', ['jobs.a.cwd = "work": is not an absolute path']),
+        ("external = true\nmax_attempts = true", ["jobs.a.max_attempts = true: should be a valid"]),
+        ('external = true\nmax_attempts = "2"', ["jobs.a.max_attempts = "]),
+        ("external = true\nmax_running = 2147483648", ["jobs.a.max_running = "]),
+        ("external = true\nretry_jitter = true", ["jobs.a.retry_jitter = true: should be"]),
+        ("external = true\nday_or = 1", ["jobs.a.day_or = 1: should be a valid boolean"]),
+        (
+            "external = true\nstarts_at = 1700000000",
+            ["jobs.a.starts_at = 1700000000: 1700000000 is"],
+        ),
+        ("external = true\nstarts_at = 0001-01-01T00:00:00Z", ["jobs.a.starts_at = "]),
+        ("external = true\nends_at = 9999-12-31T23:59:59Z", ["jobs.a.ends_at = "]),
+        (
+            'external = true\nscope_kind = "t"\nscopes = [["a", "b"], ["c"]]',
+            ["jobs.a.scopes[0] = ", "jobs.a.scopes[1] = "],
+        ),
         ('command = "a\\u0000b"', ["jobs.a.command: contains a NUL"]),
         ("external = true\nhandler = 1", ["jobs.a.handler: there is no such name; write exactly"]),
         (

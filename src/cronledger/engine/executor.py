@@ -347,8 +347,15 @@ def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
         return
     match ended.status:
         case Status.SUCCESS:
-            note = {"note": ended.error_code} if ended.error_code else {}
-            log.info("execution_succeeded", duration_ms=duration_ms, **note)
+            if ended.error_code is None:
+                log.info("execution_succeeded", duration_ms=duration_ms)
+            else:  # its result is not in the ledger as the handler returned it
+                log.warning(
+                    "execution_succeeded",
+                    duration_ms=duration_ms,
+                    note=ended.error_code,
+                    why=(ended.error_msg or "").partition("\n")[0],
+                )
         case Status.CANCELLED:
             log.info("execution_cancelled", duration_ms=duration_ms)
         case _:

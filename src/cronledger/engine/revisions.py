@@ -6,15 +6,18 @@ revision of its jobs, and what is kept here serves only under that id.
 """
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from pydantic import ValidationError
 
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules.model import Job, JobState, Revision
+from cronledger.rules.declare import target_problems
+from cronledger.rules.errors import Problem, problems_of
+from cronledger.rules.model import Handler, Job, JobState, Revision
 
 FIELDS = tuple(Job.model_fields)
 
@@ -24,15 +27,24 @@ class BrokenDefinitionError(ValueError):
 
 
 def parse_job(row: Mapping[str, Any]) -> Job:
-    """A row of `jobs`, or a revision's definition, as a Job. Raises BrokenDefinitionError."""
+    """Return a row of `jobs`, or a revision's definition, as a Job that a handler can run.
+
+    Raises BrokenDefinitionError.
+    """
     try:
-        return Job.model_validate({name: row[name] for name in FIELDS})
+        job = Job.model_validate({name: row[name] for name in FIELDS})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BrokenDefinitionError(
-            f"{where} = {first['input']!r}: {first['msg']}; UPDATE jobs SET {where} = …"
-        ) from error
+        raise _broken(problems_of(error)[0]) from error
+    # What a target of `external` holds is its workers' own.
+    if job.handler is not Handler.EXTERNAL:
+        for problem in target_problems(job):
+            raise _broken(replace(problem, job=None))
+    return job
+
+
+def _broken(problem: Problem) -> BrokenDefinitionError:
+    column = re.split(r"\W", problem.field or "", maxsplit=1)[0]
+    return BrokenDefinitionError(f"{problem}; UPDATE jobs SET {column} = …")
 
 
 @dataclass(slots=True)

@@ -4,28 +4,48 @@ Everything is collected, so that one report says all that is to be changed. A fi
 when it is in `model_fields_set`: who reads a job from a row passes what differs from the default.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from cronledger.rules import cron
-from cronledger.rules.errors import ConfigurationError, Problem, problems_of, shown
-from cronledger.rules.model import GLOBAL, CatchUp, Handler, Job, Overlap
+from cronledger.rules import cron, json_limits
+from cronledger.rules.errors import (
+    ConfigurationError,
+    Problem,
+    RefusedError,
+    problems_of,
+    shown,
+)
+from cronledger.rules.model import (
+    END_OF_TIME,
+    FIRST_INSTANT,
+    GLOBAL,
+    CatchUp,
+    Handler,
+    Job,
+    Overlap,
+)
 
 SHORTEST_LEASE = timedelta(seconds=3)
 LONGEST = timedelta(days=36_525)
-JSON_BYTES = 64 * 1024
 ANY_SCHEDULE = "* * * * *"
 ANY_ZONE = "UTC"
+# A target may hold secrets in every other place, also under a misspelt name.
+_SHOWN = tuple(
+    f"target.{name}"
+    for name in ("function", "argv", "shell", "cwd", "statement", "method", "expect", "allow_")
+)
 _NAME = r"[^\W\d]\w*"
 _PART = rf"({_NAME}|<locals>|<lambda>)"
 FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
 
 Word = Annotated[str, Field(min_length=1)]
+HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
+HeaderText = Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")]
 
 
 class _Target(BaseModel):
@@ -38,13 +58,22 @@ class PythonTarget(_Target):
     function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
 
 
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise RefusedError(
+            "is not an absolute path, and each replica would start somewhere else",
+            "write it from / on",
+        )
+    return path
+
+
 class CommandTarget(_Target):
     """`command`: exactly one of `argv` (run as it is) and `shell` (handed to `/bin/sh -c`)."""
 
     argv: Annotated[list[Word], Field(min_length=1)] | None = None
     shell: Word | None = None
     env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(default_factory=dict)
-    cwd: Word | None = None
+    cwd: Annotated[str, AfterValidator(_absolute)] | None = None
 
 
 class SqlTarget(_Target):
@@ -63,19 +92,30 @@ class FromEnvironment(_Target):
     """A header's value that a runner reads from its environment when it sends the request."""
 
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_sendable)]
-    prefix: str = ""
+    prefix: HeaderText = ""
+
+
+def _url(url: str) -> str:
+    try:
+        split = urlsplit(url)
+        host, _ = split.hostname, split.port  # each raises for what is not one
+    except ValueError:
+        host = None
+    if not host:
+        raise RefusedError("has no host, or a port that is not a number up to 65535", "correct it")
+    return url
 
 
 class HttpTarget(_Target):
     """`http`: one request."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$")] = Field(
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$"), AfterValidator(_url)] = Field(
         description="Where it goes, with http:// or https://."
     )
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
         "GET", description="The method."
     )
-    headers: dict[Word, str | FromEnvironment] = Field(
+    headers: dict[HeaderName, HeaderText | FromEnvironment] = Field(
         default_factory=dict,
         description='Headers to send. `{env = "NAME"}` is read from the environment of the runner, '
         '`{env = "NAME", prefix = "Bearer "}` with text before it.',
@@ -235,6 +275,8 @@ def _interval(report: Report) -> None:
                 "has no zone, so it is no instant",
                 "add an offset, such as 2026-01-31T08:00:00Z or …+01:00",
             )
+        elif value is not None and not FIRST_INSTANT <= value < END_OF_TIME:
+            report.add(name, "is outside the years 1000 to 9998", "write another year")
     if naive or job.starts_at is None or job.ends_at is None:
         return
     if job.starts_at >= job.ends_at:
@@ -344,46 +386,33 @@ def _scopes(report: Report, has_provider: bool) -> None:
 
 
 def _target(report: Report) -> None:
-    job = report.job
-    model = TARGETS[job.handler]
-    if job.handler is Handler.COMMAND and ("argv" in job.target) == ("shell" in job.target):
-        report.add(
-            "target",
-            "has not exactly one of `argv` (a list) and `shell` (a string)",
-            "write one of them",
-        )
+    report.problems.extend(target_problems(report.job, report.where))
+
+
+def target_problems(job: Job, where: str | None = None) -> Iterator[Problem]:
+    """Yield what is wrong with the target of `job`; values that may be secret are left out."""
+    model, target = TARGETS[job.handler], job.target
+    programs = (target.get("argv"), target.get("shell"))
+    if job.handler is Handler.COMMAND and programs.count(None) != 1:
+        message = "has not exactly one of `argv` (a list) and `shell` (a string)"
+        yield Problem(where, job.name, "target", None, message, "write one of them")
     try:
-        model.model_validate(dict(job.target))
+        model.model_validate(dict(target))
     except ValidationError as exc:
-        found = problems_of(
-            exc, where=report.where, job=job.name, known=model.model_fields, prefix="target."
-        )
-        report.problems.extend(
-            replace(problem, value=None) if _may_be_secret(problem) else problem
-            for problem in found
-        )
-
-
-def _may_be_secret(problem: Problem) -> bool:
-    return (problem.field or "").startswith(("target.env", "target.headers"))
+        for problem in problems_of(
+            exc, where=where, job=job.name, known=model.model_fields, prefix="target."
+        ):
+            shows = (problem.field or "").startswith(_SHOWN)
+            yield problem if shows else replace(problem, value=None)
 
 
 def _json(report: Report, name: str) -> None:
-    """`target` and `payload` are stored as jsonb: plain JSON, not too long."""
-    try:
-        text = json.dumps(getattr(report.job, name), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as exc:
-        report.add(
-            name, f"is not JSON: {exc}", "use strings, numbers, booleans, lists and mappings"
-        )
-        return
-    if len(text) > JSON_BYTES:
-        report.add(
-            name,
-            f"has {len(text)} bytes of JSON, {JSON_BYTES} at most",
-            "store it elsewhere and hand over where it is",
-        )
-    _storable(report, name)
+    """`target` and `payload` are stored as jsonb."""
+    found = json_limits.problem(getattr(report.job, name))
+    if found is not None:
+        report.add(name, *found)
+    else:
+        _storable(report, name)
 
 
 def _storable(report: Report, name: str) -> None:

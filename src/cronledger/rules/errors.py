@@ -81,6 +81,15 @@ class ConfigurationError(Exception):
         return "\n".join(str(problem) for problem in self.problems)
 
 
+class RefusedError(ValueError):
+    """What a validator of ours raises, so that `problems_of` can name the remedy."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+
+
 def shown(value: object) -> str:
     """Answer `value` on one line, as TOML or JSON would write it, cut to 120 characters."""
     if isinstance(value, timedelta):

@@ -6,11 +6,11 @@ docs/configuration.md are all read from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from cronledger.rules import durations
 
@@ -33,6 +33,17 @@ def _limit(value: object) -> object:
         raise durations.DurationError(error.value, error.problem, remedy) from None
 
 
+def _instant(value: object) -> object:
+    # A number, also in quotes, would be taken for seconds since 1970.
+    if isinstance(value, datetime | date):
+        return value
+    if isinstance(value, str) and "-" in value.strip()[1:]:
+        return value
+    raise ValueError(f"{value!r} is not an instant; write it like 2026-01-31T08:00:00Z")
+
+
+Instant = Annotated[datetime, BeforeValidator(_instant)]
+Whole = Annotated[int, Field(strict=True)]  # true is not 1
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 NO_LIMIT = "none"
 """The text for a limit that is not set: TOML has no null."""
@@ -40,6 +51,11 @@ Limit = Annotated[Duration | None, BeforeValidator(_limit)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 GLOBAL = "global"
+FIRST_INSTANT = datetime(1000, 1, 1, tzinfo=UTC)
+END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
+"""Instants of the ledger lie in [FIRST_INSTANT, END_OF_TIME): beyond, a zone's offset overflows."""
+LARGEST_INTEGER = 2**31 - 1
+LARGEST_BIGINT = 2**63 - 1
 
 
 class Handler(StrEnum):
@@ -153,7 +169,7 @@ class Job(BaseModel):
         "`@every 90s`; none: runs only when triggered or enqueued.",
     )
     timezone: str = Field("UTC", description="Zone whose wall clock the schedule means.")
-    day_or: bool = Field(
+    day_or: StrictBool = Field(
         True,
         description="Day of month and day of week: true follows Debian's cron (either, unless one "
         "begins with `*`); false: both must match.",
@@ -170,8 +186,8 @@ class Job(BaseModel):
         description="Spread starts over this long after plan_time + schedule_delay; the share of "
         "one plan_time is a hash of (job, scope, plan_time), so every replica agrees.",
     )
-    starts_at: datetime | None = Field(None, description="No plan_time before this instant.")
-    ends_at: datetime | None = Field(None, description="No plan_time after this instant.")
+    starts_at: Instant | None = Field(None, description="No plan_time before this instant.")
+    ends_at: Instant | None = Field(None, description="No plan_time after this instant.")
     grace: Duration = Field(
         timedelta(seconds=60), description="How late the newest plan_time may start unquestioned."
     )
@@ -183,7 +199,7 @@ class Job(BaseModel):
     catch_up_window: Duration = Field(
         timedelta(days=1), description="What is missed for longer than this never runs."
     )
-    catch_up_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
+    catch_up_limit: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
         100, description="With `catch_up = all`: at most this many, the newest."
     )
     overlap: Overlap = Field(
@@ -191,7 +207,7 @@ class Job(BaseModel):
         description="What a due plan_time does while its (job, scope) is RUNNING: `skip`, `wait`, "
         "`allow` or `replace` (cancel the running one, then start).",
     )
-    max_running: Annotated[int, Field(ge=1)] | None = Field(
+    max_running: Annotated[Whole, Field(ge=1, le=LARGEST_INTEGER)] | None = Field(
         None, description="Executions of this job RUNNING at once, over all scopes and replicas."
     )
     queue: Name = Field("default", description="Which runners take it: those with this queue.")
@@ -209,19 +225,20 @@ class Job(BaseModel):
         timedelta(seconds=60),
         description="Length of the lease; renewed every third of it. At least 3 s.",
     )
-    allow_stale_reentry: bool = Field(
+    allow_stale_reentry: StrictBool = Field(
         False,
         description="Reentrant: a stale lease may be stolen and the work run again.",
     )
-    max_attempts: Annotated[int, Field(ge=1, le=10_000)] = Field(
+    max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
         1, description="Attempts in all, the first included."
     )
     retry_backoff: tuple[Duration, ...] = Field(
         (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)),
         min_length=1,
+        max_length=10_000,
         description="Wait before attempt 2, 3, …; the last one repeats.",
     )
-    retry_jitter: Annotated[float, Field(ge=0, le=1)] = Field(
+    retry_jitter: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
         0.0, description="Share of the backoff that is added at random, 0 to 1."
     )
     scope_kind: Name = Field(GLOBAL, description="What the scopes of this job are.")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import durations
+from cronledger.rules import durations, json_limits
 from cronledger.rules.model import Job, Status
 
 ERROR_LENGTH = 4_000
@@ -45,6 +45,7 @@ class ErrorCode(StrEnum):
     PAYLOAD_INVALID = "payload_invalid"
     RESULT_INVALID = "result_invalid"
     RESULT_TOO_LARGE = "result_too_large"
+    RESULT_CHANGED = "result_changed"
 
 
 ERROR_MEANINGS: Mapping[ErrorCode, str] = {
@@ -65,6 +66,8 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON and was not stored.",
     ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes` and "
     "was not stored.",
+    ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
+    "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
 }
 
 
@@ -147,7 +150,7 @@ class Outcome:
 
 
 class CleanJson(NamedTuple):
-    """A value as JSON text, or the note that says why there is none."""
+    """A value as JSON text, and the note that says why there is none or how it was changed."""
 
     text: str | None
     error_code: ErrorCode | None = None
@@ -157,15 +160,17 @@ class CleanJson(NamedTuple):
 def success(value: Any, output: str | None = None, max_result_bytes: int = RESULT_BYTES) -> Outcome:
     """Answer SUCCESS with `value` (or what a `Result` holds) as JSON of at most `max_result_bytes`.
 
-    What cannot be stored is NULL, with `error_code` and `error_msg` as a note; it stays SUCCESS.
+    What cannot be stored is NULL or is changed, with `error_code` and `error_msg` as a note; it
+    stays SUCCESS.
     """
     result = value if isinstance(value, Result) else Result(value)
     stored = clean_json(result.value, max_result_bytes)
     rows, note = _count(result.rows_affected)
     watermark, unusable = _watermark(result.watermark)
     note = note or unusable
-    if stored.error_code is None and note is not None:
-        stored = CleanJson(stored.text, ErrorCode.RESULT_INVALID, note)
+    if note is not None:
+        note = note if stored.error_msg is None else f"{stored.error_msg}; {note}"
+        stored = CleanJson(stored.text, stored.error_code or ErrorCode.RESULT_INVALID, note)
     return Outcome(
         Status.SUCCESS,
         result_json=stored.text,
@@ -302,12 +307,15 @@ def clean_json(value: Any, limit_bytes: int) -> CleanJson:
     """Answer `value` as JSON text that `jsonb` accepts, at most `limit_bytes` of UTF-8; None: none.
 
     Models, dataclasses, datetimes, UUIDs, Decimals and sets are written as pydantic writes them;
-    NUL and lone surrogates are removed from strings; NaN and infinities are refused.
+    NUL and lone surrogates are removed from strings, and a note says so; NaN and infinities are
+    refused.
     """
     if value is None:
         return CleanJson(None)
     try:
-        text = json.dumps(_clean(to_jsonable_python(value)), allow_nan=False, ensure_ascii=False)
+        plain = to_jsonable_python(value)
+        clean = _clean(plain)
+        text = json.dumps(clean, allow_nan=False, ensure_ascii=False)
     except Exception as exc:  # noqa: BLE001 - a value's own serialiser may raise anything
         note = f"the result of type {type(value).__name__} is not JSON: {_shown(exc, str)}"
         return CleanJson(None, ErrorCode.RESULT_INVALID, clean_text(note, HEAD_LENGTH))
@@ -315,6 +323,11 @@ def clean_json(value: Any, limit_bytes: int) -> CleanJson:
     if size > limit_bytes:
         note = f"the result has {size} bytes of JSON; max_result_bytes = {limit_bytes}"
         return CleanJson(None, ErrorCode.RESULT_TOO_LARGE, note)
+    if (unreadable := json_limits.beyond_readers(clean)) is not None:
+        return CleanJson(None, ErrorCode.RESULT_INVALID, f"the result {unreadable}")
+    if clean != plain:
+        note = "NUL characters or halves of surrogate pairs were removed from the result"
+        return CleanJson(text, ErrorCode.RESULT_CHANGED, note)
     return CleanJson(text)
 
 

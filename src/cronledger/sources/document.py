@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from cronledger.rules.declare import JSON_BYTES, FromEnvironment, HttpTarget
+from cronledger.rules.declare import FromEnvironment, HttpTarget
 from cronledger.rules.errors import EXIT_MEANINGS, shown
+from cronledger.rules.json_limits import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ERROR_LENGTH, ERROR_MEANINGS
 from cronledger.settings import PREFIX, Settings, key_of
@@ -55,7 +56,8 @@ RUNS = """\
 Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it decorates.
 
 - `command`: a list is run as it is, a string is handed to the shell. With it go `env`, a table of
-  variables that are added to the environment, and `cwd`, the working directory. See
+  variables that are added to the environment, and `cwd`, the working directory as an
+  absolute path. See
   [The environment of a command](#the-environment-of-a-command).
 - `python`: `"package.module:function"`, a `def` or an `async def`, whose first parameter may be
   `ctx` and one of whose others `payload` (docs/python.md).
@@ -115,9 +117,9 @@ def _policies() -> list[str]:
     intro = (
         "The same names in `[jobs.NAME]`, in `@app.job(...)` and as columns of the table `jobs`. "
         "`payload` and what runs "
-        f"have at most {JSON_BYTES:,} bytes of JSON. Those marked may stand in `[defaults]`; a "
-        "default that means nothing to a job (`dst_gap` to `@every`, `retry_backoff` without "
-        "retries) is left out there."
+        f"have at most {JSON_BYTES:,} bytes of JSON, nested {JSON_DEPTH} levels at most. "
+        "Those marked may stand in `[defaults]`; a default that means nothing to a job (`dst_gap` "
+        "to `@every`, `retry_backoff` without retries) is left out there."
     )
     head = ("policy", "form", "default", "in `[defaults]`", "meaning")
     return ["## Policies of a job\n", _wrapped(intro), table(head, rows)]

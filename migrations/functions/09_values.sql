@@ -1,0 +1,165 @@
+-- Values that SQL may write and that no replica could use are refused where they are written. What SQL
+-- cannot judge (a cron text, a zone, the form of a URL) becomes the job's spec_error instead.
+-- An edit is checked only for the columns that it changes, so that a job whose row is older than a
+-- check can still be paused, resumed and retired.
+
+-- Strict: a lax path unwraps arrays, and the levels would not be those of the value.
+CREATE OR REPLACE FUNCTION {schema}.json_problem(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        WHEN octet_length(value::text) > 65536
+            THEN format('has %s bytes of JSON; the limit is 65536', octet_length(value::text))
+        WHEN jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
+            THEN 'is nested more than 100 levels deep'
+        WHEN jsonb_path_exists(value, 'strict $.** ? (@.type() == "number").abs() ? (@ >= 1.8e308)')
+            THEN 'holds a number beyond 1.8e308, which is infinite to most readers of JSON'
+    END
+$$;
+COMMENT ON FUNCTION {schema}.json_problem(jsonb) IS 'Why this value is not stored: it is too large or too deep, or holds a number that cannot be read; NULL: it can be.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_json(job text, field text, value jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    problem text := {schema}.json_problem(value);
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: % %', job, field, problem
+            USING HINT = 'Store it elsewhere, and hand over where it is.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_json(text, text, jsonb) IS 'Raises unless this value of a job or of one of its executions can be stored.';
+
+-- The first thing that is wrong with a target, as (message, hint). Values of env and headers are not
+-- shown: they may be secret. What a target of external holds is its workers' own.
+CREATE OR REPLACE FUNCTION {schema}.target_problem(handler text, target jsonb)
+RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    WITH form(key, kind, secret) AS (
+        SELECT f.key, f.kind, f.secret FROM (VALUES
+            ('python', 'function', 'string', false),
+            ('command', 'argv', 'array', false), ('command', 'shell', 'string', false),
+            ('command', 'env', 'object', true), ('command', 'cwd', 'string', false),
+            ('sql', 'statement', 'string', false),
+            ('http', 'url', 'string', true), ('http', 'method', 'string', false),
+            ('http', 'headers', 'object', true), ('http', 'body', NULL, true),
+            ('http', 'expect', 'array', false), ('http', 'allow_redirects', 'boolean', false),
+            ('http', 'allow_private', 'boolean', false)) f(of_handler, key, kind, secret)
+        WHERE f.of_handler = handler
+    ), needed(key, example) AS (VALUES
+        ('python', '{"function": "package.module:name"}'),
+        ('command', '{"argv": ["backup", "--full"]} or {"shell": "backup | gzip"}'),
+        ('sql', '{"statement": "DELETE FROM sessions"}'),
+        ('http', '{"url": "https://example.com/"}')
+    ), problem(place, message) AS (
+        SELECT 1, format('has no "%s"', f.key) FROM form f
+        WHERE f.key IN ('function', 'statement', 'url') AND NOT target ? f.key
+        UNION ALL
+        SELECT 2, CASE WHEN target ?& ARRAY['argv', 'shell'] THEN 'has both "argv" and "shell"'
+                       ELSE 'has neither "argv" nor "shell"' END
+        WHERE handler = 'command' AND (target ? 'argv') = (target ? 'shell')
+        UNION ALL
+        SELECT 3, format('has "%s", which means nothing with handler = %s', left(e.key, 60), handler)
+        FROM jsonb_object_keys(target) e(key)
+        WHERE handler <> 'external' AND e.key NOT IN (SELECT f.key FROM form f)
+        UNION ALL
+        SELECT 4, format('has "%s"%s, which is not %s %s', f.key,
+                         CASE WHEN NOT f.secret THEN ' = ' || left((target -> f.key)::text, 60) END,
+                         CASE WHEN f.kind IN ('array', 'object') THEN 'an' ELSE 'a' END, f.kind)
+        FROM form f WHERE jsonb_typeof(target -> f.key) <> f.kind
+        UNION ALL
+        SELECT 5, format('has "%s" without text', f.key)
+        FROM form f WHERE f.kind = 'string' AND target ->> f.key !~ '\S'
+        UNION ALL
+        SELECT 6, 'has "argv" without a program, or with an argument that is not a string'
+        WHERE handler = 'command' AND jsonb_typeof(target -> 'argv') = 'array'
+          AND (jsonb_array_length(target -> 'argv') = 0 OR EXISTS (
+              SELECT FROM jsonb_array_elements(
+                  CASE jsonb_typeof(target -> 'argv') WHEN 'array' THEN target -> 'argv' END) a(value)
+              WHERE jsonb_typeof(a.value) <> 'string'))
+        UNION ALL
+        SELECT 7, format('has "cwd" = %s, which is not an absolute path', left((target -> 'cwd')::text, 60))
+        WHERE handler = 'command' AND target ->> 'cwd' !~ '^/'
+    )
+    SELECT ARRAY[p.message, 'Write for example ' || n.example || '.']
+    FROM problem p LEFT JOIN needed n ON n.key = handler
+    ORDER BY p.place, p.message COLLATE "C" LIMIT 1
+$$;
+COMMENT ON FUNCTION {schema}.target_problem(text, jsonb) IS 'The first reason why a handler cannot run this target, and a hint; NULL: none that SQL can see.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_target(job text, handler text, target jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    problem text[];
+BEGIN
+    -- Anything else is refused by a constraint of the table.
+    IF jsonb_typeof(target) <> 'object' THEN
+        RETURN;
+    END IF;
+    PERFORM {schema}.check_json(job, 'target', target);
+    problem := {schema}.target_problem(handler, target);
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: handler = %, and its target %', job, handler, problem[1]
+            USING HINT = problem[2], ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_target(text, text, jsonb) IS 'Raises when this handler could never run this target.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_backoff(job text, steps interval[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    bad text := CASE
+        WHEN array_ndims(steps) > 1 THEN 'is an array of arrays'
+        WHEN array_lower(steps, 1) <> 1 THEN 'does not begin with element 1'
+        WHEN cardinality(steps) > 10000 THEN format('has %s elements; the limit is 10000', cardinality(steps))
+        WHEN array_position(steps, NULL) IS NOT NULL THEN 'holds a NULL'
+        WHEN interval '0' > ANY (steps) THEN format('holds a negative duration: %s', left(steps::text, 60))
+    END;
+BEGIN
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: retry_backoff %', job, bad
+            USING HINT = 'Write the waits before attempt 2, 3 and so on, such as ''{1 m, 5 m, 15 m}''.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_backoff(text, interval[]) IS 'Raises unless these are waits that a failed attempt can be followed by.';
+
+CREATE OR REPLACE FUNCTION {schema}.check_scopes(job text, scopes text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    bad text;
+BEGIN
+    SELECT coalesce('has ' || quote_literal(left(u.id, 40)), 'has a NULL') || ' as element ' || u.n
+    INTO bad FROM unnest(scopes) WITH ORDINALITY u(id, n)
+    WHERE u.id IS NULL OR length(u.id) NOT BETWEEN 1 AND 200 OR u.id ~ '[\u0001-\u001f\u007f]'
+    ORDER BY u.n LIMIT 1;
+    IF array_ndims(scopes) > 1 THEN
+        bad := 'is an array of arrays';
+    END IF;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: scopes %', job, bad
+            USING HINT = 'Write a plain list of names, each of 1 to 200 characters without control characters.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.check_scopes(text, text[]) IS 'Raises unless each of these can be the name of a scope.';
+
+CREATE OR REPLACE FUNCTION {schema}.jobs_check_values() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' OR (NEW.handler, NEW.target) IS DISTINCT FROM (OLD.handler, OLD.target) THEN
+        PERFORM {schema}.check_target(NEW.name, NEW.handler, NEW.target);
+    END IF;
+    IF TG_OP = 'INSERT' OR NEW.payload IS DISTINCT FROM OLD.payload THEN
+        PERFORM {schema}.check_json(NEW.name, 'payload', NEW.payload);
+    END IF;
+    IF TG_OP = 'INSERT' OR NEW.retry_backoff IS DISTINCT FROM OLD.retry_backoff THEN
+        PERFORM {schema}.check_backoff(NEW.name, NEW.retry_backoff);
+    END IF;
+    IF TG_OP = 'INSERT' OR NEW.scopes IS DISTINCT FROM OLD.scopes THEN
+        PERFORM {schema}.check_scopes(NEW.name, NEW.scopes);
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION {schema}.jobs_check_values() IS 'Before a write to jobs: refuses a target, a payload, a retry_backoff or scopes that no replica could use.';
+
+CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
+    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_check_values();

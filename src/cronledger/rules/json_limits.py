@@ -1,0 +1,52 @@
+"""How large and how deep a JSON value of the ledger may be. `json_problem` in SQL agrees.
+
+Readers of JSON give up at very different depths, some of them by crashing, so the depth is limited
+where a value is written.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+JSON_BYTES = 64 * 1024
+JSON_DEPTH = 100
+TOO_DEEP = f"is nested more than {JSON_DEPTH} levels deep"
+TOO_GREAT = "holds a number beyond 1.8e308, which is infinite to most readers of JSON"
+ELSEWHERE = "store it elsewhere and hand over where it is"
+_CONTAINERS = (Mapping, list, tuple)
+PLAIN = "use strings, numbers, booleans, lists and mappings"
+
+
+def problem(value: Any) -> tuple[str, str] | None:
+    """Return why `value` cannot be stored and what to do instead, or None."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except RecursionError:
+        return TOO_DEEP, ELSEWHERE
+    except (TypeError, ValueError) as error:
+        return f"is not JSON: {error}", PLAIN
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > JSON_BYTES:
+        return f"has {size} bytes of JSON; the limit is {JSON_BYTES}", ELSEWHERE
+    found = beyond_readers(value)
+    return None if found is None else (found, ELSEWHERE)
+
+
+def beyond_readers(value: Any) -> str | None:
+    """Return why readers of JSON may fail at `value`, which has no cycle, or None."""
+    level, depth = [value], 0
+    while level:
+        if any(isinstance(inner, int) and abs(inner) > sys.float_info.max for inner in level):
+            return TOO_GREAT
+        depth += any(isinstance(inner, _CONTAINERS) for inner in level)
+        if depth > JSON_DEPTH:
+            return TOO_DEEP
+        level = [inner for outer in level for inner in _inside(outer)]
+    return None
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, _CONTAINERS) else ()

@@ -1,0 +1,190 @@
+"""Values of SQL that no replica could use: refused where they are written, or the job's spec_error.
+
+They never fail at each firing, and never cost another job its claim.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from cronledger.rules.declare import TARGETS
+from cronledger.rules.json_limits import JSON_BYTES, JSON_DEPTH
+from tests.db.engine import Ledger, runners
+
+MINUTE = timedelta(minutes=1)
+BIG = "x" * JSON_BYTES
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for level in range(levels - 1):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+BAD_TARGETS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("sql", {}, 'handler = sql, and its target has no "statement"', '{"statement": "DELETE'),
+    ("sql", {"sql": "SELECT 1"}, 'has no "statement"', '{"statement": "DELETE'),
+    ("sql", {"statement": 5}, 'has "statement" = 5, which is not a string', "statement"),
+    ("sql", {"statement": None}, 'has "statement" = null, which is not a string', "statement"),
+    ("sql", {"statement": " \n"}, 'has "statement" without text', "statement"),
+    ("sql", {"statement": "SELECT 1", "cwd": "/"}, 'has "cwd", which means nothing', "statement"),
+    ("sql", {"statement": "SELECT '" + BIG + "'"}, "target has 65", "Store it elsewhere"),
+    ("http", {}, 'has no "url"', '{"url": "https://example.com/"}'),
+    ("http", {"url": 1}, 'has "url", which is not a string', "url"),
+    ("http", {"url": "http://x", "headers": ["a"]}, 'has "headers", which is not an object', "url"),
+    ("http", {"url": "http://x", "expect": 200}, 'has "expect" = 200', "url"),
+    ("http", {"url": "http://x", "body": nested(100)}, "target is nested more than 100", "Store"),
+    ("python", {}, 'has no "function"', '{"function": "package.module:name"}'),
+    ("python", {"function": 7}, 'has "function" = 7, which is not a string', "function"),
+    ("command", {}, 'has neither "argv" nor "shell"', '{"argv": ["backup", "--full"]}'),
+    ("command", {"argv": ["a"], "shell": "a"}, 'has both "argv" and "shell"', "argv"),
+    ("command", {"argv": "true"}, 'has "argv" = "true", which is not an array', "argv"),
+    ("command", {"argv": []}, 'has "argv" without a program', "argv"),
+    ("command", {"argv": ["a", 5]}, "an argument that is not a string", "argv"),
+    ("command", {"shell": "a", "env": "A=1"}, 'has "env", which is not an object', "argv"),
+    ("command", {"shell": "a", "cwd": "work"}, 'has "cwd" = "work", which is not an', "argv"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("handler", "target", "message", "hint"), BAD_TARGETS, ids=lambda x: str(x)[:30]
+)
+def test_a_target_that_no_handler_can_run_is_refused(
+    ledger: Ledger, handler: str, target: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        ledger.job("bad", schedule="* * * * *", handler=handler, target=target)
+    said = caught.value.diag
+    assert str(said.message_primary).startswith("job bad: ")
+    assert message in str(said.message_primary)
+    assert hint in str(said.message_hint)
+    assert ledger.rows("SELECT FROM jobs") == []
+
+
+def test_a_refusal_shows_no_value_that_may_be_secret(ledger: Ledger) -> None:
+    for handler, target in (
+        ("http", {"url": ["http://user:hunter2@x"]}),
+        ("http", {"url": "http://x", "headers": "hunter2"}),
+        ("command", {"shell": "a", "env": ["hunter2"]}),
+        ("command", {"shell": "a", "enviroment": {"A": "hunter2"}}),
+    ):
+        with pytest.raises(errors.InvalidParameterValue) as caught:
+            ledger.job("bad", handler=handler, target=target)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_every_target_of_the_models_is_known_to_the_trigger(ledger: Ledger) -> None:
+    """The two lists of names are kept alike: what one refuses as unknown, the other does too."""
+    whole: dict[str, dict[str, Any]] = {
+        "python": {"function": "a:b"},
+        "command": {"argv": ["a"], "env": {"A": "1"}, "cwd": "/"},
+        "sql": {"statement": "SELECT 1"},
+        "http": {
+            "url": "http://x", "method": "POST", "headers": {"A": {"env": "B"}}, "body": [1],
+            "expect": [200], "allow_redirects": True, "allow_private": True,
+        },
+        "external": {"anything": {"its": ["workers", "understand"]}},
+    }  # fmt: skip
+    for handler, model in TARGETS.items():
+        if handler != "external":
+            assert set(whole[handler]) | {"shell"} == set(model.model_fields) | {"shell"}
+        ledger.job(handler, handler=handler, target=whole[handler])
+    ledger.job("shell", handler="command", target={"shell": "a"})
+
+
+BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
+    ({"payload": BIG}, "payload has 65538 bytes of JSON; the limit is 65536"),
+    ({"payload": nested(JSON_DEPTH + 1)}, "payload is nested more than 100 levels deep"),
+    ({"payload": {"a": [10**309]}}, "payload holds a number beyond 1.8e308"),
+    ({"payload": -(10**309)}, "payload holds a number beyond 1.8e308"),
+    ({"retry_backoff": [None, "1 m"]}, "retry_backoff holds a NULL"),
+    ({"retry_backoff": ["1 m", "-5 m"]}, "retry_backoff holds a negative duration"),
+    ({"retry_backoff": ["-178000000 years"]}, "retry_backoff holds a negative duration"),
+    ({"retry_backoff": "{{1 m},{5 m}}"}, "retry_backoff is an array of arrays"),
+    ({"retry_backoff": "[0:1]={1 m,5 m}"}, "retry_backoff does not begin with element 1"),
+    ({"scope_kind": "t", "scopes": [["a", "b"], ["c", "d"]]}, "scopes is an array of arrays"),
+    ({"scope_kind": "t", "scopes": ["a", None]}, "scopes has a NULL as element 2"),
+    ({"scope_kind": "t", "scopes": [""]}, "scopes has '' as element 1"),
+    ({"scope_kind": "t", "scopes": ["a\nb"]}, "as element 1"),
+    ({"scope_kind": "t", "scopes": ["a" * 201]}, "as element 1"),
+]
+
+
+@pytest.mark.parametrize(("columns", "message"), BAD_COLUMNS, ids=lambda x: str(x)[:40])
+def test_other_values_that_no_replica_can_use_are_refused(
+    ledger: Ledger, columns: dict[str, Any], message: str
+) -> None:
+    ledger.job("good")
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        ledger.job("bad", **columns)
+    assert message in str(caught.value.diag.message_primary)
+    with pytest.raises(errors.InvalidParameterValue) as caught:
+        ledger.edit("good", **columns)
+    assert message in str(caught.value.diag.message_primary)
+    assert caught.value.diag.message_hint
+
+
+def test_the_largest_and_the_deepest_values_are_taken(ledger: Ledger) -> None:
+    ledger.job("large", payload="x" * (JSON_BYTES - 2))
+    ledger.job("deep", payload=nested(JSON_DEPTH))
+    ledger.job("great", payload={"a": [1.7e308, -(10**308), 5e-324]})
+    ledger.job("scoped", scope_kind="t", scopes=["a" * 200, "ä b"], retry_backoff=["0", "1 h"])
+    ledger.trigger("large", payload=nested(JSON_DEPTH))
+    ledger.trigger("deep", payload="ä" * (JSON_BYTES // 2 - 1))
+
+
+@pytest.mark.parametrize("payload", [BIG, nested(JSON_DEPTH + 1)], ids=["large", "deep"])
+def test_payloads_of_trigger_and_enqueue_have_the_same_limits(ledger: Ledger, payload: Any) -> None:
+    ledger.job("job", schedule=None)
+    for call in ("trigger('job', payload => %s)", "enqueue('job', payload => %s)"):
+        with pytest.raises(errors.InvalidParameterValue, match="job job: payload"):
+            ledger.rows(f"SELECT {call}", Jsonb(payload))
+    assert ledger.rows("SELECT FROM executions") == []
+
+
+def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None:
+    ledger.job("job", schedule=None, handler="external", target={})
+    ledger.trigger("job")
+    number, token = ledger.one("SELECT id, lease_token FROM claim_next('default', 'w')")
+    assert ledger.one("SELECT finish(%s, %s, %s)", number, token, Jsonb(nested(101))) == "ok"
+    row = ledger.one("SELECT status, result, error_code, error_msg FROM executions")
+    assert row[:3] == ("SUCCESS", None, "result_invalid")
+    assert row[3] == "the result is nested more than 100 levels deep; not stored"
+
+
+@pytest.mark.parametrize(
+    ("handler", "target", "said"),
+    [
+        ("sql", {}, "target.statement: is missing; add it; UPDATE jobs SET target = …"),
+        ("sql", {"statement": 5}, "target.statement = 5: should be a valid string"),
+        ("http", {"method": "GET"}, "target.url: is missing"),
+        ("http", {"url": "http://x:y/"}, "target.url: has no host, or a port"),
+        ("python", {"function": "no colon"}, 'target.function = "no colon": does not have'),
+        ("command", {"argv": ["a"], "cwd": "b"}, 'target.cwd = "b": is not an absolute path'),
+        ("command", {"shell": "a", "env": {"A": 5}}, "target.env.A: should be a valid string"),
+    ],
+    ids=lambda x: str(x)[:30],
+)  # fmt: skip
+async def test_an_old_row_with_a_bad_target_shows_its_spec_error_and_does_not_fire(
+    ledger: Ledger, database_url: str, handler: str, target: dict[str, Any], said: str
+) -> None:
+    ledger.job("bad", schedule="* * * * *", source="file")
+    ledger.job("good", schedule="* * * * *")
+    ledger.trigger("bad")
+    with ledger.unchecked():
+        ledger.edit("bad", handler=handler, target=target)
+    ledger.clock.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
+        assert said in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
+        assert ledger.parked("bad") == "spec_error"
+        assert ledger.statuses("bad") == ["PENDING"]
+        # It can be paused and resumed as it is, and an edit that puts it right lets it run.
+        ledger.rows("SELECT pause('bad'), resume('bad')")
+        ledger.edit("bad", handler="python", target={"function": "tests:work"})
+        assert "bad" in [s.claimed.key.job_name for s in await two.settle()]
+    assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
