@@ -48,13 +48,57 @@ UNKNOWN = "?"  # behind a name of the file that is no setting: no field is calle
 
 
 def _dsn(url: SecretStr) -> SecretStr:
-    text = url.get_secret_value()
-    if re.match(r"(postgresql|postgres)://", text) or re.match(r"\s*[a-z_]+\s*=", text):
-        return url
-    raise RefusedError(
-        "is no PostgreSQL connection string (it is not shown: it may hold a password)",
-        "write postgresql://user@host/database or host=… dbname=…",
-    )
+    check_dsn(url.get_secret_value())
+    return url
+
+
+def check_dsn(dsn: str) -> None:
+    """Raise RefusedError if `dsn` is not a connection string, or not the one that is meant.
+
+    libpq and psycopg quote what they cannot read, and that may be a piece of a password. So nothing
+    reaches them that they would stumble over, and nothing of `dsn` is in the error.
+    """
+    uri = re.match(r"postgres(?:ql)?://", dsn)
+    if uri is None and not re.match(r"\s*[a-z_]+\s*=", dsn):
+        raise RefusedError(
+            "is not a PostgreSQL connection string (it is not shown: it may hold a password)",
+            "write postgresql://user@host/database or host=… dbname=…",
+        )
+    if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in dsn):
+        raise RefusedError("contains a NUL, or bytes that are not UTF-8", "percent-encode them")
+    if uri is not None:
+        _check_uri(dsn[uri.end() :])
+    # Late, because most of what reads settings needs no database.
+    from psycopg import Error, conninfo  # noqa: PLC0415
+
+    try:
+        port = str(conninfo.conninfo_to_dict(dsn).get("port") or "")
+    except Error:
+        port = "unreadable"
+    if not re.fullmatch(r"[0-9, ]*", port):
+        raise RefusedError(
+            "cannot be read as a connection string (it is not shown: it may hold a password)",
+            "write postgresql://user:password@host:5432/database with " + _ENCODED + "; or host=… "
+            "password='…', where \\ stands before a quote or a backslash of the password",
+        )
+
+
+_ENCODED = "%25 for %, %40 for @, %3A for :, %2F for / and %3F for ? in user and password"
+
+
+def _check_uri(rest: str) -> None:
+    """Raise RefusedError where a user or a password is probably not encoded."""
+    before, _, after = rest.partition("@")
+    if "@" in after or ("@" in rest and "/" in before and not rest.startswith("/")):
+        raise RefusedError(
+            "has an @ or a / that is not encoded (it is not shown: it may hold a password)",
+            f"write {_ENCODED}",
+        )
+    if re.search(r"%(?![0-9A-Fa-f]{2})|%00", rest):
+        raise RefusedError(
+            "has a % without two hexadecimal digits (it is not shown: it may hold a password)",
+            f"write {_ENCODED}",
+        )
 
 
 def _database(url: SecretStr) -> SecretStr:

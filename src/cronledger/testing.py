@@ -36,7 +36,7 @@ from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Ran, Replica
 from cronledger.rules import durations
-from cronledger.settings import PREFIX, Settings
+from cronledger.settings import PREFIX, Settings, check_dsn
 
 __all__ = ["Ledger", "Ran", "Replica", "Travel", "cronledger_server", "ledger"]
 
@@ -187,6 +187,7 @@ class Server:
     """A PostgreSQL server for a test session, with a migrated ledger in it to clone."""
 
     def __init__(self, url: str) -> None:
+        check_dsn(url)
         self._parameters = {k: str(v) for k, v in conninfo_to_dict(url).items() if v is not None}
         self._connection = psycopg.connect(url, autocommit=True)
         self._count = 0

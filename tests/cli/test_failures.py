@@ -1,12 +1,19 @@
 """Exit codes, and messages that say what to do; secrets are never printed."""
 
+import asyncio
+import traceback
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from cronledger.audit.verify import verify
 from cronledger.cli.failures import explain
+from cronledger.ledger.database import connect
+from cronledger.replica import Replica
+from cronledger.rules.errors import ConfigurationError
+from cronledger.settings import check_dsn
 from tests.cli.conftest import Cli
 
 SECRET = "hunter2"
@@ -67,6 +74,73 @@ def test_bad_settings_exit_2_all_at_once(bare: Cli, monkeypatch: pytest.MonkeyPa
     assert "CRONLEDGER_DATABASE_URL" in said.stderr
     assert 'CRONLEDGER_SLOTS = "many"' in said.stderr
     assert SECRET not in said.output
+
+
+PIECES = ("hun", "ter2", SECRET)
+MISREAD = [
+    "postgresql://u:hun%ter2@127.0.0.1:1/x",
+    "postgresql://u:hun%00ter2@127.0.0.1:1/x",
+    "postgresql://u:hun@ter2@127.0.0.1:1/x",
+    "postgresql://u:hun/ter2@127.0.0.1:1/x",
+    "postgresql://u:hun@127.0.0.1:1/ter2@x",
+    "postgresql://u:hunter2/x",
+    "postgresql://127.0.0.1:1/x?user=u&password=hun&ter2",
+    "postgresql://127.0.0.1:1/x?user=u&password=hun&ter2=x",
+    "host=127.0.0.1 port=1 password=hun ter2",
+    "host=127.0.0.1 port=1 password='hun'ter2'",
+    "host=127.0.0.1 port=1 password='hunter2",
+    "host=127.0.0.1 port=hunter2",
+    "postgresql://u:hun\udcffter2@127.0.0.1:1/x",
+    "hunter2",
+    "mysql://u:hunter2@h/d",
+]
+
+
+@pytest.mark.parametrize("variable", ["DATABASE_URL", "LISTEN_URL"])
+@pytest.mark.parametrize("dsn", MISREAD, ids=ascii)
+def test_nothing_of_a_dsn_that_is_misread_is_printed(
+    bare: Cli, monkeypatch: pytest.MonkeyPatch, dsn: str, variable: str
+) -> None:
+    """libpq would quote what it stumbles over: a piece of a password."""
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", NOWHERE)
+    monkeypatch.setenv(f"CRONLEDGER_{variable}", dsn)
+    for arguments in (["jobs", "list"], ["doctor"], ["run", "--wait", "0"]):
+        said = bare(*arguments)
+        assert said.exit_code == 2, said.output
+        assert f"CRONLEDGER_{variable}: " in said.stderr
+        assert not any(piece in said.output for piece in PIECES), said.output
+
+
+@pytest.mark.parametrize("dsn", [x for x in MISREAD if "\udcff" not in x])
+def test_nothing_of_it_is_printed_to_programs_either(dsn: str) -> None:
+    """Not by the exception, its causes and its traceback, whoever is given the DSN."""
+    replica = Replica(url=dsn)
+    for open_it in (
+        lambda: connect(dsn),
+        lambda: asyncio.run(replica.__aenter__()),
+        lambda: list(verify(dsn)),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            open_it()
+        said = "".join(traceback.format_exception(caught.value))
+        assert "url: " in said
+        assert not any(piece in said for piece in PIECES), said
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql:///d?user=a@b",
+        "postgres://u:p%40%25%2F%00x@h:1,h2:2/d".replace("%00", ""),
+        "postgresql://h/d?host=/var/run/postgresql",
+        "postgresql://u:p?#x@h/d",
+        "postgresql://",
+        "host=h password='a b\\'c@%/'",
+        "dbname=d",
+    ],
+)
+def test_other_dsns_are_taken_as_libpq_takes_them(dsn: str) -> None:
+    check_dsn(dsn)
 
 
 def test_the_file_here_gives_settings(bare: Cli, surroundings: Path, database_url: str) -> None:

@@ -4,6 +4,7 @@ import json
 from datetime import datetime
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import Cli
@@ -139,3 +140,25 @@ def test_runners(filled: Cli) -> None:
     assert rows[0]["queues"] == ["default"]
     table = filled("runners").stdout.splitlines()
     assert "60s ago" in table[2] or "61s ago" in table[2] or "62s ago" in table[2]
+
+
+def test_no_lease_token_is_printed(filled: Cli, database_url: str) -> None:
+    """A token is the right to write of the process that holds it, and of nobody else."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "UPDATE cronledger.executions SET attempts = jsonb_build_array("
+            " jsonb_build_object('attempt', 1, 'lease_token', lease_token, 'runner_id', 'r0'),"
+            " jsonb_build_object('attempt', 2, 'lease_token', lease_token, 'runner_id', 'r1'))"
+        )
+        tokens = [str(row[0]) for row in c.execute("SELECT lease_token FROM cronledger.executions")]
+    assert len(tokens) == 3
+    for number in "123":
+        for form in ([], ["--json"]):
+            said = filled("executions", "show", number, *form)
+            assert said.exit_code == 0
+            assert "lease_token" not in said.output
+            assert not any(token in said.output for token in tokens)
+        attempts = json.loads(said.stdout)["attempts"]
+        assert [x["runner_id"] for x in attempts] == ["r0", "r1"]
+    listed = filled("executions", "list", "--json")
+    assert not any(token in listed.output for token in tokens)

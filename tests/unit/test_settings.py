@@ -141,7 +141,7 @@ def test_a_deploy_fits_into_the_ledger() -> None:
 
 def test_listening_needs_a_server_of_its_own() -> None:
     (line,) = problems({"listen_url": "embedded"})
-    assert "no PostgreSQL connection string" in line
+    assert "is not a PostgreSQL connection string" in line
 
 
 @pytest.mark.parametrize(

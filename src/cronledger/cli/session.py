@@ -6,7 +6,7 @@ import socket
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class Session:
     """One command at work on the ledger."""
 
     settings: Settings
-    url: str
+    url: str = field(repr=False)
     connection: psycopg.Connection
     reports: Reports
 

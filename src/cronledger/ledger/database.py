@@ -17,6 +17,9 @@ from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, conninfo, error
 from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from cronledger.rules.errors import ConfigurationError, Problem, RefusedError
+from cronledger.settings import check_dsn
+
 HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a database that answers, patience with a scope
 provider included."""
@@ -259,7 +262,15 @@ class Access:
     tcp_user_timeout: timedelta = timedelta(seconds=10)
 
     def parameters(self, name: str) -> dict[str, Any]:
-        """Connection parameters, for a connection that calls itself `name`."""
+        """Connection parameters, for a connection that calls itself `name`.
+
+        Raises ConfigurationError, which shows nothing of the DSN, if that cannot be read.
+        """
+        try:
+            check_dsn(self.url)
+        except RefusedError as error:
+            problem = Problem(None, None, "url", None, error.problem, error.remedy)
+            raise ConfigurationError([problem]) from None
         return {
             **KEEPALIVES,
             "connect_timeout": str(max(2, round(self.connect_timeout.total_seconds()))),
