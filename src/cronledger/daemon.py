@@ -184,8 +184,6 @@ class Work:
     async def _ready(self) -> None:
         await asyncio.to_thread(self._migrate)
         await asyncio.to_thread(self._require_own_database)
-        if self._daemon.jobs is not None:
-            await asyncio.to_thread(self._apply, self._daemon.jobs)
         if self._daemon.summary:
             self._mark = await asyncio.to_thread(self._report, Reports.mark)
 
@@ -254,9 +252,13 @@ class Work:
             log.info("migration_pending", name=found.name)
 
     def _require_own_database(self) -> None:
-        """Before anything is applied. Raises OtherDatabaseError."""
+        """Before anything of the source is applied. Raises OtherDatabaseError."""
         with self._access().connect("cronledger start") as connection:
             identity.require_own(connection, self._settings.schema_name)
+
+    async def _apply_source(self) -> None:
+        if self._daemon.jobs is not None:
+            await asyncio.to_thread(self._apply, self._daemon.jobs)
 
     def _apply(self, jobs: Sequence[Job]) -> None:
         daemon = self._daemon
@@ -308,7 +310,7 @@ class Work:
             functions=self._daemon.functions,
             applied=True,
         )
-        await replica.start()
+        await replica.start(before=self._apply_source)
         self._replica = replica
         spare_collector()
 

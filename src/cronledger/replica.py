@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from time import monotonic
@@ -93,8 +93,11 @@ class Replica:
 
     # -- life -----------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, *, before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Registered, its apps applied, and everything runs (nothing by itself when `manual`).
+
+        `before` is awaited once all that a start needs was found, and before anything is claimed.
+        What it raises ends the start.
 
         Raises psycopg.OperationalError when the database is away, ConfigurationError when a job
         belongs to another source, OtherDatabaseError where the ledger was restored or cloned, and
@@ -123,8 +126,10 @@ class Replica:
             await self._parts.supervisor.start()
             self._parts.heartbeats.start()
             await self._pulse()
-            for app in () if self._applied else self._plugins.apps:
-                await self._parts.registry.apply(app)
+            if not self._applied:
+                await self._parts.registry.apply_all()
+            if before is not None:
+                await before()
         except BaseException as error:
             if built:
                 await self._sign_off(False)

@@ -14,6 +14,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests.cli.conftest import Cli
 
 JOBS = """
 [cronledger]
@@ -228,3 +232,78 @@ def test_health_and_an_older_deploy(start: Start, surroundings: Path, ask: Any) 
     assert ask("SELECT FROM cronledger.jobs") == []
     run.signal(signal.SIGTERM)
     assert run.end() == 0, run.err
+
+
+LOOP = """
+from cronledger import App
+app = App()
+for name in ("one", "two"):
+    app.job(name=name)(lambda: None)
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "apply"])
+def test_functions_that_cannot_be_told_apart_are_refused_before_anything_is_applied(
+    start: Start, cli: Cli, surroundings: Path, ask: Any, command: str
+) -> None:
+    (surroundings / "in_a_loop.py").write_text(LOOP)
+    if command == "run":
+        run = start("in_a_loop:app")
+        assert run.end() == 2
+        said = run.err
+    else:
+        ended = cli("jobs", "apply", "in_a_loop:app")
+        assert ended.exit_code == 2
+        said = ended.stderr
+    assert "is the place of another function too" in said
+    assert ask("SELECT name FROM cronledger.jobs") == []
+
+
+def test_nothing_is_applied_where_the_replica_could_not_run(
+    start: Start, surroundings: Path, database_url: str, ask: Any
+) -> None:
+    (surroundings / "a.toml").write_text('[jobs.a]\ncommand = ["true"]\n')
+    with psycopg.connect(database_url, autocommit=True) as c:
+        role = f"applies_only_{c.info.backend_pid}"
+        give = sql.SQL(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA cronledger TO {role};"
+            "GRANT ALL ON ALL TABLES IN SCHEMA cronledger TO {role};"
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA cronledger TO {role};"
+            "REVOKE ALL ON cronledger.runners FROM {role}"
+        )
+        take = sql.SQL("DROP OWNED BY {role}; DROP ROLE {role}")
+        c.execute(give.format(role=sql.Identifier(role)))
+        try:
+            url = make_conninfo(database_url, user=role)
+            run = start("a.toml", "--no-migrate", CRONLEDGER_DATABASE_URL=url)
+            assert run.end() == 2, run.err
+            assert "permission denied for table runners" in run.err
+            assert ask("SELECT name FROM cronledger.jobs") == []
+        finally:
+            c.execute(take.format(role=sql.Identifier(role)))
+
+
+def test_an_exception_at_import_prints_its_traceback(bare: Cli, surroundings: Path) -> None:
+    package = surroundings / "breaks_at_import"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "jobs.py").write_text("def prepare():\n    return {}['missing']\n\nprepare()\n")
+    (package / "typo.py").write_text("def f(:\n")
+    (package / "exits.py").write_text("import sys\nsys.exit('no such host')\n")
+    (surroundings / "a.toml").write_text(
+        '[jobs.a]\npython = "breaks_at_import.jobs:f"\n'
+        '[jobs.b]\npython = "breaks_at_import.jobs:g"\n'
+        '[jobs.c]\npython = "breaks_at_import.typo:f"\n'
+    )
+    for source, shown in (
+        ("breaks_at_import.jobs:app", ["return {}['missing']", "KeyError: 'missing'"]),
+        ("breaks_at_import.typo:app", ["def f(:", "SyntaxError"]),
+        ("breaks_at_import.exits:app", ["sys.exit('no such host')", "SystemExit: no such host"]),
+        ("a.toml", ["return {}['missing']", "def f(:", "jobs.b.python", "jobs.c.python"]),
+    ):
+        said = bare("jobs", "apply", source)
+        assert said.exit_code == 2, said.output
+        assert all(text in said.stderr for text in shown), said.stderr
+        assert said.stderr.count("Traceback (most recent call last)") <= 1
+        assert "importlib" not in said.stderr
+        assert "sources/python.py" not in said.stderr

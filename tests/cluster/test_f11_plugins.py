@@ -165,7 +165,7 @@ async def test_f11_what_is_refused_changes_nothing(ledger: Ledger) -> None:
         before = replica.diagnostics().apps
         with pytest.raises(ConfigurationError, match="has no name"):
             await replica.register(App())
-        with pytest.raises(ConfigurationError, match="belongs to the source 'mine'"):
+        with pytest.raises(ConfigurationError, match="the App 'mine' has a job of this name too"):
             await replica.register(foreign)
         with pytest.raises(ValueError, match="is not registered"):
             await replica.unregister(foreign)

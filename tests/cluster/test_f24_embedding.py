@@ -72,6 +72,23 @@ async def test_f24_a_start_that_fails_leaves_nothing(ledger: Ledger) -> None:
     assert "heartbeats" not in {t.name for t in threading.enumerate()} - names
 
 
+async def test_f24_apps_are_all_checked_before_one_is_applied(ledger: Ledger) -> None:
+    other = App("other")
+    other.job(name="theirs")(job_of_another)
+    async with ledger.replica(other):
+        pass
+    first, second = App("first"), App("second")
+    first.job(name="new")(job_of_another)
+    second.job(name="theirs")(job_of_another)
+    with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
+        await Replica(first, second, url=ledger.url, settings=Settings()).start()
+    assert ledger.rows("SELECT name FROM jobs") == [{"name": "theirs"}]
+    twice = App("third")
+    twice.job(name="new")(job_of_another)
+    with pytest.raises(ConfigurationError, match="has a job of this name too"):
+        Replica(first, twice, url=ledger.url, settings=Settings())
+
+
 def job_of_another() -> None:
     return
 

@@ -11,6 +11,7 @@ from cronledger.ledger.database import is_away, refusal
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
 from cronledger.rules.errors import ConfigurationError, Exit
 from cronledger.settings import masked
+from cronledger.sources.python import traceback_of
 
 MIGRATE = "run `cronledger migrate`, or set CRONLEDGER_SCHEMA to the schema of the ledger"
 
@@ -36,7 +37,8 @@ def explain(error: Exception) -> Failure | None:
     """Answer how the command ends that raised `error`; None for a defect, to be shown whole."""
     match error:
         case ConfigurationError():
-            return Failure(Exit.USAGE, "\n".join(_line(problem) for problem in error.problems))
+            lines = [*_tracebacks(error), *(_line(problem) for problem in error.problems)]
+            return Failure(Exit.USAGE, "\n".join(lines))
         case MigrationError() | SchemaNewerError():
             return Failure(Exit.SCHEMA, f"Error: {error}")
         case identity.OtherDatabaseError():
@@ -46,6 +48,12 @@ def explain(error: Exception) -> Failure | None:
         case psycopg.Error():
             return _database(error)
     return None
+
+
+def _tracebacks(error: ConfigurationError) -> list[str]:
+    """What the user's modules raised at import, each once: a module may be imported for each job"""
+    shown = dict.fromkeys(traceback_of(cause) for cause in error.causes)
+    return ["\n".join(map(masked, text.splitlines())) for text in shown]
 
 
 def _line(problem: object) -> str:

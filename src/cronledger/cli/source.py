@@ -8,6 +8,7 @@ from typing import Any
 
 from cronledger.app import App, bind
 from cronledger.cli.session import HERE, settings_here
+from cronledger.engine.plugins import Plugins
 from cronledger.rules import declare
 from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.rules.model import Handler, Job
@@ -64,6 +65,7 @@ def _file(path: Path, name: str | None) -> Source:
 def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     problems: list[Problem] = []
+    causes: list[BaseException] = []
     for job in jobs:
         if job.handler is not Handler.PYTHON:
             continue
@@ -74,10 +76,11 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
         except ConfigurationError as error:
             said = "; ".join(str(problem) for problem in error.problems)
             problems.append(Problem(where, job.name, "python", None, said, ""))
+            causes.extend(error.causes)
         except TypeError as error:
             problems.append(Problem(where, job.name, "python", None, str(error), ""))
     if problems:
-        raise ConfigurationError(problems)
+        raise ConfigurationError(problems, causes)
     return found
 
 
@@ -87,6 +90,7 @@ def _app(reference: str, name: str | None) -> Source:
         remedy = "write it like cronledger.toml or myproject.jobs:app"
         raise ConfigurationError([Problem(None, None, None, None, message, remedy)])
     app = python.load_app(reference)
+    Plugins({}).add(app)  # what no replica could run is not applied either
     settings = settings_here()
     jobs = tuple(app.jobs.values())
     warnings = declare.check(

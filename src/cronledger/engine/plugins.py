@@ -31,7 +31,8 @@ class Plugins:
 
     def add(self, app: App) -> None:
         """The functions of `app` can be called. Raises ConfigurationError, and adds nothing, when
-        one of them has the place of another function."""
+        one of them has the place of another function, or a job has the name of another App's job.
+        """
         found = _functions(app)
         taken = {**self._own}
         for other in self._apps:
@@ -40,6 +41,9 @@ class Plugins:
             where = job.target["function"]
             if where in taken and taken[where].function is not found[where].function:
                 raise _ambiguous(where, name)
+        for other in self._apps:
+            for name in sorted(app.jobs.keys() & other.jobs.keys()):
+                raise _doubled(app, other, name)
         self._apps.append(app)
         self._refresh()
 
@@ -96,3 +100,9 @@ def _ambiguous(where: str, job: str) -> ConfigurationError:
     message = "is the place of another function too, such as one made in a loop"
     remedy = "give each a __qualname__ of its own, or use one function with scopes"
     return ConfigurationError([Problem(where, job, "function", where, message, remedy)])
+
+
+def _doubled(app: App, other: App, job: str) -> ConfigurationError:
+    message = f"the App {other.name!r} has a job of this name too"
+    remedy = "choose another name for one of them"
+    return ConfigurationError([Problem(app.name, job, "name", job, message, remedy)])

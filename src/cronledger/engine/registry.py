@@ -8,7 +8,7 @@ import structlog
 
 from cronledger.app import App
 from cronledger.engine.plugins import Plugins, source_of
-from cronledger.sources.apply import Applied, Retired, apply, retire
+from cronledger.sources.apply import Applied, Retired, apply, check_owners, retire
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +62,16 @@ class Registry:
             kept=list(done.kept), cancelling=list(done.cancelling),
         )  # fmt: skip
         return done
+
+    async def apply_all(self) -> None:
+        """The jobs of all Apps are in the ledger. Raises ConfigurationError before the first one is
+        applied if a job of any of them belongs to another source."""
+        apps = self.plugins.apps
+        sources = {source_of(app): list(app.jobs) for app in apps}
+        if len(apps) > 1:
+            await asyncio.to_thread(check_owners, self.url, sources, self.schema)
+        for app in apps:
+            await self.apply(app)
 
     async def apply(self, app: App, *, force: bool = False) -> Applied:
         """The jobs of `app` are in the ledger as it declares them."""

@@ -71,10 +71,15 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """A configuration that was refused as a whole; `problems` says everything that is wrong."""
+    """A configuration that was refused as a whole; `problems` says everything that is wrong.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    `causes`: what the user's own modules raised while they were imported. Their tracebacks show
+    where.
+    """
+
+    def __init__(self, problems: Iterable[Problem], causes: Iterable[BaseException] = ()) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
+        self.causes: tuple[BaseException, ...] = tuple(causes)
         super().__init__(self.problems)
 
     def __str__(self) -> str:

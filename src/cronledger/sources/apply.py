@@ -59,6 +59,24 @@ class Retired:
     refused: str | None = None
 
 
+def check_owners(
+    url: str, sources: Mapping[str, Sequence[str]], schema: str = "cronledger"
+) -> None:
+    """Raise ConfigurationError if one of these jobs, by the source that is to have them, belongs to
+    another source. Changes nothing; `apply` checks again."""
+    problems: list[Problem] = []
+    with connect(url) as c:
+        for source, names in sources.items():
+            rows = _Applying(c, schema, source, None).rows("read_job_revisions", jobs=list(names))
+            owners = {name: owner for name, _, retired, owner in rows if not retired}
+            try:
+                refuse_foreign(source, owners)
+            except ConfigurationError as error:
+                problems.extend(error.problems)
+    if problems:
+        raise ConfigurationError(problems)
+
+
 def retire(
     url: str,
     jobs: Sequence[str],

@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,8 @@ from typing import Any
 from cronledger.app import App
 from cronledger.rules.errors import ConfigurationError, Problem, nearest, shown
 
+_FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+_IMPORTING = (__file__, importlib.__file__, *_FROZEN)
 _REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
 
@@ -18,8 +21,8 @@ def load_app(reference: str) -> App:
     """Import `package.module:name`, the working directory included, and answer that `App`.
 
     Raises ConfigurationError when there is no such module or name, when it is no `App`, and when
-    the module raises while it is imported (that exception is the cause); what the module refuses
-    itself, as ConfigurationError, passes through.
+    the module raises or exits while it is imported (that exception is among the causes); what the
+    module refuses itself, as ConfigurationError, passes through.
     """
     found = _found(reference, example="myproject.jobs:app", wanted=App)
     if isinstance(found, App):
@@ -72,16 +75,28 @@ def _module(reference: str, name: str) -> ModuleType:
             raise _broken(reference, name, exc) from exc
         remedy = f"looked in {here} and the Python path; start where it is, or install it"
         raise _refused(reference, f"there is no module {exc.name}", remedy) from None
-    except Exception as exc:  # a module may raise anything while it is imported
+    except (Exception, SystemExit) as exc:  # a module may raise anything while it is imported
         raise _broken(reference, name, exc) from exc
 
 
-def _broken(reference: str, name: str, exc: Exception) -> ConfigurationError:
+def _broken(reference: str, name: str, exc: BaseException) -> ConfigurationError:
     message = f"importing {name} raised {type(exc).__name__}: {exc}"
-    return _refused(reference, message, "put that right; the traceback says where")
+    return _refused(reference, message, "correct it; the traceback shows where", exc)
 
 
-def _refused(reference: str, message: str, remedy: str) -> ConfigurationError:
+def _refused(
+    reference: str, message: str, remedy: str, *causes: BaseException
+) -> ConfigurationError:
     return ConfigurationError(
-        [Problem(None, None, None, None, f"{shown(reference)} {message}", remedy)]
+        [Problem(None, None, None, None, f"{shown(reference)} {message}", remedy)], causes
     )
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback of what a module raised while it was imported, without the frames of
+    the import itself."""
+    at = error.__traceback__
+    while at is not None and at.tb_frame.f_code.co_filename in _IMPORTING:
+        at = at.tb_next
+    shown = error.with_traceback(at)
+    return "".join(traceback.format_exception(shown)).rstrip()
