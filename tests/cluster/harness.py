@@ -39,6 +39,14 @@ def alive(pid: int) -> bool:
         return False
 
 
+def children(pid: int) -> list[int]:
+    """The child processes of `pid`."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (thread / "children").read_text().split())
+    return found
+
+
 def clean_environ() -> dict[str, str]:
     """The environment without settings of cronledger."""
     return {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}

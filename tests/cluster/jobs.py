@@ -298,7 +298,30 @@ async def fires(ctx: Context) -> None:
     say("start", ctx)
 
 
+TREE = f"""
+python="{" ".join(PYTHON)} {ALIVE}"
+$python 60 deaf &
+setsid $python 60 deaf &
+(setsid $python 60 deaf >/dev/null 2>&1 </dev/null &)
+wait
+"""
+"""A command whose work is done by its child, by what left its session, and by a daemon."""
+
+tree = App()
+
 COMMANDS = {
+    "tree": tuple(
+        Job.model_validate(
+            {
+                "name": name,
+                "handler": Handler.COMMAND,
+                "target": {"shell": TREE},
+                "stale_timeout": LEASE,
+                "allow_stale_reentry": name == "tree_again",
+            }
+        )
+        for name in ("tree_again", "tree_once")
+    ),
     "crash": (
         command("command_again", "60", "deaf", allow_stale_reentry=True),
         command("command_once", "60", max_attempts=3, retry_backoff=["0s"]),

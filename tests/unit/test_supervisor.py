@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 
 from cronledger.engine import commands
+from cronledger.engine import process as process_module
 from cronledger.engine.commands import CommandEnd, Supervisor
+from cronledger.engine.guardian import LAST
 from cronledger.engine.supervisor import EOF_GRACE, KILL_LEAD
 
 PYTHON = [sys.executable, "-S", "-c"]
@@ -92,6 +95,14 @@ def stamper(stamps: Path) -> int:
 
 def pids(path: Path, count: int) -> Callable[[], bool]:
     return lambda: len(numbers(path)) == count
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def children_of(pid: int) -> str:
+    return f"/proc/{pid}/task/{pid}/children"
 
 
 def supervisor_pid(supervisor: Supervisor) -> int:
@@ -364,19 +375,107 @@ async def test_a_grandchild_that_holds_the_output_does_not_delay_the_end(
     assert not alive(int(end.output))
 
 
-async def test_what_left_the_session_is_let_go(supervisor: Supervisor, tmp_path: Path) -> None:
-    """It holds the output pipe; it neither delays the end nor dies."""
-    left = tmp_path / "left"
-    shell = f"""
-        setsid sh -c 'echo $$; touch {left}; exec sleep 600' &
-        while ! [ -e {left} ]; do sleep 0.01; done
+DAEMON = [
+    *PYTHON,
     """
-    end = await asyncio.wait_for(run(supervisor, shell), 10)
-    escaped = int(end.output)
-    assert end.returncode == 0
-    assert alive(escaped)
-    os.kill(escaped, signal.SIGKILL)
-    await until(lambda: not Path(f"/proc/{escaped}").exists())  # the supervisor reaps it
+import os, signal, sys, time
+def on_term(*_):
+    open(sys.argv[1] + ".term", "w").close()
+    if "deaf" not in sys.argv:
+        os._exit(0)
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+os.chdir("/")
+signal.signal(signal.SIGTERM, on_term)
+if "mute" in sys.argv:
+    for fd in (0, 1, 2): os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+with open(sys.argv[1], "a") as file: file.write(f"{os.getpid()}\\n")
+time.sleep(600)
+""",
+]
+"""Becomes a daemon, as daemons do, and writes its pid to the file it is given."""
+
+
+def daemon(seen: Path, *options: str) -> str:
+    """A line of shell that starts a daemon with nothing in its environment, and waits for it."""
+    started = shlex.join(["env", "-i", *DAEMON, str(seen), *options])
+    return f"{started}; while ! [ -s {seen} ]; do sleep 0.01; done; "
+
+
+@pytest.mark.parametrize("options", [(), ("mute",)], ids=["holds the output", "mute"])
+async def test_a_daemon_dies_with_the_command_that_started_it(
+    supervisor: Supervisor, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    seen = tmp_path / "pids"
+    end = await asyncio.wait_for(run(supervisor, daemon(seen, *options) + "exit 3"), 10)
+    assert (end.returncode, end.reason) == (3, "exited")
+    (pid,) = numbers(seen)
+    assert not alive(int(pid))
+
+
+@pytest.mark.parametrize("way", ["stop", "kill", "cancel", "lease"])
+async def test_a_daemon_is_stopped_with_its_command(
+    supervisor: Supervisor, tmp_path: Path, way: str
+) -> None:
+    seen = tmp_path / "pids"
+    shell = daemon(seen, "deaf") + f"sh -c 'echo $PPID' >> {seen}; wait; sleep 600"
+    lease = 1.5 if way == "lease" else 60
+    task = asyncio.create_task(run(supervisor, shell, grace=0.2, lease=lease))
+    await until(pids(seen, 2))
+    members = [int(pid) for pid in numbers(seen)]
+    assert len({os.getsid(pid) for pid in members}) == 2
+    if way == "cancel":
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        if way != "lease":
+            getattr(supervisor, way)("one")
+        assert (await task).reason == ("lease" if way == "lease" else "stopped")
+    assert not any(map(alive, members))
+    assert (tmp_path / "pids.term").exists() == (way != "kill")
+
+
+async def test_a_daemon_outlives_the_commands_of_others(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    seen = tmp_path / "pids"
+    task = asyncio.create_task(run(supervisor, daemon(seen) + "sleep 600", key="starts it"))
+    await until(pids(seen, 1))
+    (pid,) = map(int, numbers(seen))
+    assert (await run(supervisor, "sleep 600 & exit 4", key="another")).returncode == 4
+    supervisor.kill("starts it")
+    assert (await task).reason == "stopped"
+    assert not alive(pid)
+
+
+async def test_orphans_of_a_command_are_reaped_while_it_runs(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    seen = tmp_path / "pids"
+    shell = f"(sh -c 'echo $$' >> {seen} &); sleep 600"
+    task = asyncio.create_task(run(supervisor, shell))
+    await until(pids(seen, 1))
+    (pid,) = map(int, numbers(seen))
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+    supervisor.kill("one")
+    await task
+
+
+def test_descendants_are_found_where_the_kernel_does_not_list_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as sh:
+        assert sh.stdout is not None
+        sleeps = int(sh.stdout.readline())
+        listed = process_module._descendants(os.getpid(), ())
+        monkeypatch.setattr(process_module, "_LISTED", False)
+        scanned = process_module._descendants(os.getpid(), ())
+        assert {sh.pid, sleeps} <= set(listed)
+        assert {sh.pid, sleeps} <= set(scanned)
+        assert not {sh.pid, sleeps} & set(process_module._descendants(os.getpid(), {sh.pid}))
+        os.kill(sleeps, signal.SIGKILL)
 
 
 async def test_a_second_cancellation_kills_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -516,6 +615,44 @@ def test_kill_9_of_the_runner_ends_its_commands(tmp_path: Path, options: list[st
         assert not alive(stamper(hard))
 
 
+@pytest.mark.parametrize("first", ["runner", "supervisor"])
+def test_nothing_outlives_kill_9_of_runner_and_supervisor(tmp_path: Path, first: str) -> None:
+    """Neither a grandchild, nor what left the session, nor what ignores SIGTERM."""
+    seen, hard = tmp_path / "pids", tmp_path / "stamps"
+    shell = f"""
+        {daemon(seen, "deaf")}
+        (trap '' TERM; sh -c 'echo $PPID' >> {seen}; while :; do sleep 0.01; done) &
+        setsid sh -c 'echo $$ >> {seen}; sleep 600; :' &
+        {shlex.join([*PYTHON, STAMPS, str(hard)])} &
+        sh -c 'echo $PPID' >> {seen}
+        wait
+    """
+    with runner(600, [["sh", "-c", shell], ["sh", "-c", shell]]) as (process, supervisor, _):
+        wait_until(lambda: pids(seen, 8)() and numbers(hard))
+        members = [int(pid) for pid in numbers(seen)]
+        guardians = [int(pid) for pid in Path(children_of(supervisor)).read_text().split()]
+        assert all(map(alive, members))
+        for pid in (process.pid, supervisor) if first == "runner" else (supervisor, process.pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(map(alive, [*members, stamper(hard)])))
+        wait_until(lambda: not any(map(alive, guardians)))
+    assert LAST < 2
+
+
+def test_the_direct_child_outlives_nobody(tmp_path: Path) -> None:
+    """Runner, supervisor and guardian are killed at once: no process of ours is left to kill."""
+    with runner(600, [["sleep", "600"]]) as (process, supervisor, _):
+        wait_until(lambda: Path(children_of(supervisor)).read_text())
+        guardian = int(Path(children_of(supervisor)).read_text())
+        wait_until(lambda: Path(children_of(guardian)).read_text())
+        child = int(Path(children_of(guardian)).read_text())
+        for pid in (guardian, supervisor, process.pid):
+            os.kill(pid, signal.SIGSTOP)
+        for pid in (guardian, supervisor, process.pid):
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not alive(child))
+
+
 def test_kill_9_of_the_runner_does_not_extend_a_lease(tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
     with runner(1.0, [[*PYTHON, STAMPS, str(stamps)]]) as (process, supervisor, deadline):
@@ -552,9 +689,34 @@ async def test_kill_9_of_the_supervisor(supervisor: Supervisor, tmp_path: Path) 
     for end in await asyncio.gather(*tasks):
         assert (end.returncode, end.signal, end.reason) == (None, None, "supervisor_died")
         assert end.error == "it ended with status -9"
-    await until(lambda: not any(alive(int(pid)) for pid in numbers(seen)))
+    assert not any(alive(int(pid)) for pid in numbers(seen))
     assert (await run(supervisor, "exit 8")).returncode == 8
     assert supervisor_pid(supervisor) != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_command_does_not_outlive_its_guardian(
+    supervisor: Supervisor, tmp_path: Path, number: signal.Signals
+) -> None:
+    """SIGKILL: it ends at once. SIGSTOP: at the end of its lease. Others are not touched."""
+    seen, other, left = tmp_path / "pids", tmp_path / "other", tmp_path / "left"
+    shell = daemon(seen) + f"sh -c 'echo $PPID' >> {seen}; sleep 600 & echo $! >> {seen}; wait"
+    lease = 60.0 if number == signal.SIGKILL else 2.0
+    task = asyncio.create_task(run(supervisor, shell, lease=lease, grace=0))
+    others = asyncio.create_task(run(supervisor, f"echo $$ > {other}; sleep 600", key="other"))
+    await until(lambda: pids(seen, 3)() and pids(other, 1)())
+    await until(lambda: supervisor._runs["one"].pid is not None)
+    shell_pid = supervisor._runs["one"].pid
+    assert shell_pid is not None
+    os.kill(parent(shell_pid), number)
+    end = await asyncio.wait_for(task, 20)
+    assert (end.returncode, end.signal) == (None, signal.SIGKILL)
+    assert end.reason == ("guardian_died" if number == signal.SIGKILL else "lease")
+    assert not any(alive(int(pid)) for pid in numbers(seen))
+    assert alive(int(numbers(other)[0]))
+    assert (await run(supervisor, f"touch {left}; exit 8")).returncode == 8
+    supervisor.kill("other")
+    await others
 
 
 async def test_a_start_after_an_unnoticed_death_goes_to_a_new_supervisor(
@@ -564,16 +726,6 @@ async def test_a_start_after_an_unnoticed_death_goes_to_a_new_supervisor(
     os.kill(first, signal.SIGKILL)
     wait_until(lambda: not alive(first))  # in the loop's thread: the client has not read the end
     assert (await run(supervisor, "exit 8")).returncode == 8
-
-
-async def test_direct_children_die_with_the_supervisor_without_the_client(tmp_path: Path) -> None:
-    with runner(600, [["sleep", "600"]]) as (process, supervisor, _):
-        children = Path(f"/proc/{supervisor}/task/{supervisor}/children")
-        wait_until(children.read_text)
-        child = int(children.read_text())
-        process.send_signal(signal.SIGSTOP)
-        os.kill(supervisor, signal.SIGKILL)
-        wait_until(lambda: not alive(child))
 
 
 async def test_a_stuck_supervisor_is_killed_soon_after_the_deadline(
@@ -647,6 +799,7 @@ def test_the_supervisor_imports_little() -> None:
     assert ours == {
         "cronledger",
         "cronledger.engine",
+        "cronledger.engine.guardian",
         "cronledger.engine.process",
         "cronledger.engine.supervisor",
     }

@@ -18,12 +18,16 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal
 
-Reason = Literal["exited", "stopped", "lease", "eof", "supervisor_died", "not_started"]
+Reason = Literal[
+    "exited", "stopped", "lease", "eof", "guardian_died", "supervisor_died", "not_started"
+]
 
 CLOSE_SECONDS = 6.0
 """`close` waits so long for the commands to end (they have 2 s), then kills the supervisor."""
 STUCK_SECONDS = 5.0
 """A supervisor silent for so long about an overdue command, and then to a ping, is killed."""
+LAST_SECONDS = 2.5
+"""After the death of a supervisor, its guardians have killed what it ran after at most so long."""
 _CHUNK = 1 << 18
 
 
@@ -33,7 +37,8 @@ class CommandEnd:
 
     `returncode` is set when it exited, `signal` when a signal ended it, neither when that is not
     known. `reason`: it exited by itself; was stopped by `stop`, `kill` or cancellation; its lease
-    ended; the supervisor was closed (eof) or died; or it was not started, and `error` says why.
+    ended; its guardian died; the supervisor was closed (eof) or died; or it was not started, and
+    `error` says why.
     `output` is the decoded tail of stdout and stderr; `truncated` says that there was more.
     """
 
@@ -49,6 +54,7 @@ class CommandEnd:
 class _Run:
     future: asyncio.Future[CommandEnd]
     deadline: float
+    process: "_Process"
     pid: int | None = None
 
 
@@ -64,6 +70,7 @@ class _Process:
     heard_at: float = 0.0
     received: bytes = b""
     unsent: bytearray = field(default_factory=bytearray)
+    over: bool = False
 
 
 class Supervisor:
@@ -98,7 +105,7 @@ class Supervisor:
         with self._lock:
             self._close_stdin(process)
         give_up_at = monotonic() + CLOSE_SECONDS
-        while self._process is process:  # until _on_events has read the end of its stdout
+        while not process.over:  # until _on_events has read the end of its stdout
             if monotonic() >= give_up_at:
                 self._bury(process)
             await asyncio.sleep(0.005)
@@ -171,14 +178,14 @@ class Supervisor:
 
     def _begin(self, key: str, request: dict[str, Any]) -> _Run:
         process = self._ensure()
-        run = _Run(asyncio.get_running_loop().create_future(), request["deadline"])
+        run = _Run(asyncio.get_running_loop().create_future(), request["deadline"], process)
         with self._lock:
             sent = self._send(request)
             if sent:
                 self._runs[key] = run
         if not sent:  # it is dead, and the end of its stdout is not read yet
             self._bury(process)
-            self._spawn()
+            run.process = self._spawn()
             with self._lock:
                 self._runs[key] = run
                 self._send(request)
@@ -203,12 +210,13 @@ class Supervisor:
         """
         left = max(0.0, run.deadline - monotonic())
         await asyncio.wait({run.future}, timeout=left + STUCK_SECONDS)
-        process = self._process
-        if run.future.done() or process is None or monotonic() < run.deadline + STUCK_SECONDS:
+        process = run.process
+        if run.future.done() or monotonic() < run.deadline + STUCK_SECONDS:
             return
         asked_at = monotonic()
         with self._lock:
-            self._send({"op": "ping"})
+            if process is self._process:
+                self._send({"op": "ping"})
         await asyncio.wait({run.future}, timeout=STUCK_SECONDS)
         if process is self._process and process.heard_at < asked_at:
             self._bury(process)
@@ -241,24 +249,43 @@ class Supervisor:
         return process
 
     def _bury(self, process: _Process) -> None:
-        """The supervisor is dead, and what it still ran ends as `supervisor_died`.
+        """Kill the supervisor, if it is not dead already.
 
-        Its direct children died with it (PR_SET_PDEATHSIG); the rest of their process groups is
-        killed here. A group keeps its number from being reused for as long as it has a member.
+        Its guardians kill what it ran. They hold its stdout until that is done: `_on_events` reads
+        the end of it and settles the runs.
         """
         if self._process is not process:
             return
         assert self._loop is not None
-        self._loop.remove_reader(process.stdout)
         with self._lock:
             self._process = None
-            runs, self._runs = self._runs, {}
             self._close_stdin(process)
         process.popen.kill()
         process.popen.wait()  # killed: this takes no time worth a thread
+        process.ready.set()
+        self._loop.call_later(LAST_SECONDS, self._lay_to_rest, process)
+
+    def _lay_to_rest(self, process: _Process) -> None:
+        """The supervisor and its guardians are dead: what it still ran ends `supervisor_died`.
+
+        A command whose guardian was killed as well lost its direct child by PR_SET_PDEATHSIG, and
+        the rest of its process group is killed here. A group keeps its number from being reused
+        for as long as it has a member.
+        """
+        if process.over:
+            return
+        assert self._loop is not None
+        process.over = True
+        self._loop.remove_reader(process.stdout)
+        with suppress(subprocess.TimeoutExpired):  # it is exiting: its own status, not our kill
+            process.popen.wait(0.1)
+        self._bury(process)
         assert process.popen.stdout is not None
         process.popen.stdout.close()
-        process.ready.set()
+        with self._lock:
+            runs = {key: run for key, run in self._runs.items() if run.process is process}
+            for key in runs:
+                del self._runs[key]
         status = process.popen.returncode
         end = CommandEnd(None, None, "supervisor_died", "", False, f"it ended with status {status}")
         if not process.is_ready:
@@ -277,9 +304,7 @@ class Supervisor:
         except BlockingIOError:
             return
         if not data:
-            with suppress(subprocess.TimeoutExpired):  # it is exiting: its own status, not our kill
-                process.popen.wait(0.1)
-            self._bury(process)
+            self._lay_to_rest(process)
             return
         process.heard_at = monotonic()
         *lines, process.received = (process.received + data).split(b"\n")

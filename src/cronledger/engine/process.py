@@ -1,7 +1,7 @@
-"""Starting one program and ending its whole session: the system calls under the supervisor.
+"""Starting one program and ending all that it started: the system calls under the supervisor.
 
-Standard library only and light: the supervisor process imports this and nothing else of ours.
-Linux does all of it; elsewhere the process group stands for the session, and neither the parent's
+Standard library only and light: the supervisor process imports this, the guardian, and nothing else
+of ours. Linux does all of it; elsewhere the process group stands for all, and neither the parent's
 death signal nor the adoption of orphans exists.
 """
 
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -18,53 +19,18 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_LINUX = sys.platform == "linux"
+LINUX = sys.platform == "linux"
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LISTED = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")  # noqa: PTH110
 
 
 def adopt_orphans() -> None:
     """From now on a descendant whose parent dies becomes a child of this process (Linux)."""
-    if _LINUX and _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    if LINUX and _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
-def spawn(
-    argv: Sequence[str], cwd: str | None, environ: Mapping[str, str], null: int
-) -> tuple[int, int, int]:
-    """Forks a child which becomes `argv` in a session of its own, stdin from `null`.
-
-    Answers (pid, output, exec_status) without waiting for exec(). Both pipes do not block. `output`
-    carries stdout and stderr; `exec_status` ends silently at exec(), or says what `explain` reads.
-    Raises OSError when there is no process or file descriptor to be had.
-    """
-    opened: list[int] = []
-    try:
-        for _ in range(2):
-            opened += os.pipe()
-        output_r, output_w, status_r, status_w = opened
-        os.set_blocking(output_r, False)
-        os.set_blocking(status_r, False)
-        parent = os.getpid()
-        # Blocked across the fork: a SIGTERM that arrives before exec() must end the child, not be
-        # swallowed by the handlers it inherited.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                stdio = (null, output_w, output_w)
-                _become(argv, cwd, environ, stdio=stdio, status=status_w, parent=parent, mask=mask)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    except OSError:
-        for fd in opened:
-            os.close(fd)
-        raise
-    os.close(output_w)
-    os.close(status_w)
-    return pid, output_r, status_r
-
-
-def _become(
+def become(
     argv: Sequence[str],
     cwd: str | None,
     environ: Mapping[str, str],
@@ -78,9 +44,9 @@ def _become(
     step = "setup"
     try:
         os.setsid()
-        # The second belt: the direct child dies with the supervisor, even of kill -9. It covers
+        # The second belt: the direct child dies with its guardian, even of kill -9. It covers
         # neither grandchildren nor set-uid programs.
-        if _LINUX:
+        if LINUX:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it died before the line above
             os._exit(127)
@@ -117,35 +83,21 @@ def explain(said: str, argv: Sequence[str], cwd: str | None) -> str:
     return f"cannot run {name!r} ({step}): {reason}"
 
 
-def signal_session(pid: int, number: int) -> None:
-    """Signals every process group in the session of the unreaped child `pid`, its leader."""
-    groups = {pid}
-    unseen = [pid]
-    while unseen:
-        for child in _children(unseen.pop()):
-            if _lookup(os.getsid, child) == pid:
-                groups.add(_lookup(os.getpgid, child))
-                unseen.append(child)
-    if not group_exists(pid):  # the child has not come as far as setsid()
-        os.kill(pid, number)
-    for group in groups - {0}:
-        signal_group(group, number)
+def signal_descendants(root: int, number: int, but: Container[int] = ()) -> bool:
+    """Signal all descendants of the process `root`; return whether there were any.
 
-
-def orphan_groups(known: Container[int]) -> dict[int, set[int]]:
-    """Session -> process groups of this process's own children other than `known`.
-
-    After `adopt_orphans` these are what dead children left behind, but not what they in turn have
-    forked: it turns up here once they are dead.
+    Children in `but` and their descendants are left alone. Signals go to process groups, because a
+    fork may race with the listing; a child that has no group of its own yet is signalled alone.
     """
-    sessions: dict[int, set[int]] = {}
-    for pid in _children(os.getpid()):
-        if pid in known:
-            continue
-        session, group = _lookup(os.getsid, pid), _lookup(os.getpgid, pid)
-        if session and group:
-            sessions.setdefault(session, set()).add(group)
-    return sessions
+    found = _descendants(root, but)
+    ours = {0, os.getpgrp()}
+    groups = {pid: _lookup(os.getpgid, pid) for pid in found}
+    for group in set(groups.values()) - ours:
+        signal_group(group, number)
+    for pid, group in groups.items():
+        if group in ours:
+            signal_process(pid, number)
+    return bool(found)
 
 
 def group_exists(group: int) -> bool:
@@ -169,8 +121,37 @@ def signal_group(group: int, number: int) -> None:
         sys.stderr.write(f"cronledger supervisor: may not signal group {group} of another user\n")
 
 
+def signal_process(pid: int, number: int) -> None:
+    """Signal a process; one that is gone already, or of another user, is left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _descendants(root: int, but: Container[int]) -> list[int]:
+    """Descendants, zombies included, but for children in `but` and theirs."""
+    children = _children if _LISTED else _read_parents().get
+    found = [pid for pid in children(root) or () if pid not in but]
+    for pid in found:  # it grows meanwhile
+        found += children(pid) or ()
+    return found
+
+
+def _read_parents() -> dict[int, list[int]]:
+    """Children by parent, read from all processes: for kernels that do not list children."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112, PTH208
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:  # it ended meanwhile
+                continue
+            children.setdefault(parent, []).append(int(name))
+    return children
+
+
 def _children(pid: int) -> list[int]:
-    """Children, zombies included; none where the kernel does not list them."""
+    """Children, zombies included."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  pathlib is slow to import

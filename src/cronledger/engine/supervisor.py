@@ -20,9 +20,11 @@ followed by ``ended`` (key, returncode, signal, reason, output, truncated, total
 Deadlines are instants of CLOCK_MONOTONIC in seconds. That clock is one for all processes of a host,
 so the runner's `time.monotonic()` and ours agree; it does not advance while the host is suspended.
 
-What is ended with a command is its *session*: its process group, and the groups which descendants
-made inside the session (``timeout`` and job control do). A descendant that called setsid() left on
-purpose and is not followed; one that runs as a user we may not signal (sudo) is not ended either.
+Each command has a parent process of its own, its `guardian`. What is ended with a command is all
+that its guardian has as descendants: on Linux everything that the command started, also what left
+its session or became a daemon; elsewhere its process group. What runs as a user whom we may not
+signal (sudo) is not ended. A guardian outlives the supervisor and kills what it guards. The
+supervisor outlives a guardian, adopts what that guarded, and kills it.
 """
 
 import gc
@@ -32,19 +34,21 @@ import selectors
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from time import monotonic
 from typing import Any
 
+from cronledger.engine.guardian import spawn
 from cronledger.engine.process import (
     HANDLED,
+    LINUX,
     adopt_orphans,
     explain,
     group_exists,
-    orphan_groups,
+    signal_descendants,
     signal_group,
-    signal_session,
-    spawn,
+    signal_process,
 )
 
 KILL_LEAD = 0.1
@@ -54,14 +58,19 @@ EOF_GRACE = 2.0
 DRAIN = 0.2
 """Seconds for which what is left of a command that exited may go on writing to its output."""
 GONE = 2.0
-"""Seconds after SIGKILL for which `ended` waits for what is left of a session to disappear."""
+"""Seconds after SIGKILL for which `ended` waits for what is left of a command to disappear."""
+DEAF = 0.05
+"""A guardian that does not confirm within so many seconds that it is killing is killed itself."""
 POLL = 0.05
 CHUNK = 1 << 16
 NEVER = float("inf")
 
 
 class Command:
-    """One command from its fork until `ended` is sent. `pid` is also its group and its session."""
+    """One command from its fork until `ended` is sent. `pid` is also its group and its session.
+
+    `lost`: its guardian died before it, and what is left of it are children of the supervisor.
+    """
 
     def __init__(self, request: dict[str, Any], now: float) -> None:
         self.key: str = request["key"]
@@ -69,7 +78,11 @@ class Command:
         self.cwd: str | None = request["cwd"]
         self.grace: float = request["grace"]
         self.tail_bytes: int = request["tail_bytes"]
-        self.pid = self.output = self.exec_status = -1
+        self.pid = self.guardian = self.control = self.report = -1
+        self.output = self.exec_status = -1
+        self.said = b""  # by the guardian, an unfinished line
+        self.has_begun = self.gone = self.lost = False
+        self.killing_by = NEVER  # when the guardian must have confirmed a kill
         self.tail = bytearray()
         self.total_bytes = 0
         self.error: str | None = None  # why it could not start
@@ -108,7 +121,7 @@ class Command:
             "key": self.key,
             "returncode": code if code is not None and code >= 0 else None,
             "signal": -code if code is not None and code < 0 else None,
-            "reason": self.reason or "exited",
+            "reason": self.reason or ("exited" if code is not None else "guardian_died"),
             "output": tail.decode("utf-8", "replace").replace("\0", ""),
             "truncated": truncated,
             "total_bytes": self.total_bytes,
@@ -121,7 +134,8 @@ class Supervisor:
 
     def __init__(self, runner_pid: int | None) -> None:
         self._commands: dict[str, Command] = {}
-        self._by_pid: dict[int, Command] = {}  # those whose main process is not reaped
+        self._guardians: dict[int, Command] = {}
+        self._by_pid: dict[int, Command] = {}  # those whose guardian is lost
         self._selector = selectors.DefaultSelector()
         self._requests = b""
         self._events = bytearray()
@@ -156,16 +170,12 @@ class Supervisor:
     def run(self) -> None:
         """Returns when the runner is gone and every command is dead."""
         self._emit({"event": "ready", "pid": os.getpid()})
-        try:
-            while not self._finished():
-                wait = min(self._soonest, self._flush_by) - monotonic()
-                for key, _ in self._selector.select(None if wait == NEVER else max(0.0, wait)):
-                    key.data(key.fd)
-                if monotonic() >= self._soonest:
-                    self._look(self._commands.values())
-        finally:
-            for pid in self._by_pid:  # some are left only after a defect of ours
-                signal_session(pid, signal.SIGKILL)
+        while not self._finished():
+            wait = min(self._soonest, self._flush_by) - monotonic()
+            for key, _ in self._selector.select(None if wait == NEVER else max(0.0, wait)):
+                key.data(key.fd)
+            if monotonic() >= self._soonest:
+                self._look(self._commands.values())
 
     def _finished(self) -> bool:
         if not self._runner_gone or self._commands:
@@ -247,20 +257,22 @@ class Supervisor:
             spawned = spawn(command.argv, command.cwd, environ, self._null)
         except OSError as error:
             return f"cannot start a process: {error.strerror}"
-        command.pid, command.output, command.exec_status = spawned
-        self._commands[command.key] = self._by_pid[command.pid] = command
+        command.guardian, command.control, command.report = spawned[:3]
+        command.output, command.exec_status = spawned[3:]
+        self._commands[command.key] = self._guardians[command.guardian] = command
         self._soonest = min(self._soonest, command.next_at)
         register = partial(self._selector.register, events=selectors.EVENT_READ)
+        register(command.report, data=partial(self._on_report, command))
         register(command.output, data=partial(self._on_output, command))
         register(command.exec_status, data=partial(self._on_exec_status, command))
         return None
 
     def _stop(self, command: Command, reason: str, grace: float) -> None:
-        """SIGTERM to the session, SIGKILL after `grace` seconds or at the lease's end if sooner."""
+        """SIGTERM to all of it, SIGKILL after `grace` seconds or at the lease's end if sooner."""
         if command.exit_code is None and command.reason is None:
             command.reason, command.term_at = reason, NEVER
             if grace > 0:
-                signal_session(command.pid, signal.SIGTERM)
+                self._ask(command, b"T")
         if command.reason is not None:
             command.kill_at = min(command.kill_at, monotonic() + grace)
         self._look((command,))
@@ -293,7 +305,44 @@ class Supervisor:
         if said:
             command.error = explain(said, command.argv, command.cwd)
         else:
+            self._begun(command)
+
+    def _on_report(self, command: Command, _fd: int) -> None:
+        """Read what the guardian says of its command."""
+        if command.report < 0:
+            return
+        try:
+            data = os.read(command.report, CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            command.report = self._close(command.report)
+        *lines, command.said = (command.said + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"pid":
+                command.pid = int(number)
+                self._begun(command)
+            elif word == b"exit":
+                self._exited(command, int(number))
+            elif word == b"killing":
+                command.killing_by = NEVER
+            elif word == b"gone":
+                command.gone = True
+        if lines and command.exit_code is not None:
+            self._look((command,))
+
+    def _begun(self, command: Command) -> None:
+        """Send `started` once both are known: the pid, and that exec() succeeded."""
+        known = command.pid > 0 and command.exec_status < 0 and command.error is None
+        if known and not command.has_begun:
+            command.has_begun = True
             self._emit({"event": "started", "key": command.key, "pid": command.pid})
+
+    def _exited(self, command: Command, status: int) -> None:
+        command.exit_code = os.waitstatus_to_exitcode(status)
+        command.drain_by = monotonic() + DRAIN
+        self._on_exec_status(command, command.exec_status)
 
     def _close(self, fd: int) -> int:
         self._selector.unregister(fd)
@@ -305,75 +354,117 @@ class Supervisor:
         self._reap()
 
     def _reap(self) -> None:
-        """Collects every dead child, adopted orphans included, and looks at what they leave."""
-        reaped = False
+        """Collect every dead child: guardians, and what a lost guardian left behind."""
+        looks: list[Command] = []
         try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                reaped = True
-                if command := self._by_pid.pop(found[0], None):
-                    command.exit_code = os.waitstatus_to_exitcode(found[1])
-                    command.drain_by = monotonic() + DRAIN
-                    self._on_exec_status(command, command.exec_status)
+                if command := self._guardians.pop(found[0], None):
+                    self._part(command)
+                elif command := self._by_pid.pop(found[0], None):
+                    self._exited(command, found[1])
+                    looks.append(command)
         except ChildProcessError:
             pass
-        if reaped:
-            self._look(c for c in self._commands.values() if c.exit_code is not None)
+        self._look(looks or [c for c in self._commands.values() if c.lost])
+
+    def _part(self, command: Command) -> None:
+        """Its guardian is dead: it has done its work, or what it guarded is ours to kill now."""
+        self._on_report(command, command.report)
+        os.close(command.control)
+        command.control = -1
+        if command.report >= 0:
+            command.report = self._close(command.report)
+        if not command.gone:
+            command.lost, command.kill_at, command.killing_by = True, monotonic(), NEVER
+            if command.exit_code is None:
+                command.reason = command.reason or "guardian_died"
+                self._by_pid[command.pid] = command
 
     # -- ending ----------------------------------------------------------------------------------
 
     def _look(self, commands: Iterable[Command]) -> None:
         """Does what is due for `commands`, and notes when any command is due next."""
-        orphans: dict[int, set[int]] | None = None
         for command in tuple(commands):
             if self._commands.get(command.key) is not command:
                 continue  # ended by an earlier callback of this round
-            if command.exit_code is None:
+            if command.lost:
+                self._look_at_lost(command, monotonic())
+            elif command.exit_code is None:
                 self._look_at_living(command, monotonic())
-                continue
-            if orphans is None:
-                orphans = orphan_groups(self._by_pid)
-            self._look_at_rest(command, monotonic(), orphans.get(command.pid, set()))
+            else:
+                self._look_at_rest(command, monotonic())
         self._soonest = min((c.next_at for c in self._commands.values()), default=NEVER)
 
     def _look_at_living(self, command: Command, now: float) -> None:
         if now >= command.kill_at:
             command.reason, command.term_at = command.reason or "lease", NEVER
-            signal_session(command.pid, signal.SIGKILL)
-            command.next_at = now + POLL  # again: a fork may have raced with the signal
+            self._kill(command, now)
+            command.next_at = command.killing_by
             return
         if now >= command.term_at:
             command.reason, command.term_at = "lease", NEVER
-            signal_session(command.pid, signal.SIGTERM)
+            self._ask(command, b"T")
         command.next_at = min(command.term_at, command.kill_at)
 
-    def _look_at_rest(self, command: Command, now: float, groups: set[int]) -> None:
-        """The main process is dead. Its session may have members left, its pipe writers.
+    def _look_at_rest(self, command: Command, now: float) -> None:
+        """The main process is dead. It may have left others, and its pipe writers.
 
         After a natural end the rest has until the output ends, or `DRAIN`; after SIGTERM it has
         what remains of the grace. Then it is killed, and `ended` is sent once it is gone.
         """
-        for _ in range(16):  # a full pipe of the largest size; a writer that escaped may never end
-            if not self._read(command):
-                break
-        if group_exists(command.pid):
-            groups = groups | {command.pid}
+        self._read_rest(command)
         if command.reason is not None:
             until = command.kill_at
         else:
             until = min(command.drain_by, command.kill_at) if command.output >= 0 else now
-        if groups and now >= until:
-            command.gone_by = min(command.gone_by, now + GONE)
-            for group in groups:
-                signal_group(group, signal.SIGKILL)
+        if not command.gone and now >= until:
+            self._kill(command, now)
+        self._end_if_over(command, now)
+
+    def _look_at_lost(self, command: Command, now: float) -> None:
+        """Kill what its guardian has left, which cannot be told from what another one left."""
+        if LINUX:
+            left = signal_descendants(os.getpid(), signal.SIGKILL, but=self._guardians)
+        else:
+            signal_group(command.pid, signal.SIGKILL)
+            left = group_exists(command.pid)
+        command.gone = not left
+        command.gone_by = min(command.gone_by, now + GONE)
+        command.drain_by = min(command.drain_by, now + DRAIN)
+        self._read_rest(command)
+        self._end_if_over(command, now)
+
+    def _read_rest(self, command: Command) -> None:
+        for _ in range(16):  # a full pipe of the largest size; a writer that escaped may never end
+            if not self._read(command):
+                break
+
+    def _end_if_over(self, command: Command, now: float) -> None:
         drained = command.output < 0 or now >= command.drain_by
-        if (drained and not groups) or now >= command.gone_by:
+        if (drained and command.gone) or now >= command.gone_by:
             self._end(command)
         else:
             command.next_at = now + POLL
 
+    def _kill(self, command: Command, now: float) -> None:
+        """Have all of it killed; a guardian that does not obey (SIGSTOP) is killed itself."""
+        if command.gone_by == NEVER:
+            command.gone_by, command.killing_by = now + GONE, now + DEAF
+            self._ask(command, b"K")
+        elif now >= command.killing_by:
+            command.killing_by = NEVER
+            signal_process(command.guardian, signal.SIGKILL)
+
+    def _ask(self, command: Command, what: bytes) -> None:
+        with suppress(OSError):  # it is dead, and perhaps not reaped yet
+            os.write(command.control, what)
+
     def _end(self, command: Command) -> None:
         if command.output >= 0:
             command.output = self._close(command.output)
+        if command.exec_status >= 0:
+            command.exec_status = self._close(command.exec_status)
+        self._by_pid.pop(command.pid, None)
         del self._commands[command.key]
         if command.error is not None:
             self._emit({"event": "failed", "key": command.key, "error": command.error})

@@ -20,7 +20,7 @@ class CommandHandlers:
     tail_bytes: int
 
     async def run(self, job: Job, context: Context, lease: Lease) -> Outcome:
-        """Run the command to its end; cancelling stops its process group and then propagates.
+        """Run the command to its end; cancelling stops all of it and then propagates.
 
         Raises LeaseEndedError when it was killed at the end of its lease, or its lease had ended
         before it could start.
@@ -42,12 +42,13 @@ class CommandHandlers:
                 return outcome.not_started(end.error or "the command could not be started")
             case "lease":
                 raise LeaseEndedError(end.output)
-            case "supervisor_died" | "eof":
+            case "guardian_died" | "supervisor_died" | "eof":
                 return outcome.lease_over(end.reason, end.output)
             case "exited" | "stopped":
                 if end.signal is not None:
                     return outcome.exited(-end.signal, end.output)
-                assert end.returncode is not None, "a command that ended has a status or a signal"
+                if end.returncode is None:  # it was stopped, and its guardian died
+                    return outcome.lease_over("guardian_died", end.output)
                 return outcome.exited(end.returncode, end.output)
 
 
