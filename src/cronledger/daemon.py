@@ -6,6 +6,7 @@ SIGUSR1 logs what the process is doing.
 
 import asyncio
 import gc
+import io
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,7 +18,6 @@ from typing import Any, TypeVar
 
 import psycopg
 import structlog
-from tabulate import tabulate
 
 from cronledger import log as logs
 from cronledger.app import App
@@ -35,6 +35,7 @@ from cronledger.settings import EMBEDDED, PREFIX, Settings
 from cronledger.signals import ABORT_SECONDS, Signals, Watchdog
 from cronledger.sources.apply import apply
 from cronledger.stacks import Reporter
+from cronledger.tables import print_table
 
 log = structlog.get_logger(__name__)
 
@@ -362,5 +363,7 @@ def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
         ]
         for row in rows
     ]
-    headers = ["job", *statuses, "attempts", "skipped"]
-    return head + tabulate(cells, headers, tablefmt="plain") + "\n"
+    headings = ["job", *statuses, "attempts", "skipped"]
+    with io.StringIO() as text:
+        print_table(headings, [[str(cell) for cell in row] for row in cells], text)
+        return head + text.getvalue()

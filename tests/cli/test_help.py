@@ -11,7 +11,7 @@ from cronledger.cli import COMMANDS
 from tests.cli.conftest import Cli
 
 HEAVY = (  # noqa: SIM905
-    "aiohttp asyncio croniter cronledger.settings psycopg pydantic structlog tabulate zoneinfo"
+    "aiohttp asyncio croniter cronledger.settings psycopg pydantic rich structlog zoneinfo"
 ).split()
 
 

@@ -50,11 +50,12 @@ class Commands(click.Group):
             raise
         except Exception as error:
             from cronledger.cli.failures import explain
+            from cronledger.cli.show import echo
 
             failure = explain(error)
             if failure is None:
                 raise
-            click.echo(failure.text, err=True)
+            echo(failure.text, err=True)
             ctx.exit(failure.code)
 
 

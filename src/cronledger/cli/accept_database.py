@@ -1,12 +1,17 @@
 """`cronledger accept-database`: a restored or cloned database becomes the ledger's own."""
 
+from dataclasses import asdict
+
 import click
+
+from cronledger.cli.show import echo, json_option, print_json
 
 
 @click.command("accept-database")
 @click.option("--skip-missed", is_flag=True, help="What was due until now does not run here.")
 @click.option("--catch-up", is_flag=True, help="The catch_up of each job decides what still runs.")
-def accept_database(*, skip_missed: bool, catch_up: bool) -> None:
+@json_option
+def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None:
     """Let replicas work in a restored or cloned database.
 
     With --skip-missed, for a copy whose original goes on: plan_times that were due are recorded as
@@ -22,12 +27,14 @@ def accept_database(*, skip_missed: bool, catch_up: bool) -> None:
     with session() as ledger:
         schema = ledger.settings.schema_name
         done = identity.accept(ledger.connection, schema, skip_missed=skip_missed, by=requester())
-    if done.why is None:
-        click.echo("this is the ledger's own database; nothing was done")
-        return
-    click.echo(f"accepted; it was another database: {done.why}")
-    if skip_missed:
-        click.echo(
+    if as_json:
+        print_json({"accepted": done.why is not None, **asdict(done)})
+    elif done.why is None:
+        echo("this is the ledger's own database; nothing was done")
+    else:
+        echo(f"accepted; it was another database: {done.why}")
+    if skip_missed and done.why is not None and not as_json:
+        echo(
             f"jobs whose missed plan_times are skipped: {done.jobs}; waiting executions cancelled: "
             f"{done.cancelled}; running ones asked to end: {done.asked_to_end}"
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronledger.cli.show import cell, json_option, print_json, without_secrets
+from cronledger.cli.show import cell, echo, json_option, print_json, without_secrets
 from cronledger.rules.errors import Exit
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def _compare(
     else:
         for change in changes:
             _print_change(change, days or DAYS)
-        click.echo(f"unchanged: {found.unchanged}")
+        echo(f"unchanged: {found.unchanged}")
     if found.refused is not None:
-        click.echo(f"Error: it would not be applied: {found.refused}", err=True)
+        echo(f"Error: it would not be applied: {found.refused}", err=True)
         raise click.exceptions.Exit(Exit.FAILED)
 
 
@@ -123,22 +123,22 @@ def _shown(change: "Change") -> dict[str, Any]:
 
 
 def _print_change(change: dict[str, Any], days: int) -> None:
-    click.echo(f"{change['change']} {change['job']}")
+    echo(f"{change['change']} {change['job']}")
     for name, (before, after) in change["fields"].items():
         # A new job differs from nothing in all it has.
         if change["change"] == "changed":
-            click.echo(f"    {name}: {cell(before) or 'none'} -> {cell(after) or 'none'}")
+            echo(f"    {name}: {cell(before) or 'none'} -> {cell(after) or 'none'}")
     for sign, side in (("-", "disappear"), ("+", "appear")):
         count, first = change[side]["count"], change[side]["first"]
         if count:
             some = ", ".join(cell(instant) for instant in first[:3])
             more = ", …" if count > len(first[:3]) else ""
-            click.echo(f"    {sign} {count} in {days} d: {some}{more}")
+            echo(f"    {sign} {count} in {days} d: {some}{more}")
 
 
 def _warn(loaded: "Source") -> None:
     for warning in loaded.warnings:
-        click.echo(f"Warning: {warning}", err=True)
+        echo(f"Warning: {warning}", err=True)
 
 
 def _apply(
@@ -167,7 +167,7 @@ def _apply(
 
 def _report(applied: "Applied", as_json: bool) -> None:
     if applied.refused is not None:
-        click.echo(f"Error: nothing was applied: {applied.refused}", err=True)
+        echo(f"Error: nothing was applied: {applied.refused}", err=True)
     if as_json:
         print_json(
             {
@@ -181,5 +181,5 @@ def _report(applied: "Applied", as_json: bool) -> None:
     elif applied.refused is None:
         for word in ("added", "changed", "retired"):
             for job in getattr(applied, word):
-                click.echo(f"{word} {job}")
-        click.echo(f"unchanged: {applied.unchanged}")
+                echo(f"{word} {job}")
+        echo(f"unchanged: {applied.unchanged}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronledger.cli.show import iso, json_option, print_json, print_rows, read_moment
+from cronledger.cli.listing import Listing, print_listing
+from cronledger.cli.show import echo, iso, json_option, print_json, read_moment
 
 if TYPE_CHECKING:
     from cronledger.cli.session import Session
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 BATCH = 1000
 POLL_SECONDS = 0.2
 COUNTS = ("made", "retried", "left_alone", "remaining")
-DRY_COLUMNS = {"plan_time": "PLAN TIME", "action": "ACTION", "id": "ID", "status": "STATUS"}
+DRY = Listing(
+    {"plan_time": "PLAN TIME", "action": "ACTION", "id": "ID", "status": "STATUS"},
+    drop=("status", "id"),
+    none="there is no plan_time in that range",
+)
 
 
 @click.command()
@@ -88,7 +93,7 @@ def backfill(
         key = ScopeKey(name, *scope_of(ledger, name, scope_kind, scope))
         found = past(ledger.reports, key, first, last)
         if found.through < last:
-            click.echo(
+            echo(
                 f"Note: {name} is planned through {iso(found.through)}; what is later is left to "
                 "its schedule",
                 err=True,
@@ -184,7 +189,7 @@ class _Work:
 def _announce(work: _Work) -> None:
     if work.reprocess != "none":
         since = iso(work.ended_before)
-        click.echo(
+        echo(
             f"Note: what ended before {since} is reprocessed; should this be interrupted, the same "
             f"command with --ended-before {since} goes on",
             err=True,
@@ -203,7 +208,7 @@ def _dry(work: _Work, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     else:
-        print_rows(rows, DRY_COLUMNS, "there is no plan_time in that range")
+        print_listing(rows, DRY, work.ledger.reports.now())
 
 
 def _report(work: _Work, as_json: bool) -> None:
@@ -211,10 +216,10 @@ def _report(work: _Work, as_json: bool) -> None:
         print_json({**work.counts, "ends": work.ends})
         return
     if not work.plan_times:
-        click.echo("there is no plan_time in that range", err=True)
+        echo("there is no plan_time in that range", err=True)
     for count in COUNTS:
-        click.echo(f"{count.replace('_', ' ')}: {work.counts[count]}")
+        echo(f"{count.replace('_', ' ')}: {work.counts[count]}")
     for status, number in work.ends.items():
-        click.echo(f"{status}: {number}")
+        echo(f"{status}: {number}")
     if work.counts["remaining"]:
-        click.echo("Note: --cap is reached; the same command goes on later", err=True)
+        echo("Note: --cap is reached; the same command goes on later", err=True)

@@ -2,7 +2,7 @@
 
 import click
 
-from cronledger.cli.show import json_option, print_json
+from cronledger.cli.show import echo, json_option, print_json
 
 MARKS = {"ok": "ok", "warning": "WARNING", "problem": "PROBLEM"}
 
@@ -33,12 +33,12 @@ def doctor(*, as_json: bool, every: bool) -> None:
     else:
         for finding in findings:
             if every or finding.severity != "ok":
-                click.echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
+                echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
                 if finding.remedy is not None:
-                    click.echo(f"{'':<8} -> {finding.remedy}")
+                    echo(f"{'':<8} -> {finding.remedy}")
         warnings = sum(finding.severity == "warning" for finding in findings)
         problems = sum(finding.severity == "problem" for finding in findings)
-        click.echo(f"{len(findings)} findings: {problems} problems, {warnings} warnings", err=True)
+        echo(f"{len(findings)} findings: {problems} problems, {warnings} warnings", err=True)
     if "schema" in bad:
         raise click.exceptions.Exit(Exit.SCHEMA)
     if "identity" in bad:

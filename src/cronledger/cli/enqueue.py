@@ -4,7 +4,7 @@ from uuid import UUID
 
 import click
 
-from cronledger.cli.show import json_option, print_json
+from cronledger.cli.show import echo, json_option, print_json
 
 
 @click.command()
@@ -56,6 +56,6 @@ def enqueue(
     if as_json:
         print_json(row)
     elif made is None:
-        click.echo(f"{name}: the work has come that far already", err=True)
+        echo(f"{name}: the work has come that far already", err=True)
     else:
-        click.echo(str(made))
+        echo(str(made))

@@ -1,22 +1,30 @@
 """`cronledger executions`: the ledger's rows, what they wrote, one more attempt, an end."""
 
+import sys
+
 import click
 
-from cronledger.cli.show import json_option, print_fields, print_json, print_rows, read_moment
+from cronledger.cli.execution import print_execution
+from cronledger.cli.listing import Listing, Printer, listed
+from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
 
-COLUMNS = {
-    "id": "ID",
-    "job_name": "JOB",
-    "scope_id": "SCOPE",
-    "plan_time": "PLAN TIME",
-    "status": "STATUS",
-    "trigger": "TRIGGER",
-    "attempt": "ATTEMPT",
-    "started_at": "STARTED",
-    "duration_ms": "MS",
-    "error_code": "ERROR",
-    "next_attempt_at": "AGAIN AT",
-}
+LISTING = Listing(
+    {
+        "id": "ID",
+        "job_name": "JOB",
+        "scope_id": "SCOPE",
+        "plan_time": "PLAN TIME",
+        "status": "STATUS",
+        "trigger": "TRIGGER",
+        "attempt": "ATTEMPT",
+        "started_at": "STARTED",
+        "duration_ms": "MS",
+        "error_code": "ERROR",
+        "next_attempt_at": "AGAIN AT",
+    },
+    drop=("trigger", "started_at", "scope_id", "next_attempt_at", "duration_ms", "attempt"),
+    none="there are no such executions",
+)
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 
 
@@ -44,7 +52,7 @@ def executions() -> None:
     show_default=True,
     help="How many at most.",
 )
-@json_option
+@listed(LISTING)
 def list_executions(
     *,
     job: str | None,
@@ -53,7 +61,7 @@ def list_executions(
     since: str | None,
     until: str | None,
     limit: int,
-    as_json: bool,
+    show: Printer,
 ) -> None:
     """List executions, the newest first."""
     from cronledger.cli.session import session
@@ -68,10 +76,7 @@ def list_executions(
             until=read_moment(until, "--until", now, -1) if until else None,
             limit=limit,
         )
-    if as_json:
-        print_json(rows)
-    else:
-        print_rows(rows, COLUMNS, "there are no such executions")
+    show(rows, now)
 
 
 @executions.command()
@@ -82,13 +87,13 @@ def show(*, execution_id: int, as_json: bool) -> None:
     from cronledger.cli.session import session
 
     with session() as ledger:
-        row = ledger.reports.execution(execution_id)
+        row, now = ledger.reports.execution(execution_id), ledger.reports.now()
     if row is None:
         raise _unknown(execution_id)
     if as_json:
         print_json(row)
     else:
-        print_fields(row)
+        print_execution(row, now)
 
 
 @executions.command()
@@ -107,13 +112,18 @@ def output(*, execution_id: int, as_json: bool) -> None:
     elif row["output"] is None:
         click.echo(f"execution {execution_id} ({row['status']}) has stored no output", err=True)
     else:
-        click.echo(row["output"], nl=not row["output"].endswith("\n"))
+        newline = not row["output"].endswith("\n")
+        if sys.stdout.isatty():
+            echo(row["output"], nl=newline)
+        else:  # a file gets the output as it was written, its colours included
+            click.echo(row["output"], nl=newline, color=True)
 
 
 @executions.command()
 @click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
 @click.option("--force", is_flag=True, help="Even if how its last attempt ended is unknown.")
-def retry(*, execution_id: int, force: bool) -> None:
+@json_option
+def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
     """Give a FAILED or CANCELLED execution one more attempt, now.
 
     Refused for a SUCCESS; and, without --force, where the end of the last attempt is unknown and
@@ -125,12 +135,14 @@ def retry(*, execution_id: int, force: bool) -> None:
         said = ledger.call(
             "retry", execution_id=execution_id, force=force, requested_by=requester()
         )
-    click.echo(f"{execution_id}: {said.replace('_', ' ')}")
+    result = {"execution_id": execution_id, "result": said}
+    print_result(result, f"{execution_id}: {said.replace('_', ' ')}", as_json)
 
 
 @executions.command()
 @click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
-def cancel(*, execution_id: int) -> None:
+@json_option
+def cancel(*, execution_id: int, as_json: bool) -> None:
     """End an execution: at once if it waits; if it is RUNNING, its replica is asked to.
 
     Exit status: 1 when its row is being written at this moment; ask again.
@@ -140,7 +152,8 @@ def cancel(*, execution_id: int) -> None:
 
     with session() as ledger:
         said = ledger.call("cancel", execution_id=execution_id, requested_by=requester())
-    click.echo(f"{execution_id}: {said.replace('_', ' ')}")
+    result = {"execution_id": execution_id, "result": said}
+    print_result(result, f"{execution_id}: {said.replace('_', ' ')}", as_json)
     if said == "busy":
         raise click.exceptions.Exit(Exit.FAILED)
 

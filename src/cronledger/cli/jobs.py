@@ -3,43 +3,56 @@
 import click
 
 from cronledger.cli.apply import apply, diff
+from cronledger.cli.listing import Listing, Printer, listed, print_listing
 from cronledger.cli.show import (
     iso,
     json_option,
     print_fields,
     print_json,
-    print_rows,
+    print_result,
     read_moment,
     without_secrets,
 )
 
-COLUMNS = {
-    "name": "JOB",
-    "schedule": "SCHEDULE",
-    "timezone": "ZONE",
-    "state": "STATE",
-    "parked": "PARKED",
-    "next_plan_time": "NEXT",
-    "running": "RUNNING",
-    "last_status": "LAST",
-    "last_plan_time": "LAST PLAN TIME",
-    "queue": "QUEUE",
-}
-SCOPE_COLUMNS = {
-    "scope": "SCOPE",
-    "next_plan_time": "NEXT",
-    "parked": "PARKED",
-    "last_id": "LAST ID",
-    "last_plan_time": "LAST PLAN TIME",
-    "last_status": "LAST",
-}
-REVISION_COLUMNS = {
-    "revision": "REVISION",
-    "effective_from": "FROM",
-    "state": "STATE",
-    "requested_by": "BY",
-    "reason": "REASON",
-}
+LISTING = Listing(
+    {
+        "name": "JOB",
+        "schedule": "SCHEDULE",
+        "timezone": "ZONE",
+        "state": "STATE",
+        "parked": "PARKED",
+        "next_plan_time": "NEXT",
+        "running": "RUNNING",
+        "last_status": "LAST",
+        "last_plan_time": "LAST PLAN TIME",
+        "queue": "QUEUE",
+    },
+    drop=("queue", "timezone", "last_plan_time", "parked", "running"),
+    none="there are no jobs; `cronledger jobs apply FILE` adds some",
+)
+SCOPES = Listing(
+    {
+        "scope": "SCOPE",
+        "next_plan_time": "NEXT",
+        "parked": "PARKED",
+        "last_id": "LAST ID",
+        "last_plan_time": "LAST PLAN TIME",
+        "last_status": "LAST",
+    },
+    drop=("last_id", "last_plan_time"),
+    none="it has no scopes",
+)
+REVISIONS = Listing(
+    {
+        "revision": "REVISION",
+        "effective_from": "FROM",
+        "state": "STATE",
+        "requested_by": "BY",
+        "reason": "REASON",
+    },
+    drop=("reason", "requested_by"),
+    none="it has no history",
+)
 
 
 @click.group()
@@ -54,17 +67,14 @@ jobs.add_command(diff)
 @jobs.command("list")
 @click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
 @click.option("--all", "retired", is_flag=True, help="Retired jobs too.")
-@json_option
-def list_jobs(*, queue: str | None, retired: bool, as_json: bool) -> None:
+@listed(LISTING)
+def list_jobs(*, queue: str | None, retired: bool, show: Printer) -> None:
     """List the jobs: what they are, when they fire next, how the last execution ended."""
     from cronledger.cli.session import session
 
     with session() as ledger:
-        rows = ledger.reports.jobs(queue=queue, retired=retired)
-    if as_json:
-        print_json(rows)
-    else:
-        print_rows(rows, COLUMNS, "there are no jobs; `cronledger jobs apply FILE` adds some")
+        rows, now = ledger.reports.jobs(queue=queue, retired=retired), ledger.reports.now()
+    show(rows, now)
 
 
 @jobs.command()
@@ -81,7 +91,7 @@ def show(*, name: str, as_json: bool) -> None:
                 f"job {name!r}: there is no such job; see `cronledger jobs list`"
             )
         scopes = ledger.reports.scopes(name)
-        revisions = ledger.reports.revisions(name)
+        revisions, now = ledger.reports.revisions(name), ledger.reports.now()
     row["target"] = without_secrets(row["target"])
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
@@ -91,16 +101,17 @@ def show(*, name: str, as_json: bool) -> None:
     click.echo()
     for scope in scopes:
         scope["scope"] = f"{scope['scope_kind']}/{scope['scope_id']}"
-    print_rows(scopes, SCOPE_COLUMNS, "it has no scopes")
+    print_listing(scopes, SCOPES, now)
     click.echo()
-    print_rows(revisions, REVISION_COLUMNS, "it has no history")
+    print_listing(revisions, REVISIONS, now)
 
 
 @jobs.command()
 @click.argument("name", metavar="JOB")
 @click.option("--reason", help="Why, for people.")
 @click.option("--until", metavar="ISO|DURATION", help="The pause ends by itself then.")
-def pause(*, name: str, reason: str | None, until: str | None) -> None:
+@json_option
+def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) -> None:
     """Let nothing of a job start until it is resumed; what is RUNNING finishes.
 
     What is due meanwhile is skipped. Pausing again sets reason and end anew.
@@ -111,30 +122,35 @@ def pause(*, name: str, reason: str | None, until: str | None) -> None:
         end = read_moment(until, "--until", ledger.reports.now(), 1) if until else None
         paused = ledger.call("pause", job=name, reason=reason, until=end, requested_by=requester())
     ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
-    click.echo(f"{name}: {'paused' if paused else 'was paused already; now paused'} {ends}")
+    text = f"{name}: {'paused' if paused else 'was paused already; now paused'} {ends}"
+    print_result({"job": name, "paused": paused, "until": end}, text, as_json)
 
 
 @jobs.command()
 @click.argument("name", metavar="JOB")
-def resume(*, name: str) -> None:
+@json_option
+def resume(*, name: str, as_json: bool) -> None:
     """Let a paused job go on from now; what was due in the pause stays skipped."""
     from cronledger.cli.session import requester, session
 
     with session() as ledger:
         resumed = ledger.call("resume", job=name, requested_by=requester())
-    click.echo(f"{name}: {'resumed' if resumed else 'was not paused'}")
+    text = f"{name}: {'resumed' if resumed else 'was not paused'}"
+    print_result({"job": name, "resumed": resumed}, text, as_json)
 
 
 @jobs.command()
 @click.argument("name", metavar="JOB")
-def remove(*, name: str) -> None:
+@json_option
+def remove(*, name: str, as_json: bool) -> None:
     """Retire a job: it plans no more, what waits is CANCELLED; its history stays."""
     from cronledger.cli.session import requester, session
 
     with session() as ledger:
         retired = ledger.call("retire", job=name, requested_by=requester())
         row = ledger.reports.job(name)
-    click.echo(f"{name}: {'removed' if retired else 'was removed already'}")
+    text = f"{name}: {'removed' if retired else 'was removed already'}"
+    print_result({"job": name, "removed": retired}, text, as_json)
     if retired and row is not None and row["source"] is not None:
         click.echo(
             f"Warning: {row['source']!r} declares it and brings it back when it is applied; "

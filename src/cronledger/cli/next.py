@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from cronledger.cli.show import iso, json_option, print_json, print_rows, read_instant
+from cronledger.cli.listing import Listing, print_listing
+from cronledger.cli.show import iso, json_option, print_json, read_instant
 
 if TYPE_CHECKING:
     from cronledger.rules.cron import Cron, Firing
 
 HORIZON = timedelta(days=365 * 100)
-COLUMNS = {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}
+LISTING = Listing({"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "it fires no more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def next_firings(
     if as_json:
         print_json([iso(firing.plan_time) for firing in firings])
     else:
-        print_rows([_row(firing) for firing in firings], COLUMNS, "it fires no more")
+        print_listing([_row(firing) for firing in firings], LISTING, asked.after)
 
 
 def _is_job(what: str) -> bool:

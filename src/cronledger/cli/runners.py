@@ -2,31 +2,30 @@
 
 import click
 
-from cronledger.cli.show import json_option, print_json, print_rows
+from cronledger.cli.listing import Listing, Printer, listed
 
-COLUMNS = {
-    "id": "RUNNER",
-    "state": "STATE",
-    "version": "VERSION",
-    "queues": "QUEUES",
-    "slots": "SLOTS",
-    "running": "RUNNING",
-    "started_at": "STARTED",
-    "seen": "SEEN",
-}
+LISTING = Listing(
+    {
+        "id": "RUNNER",
+        "state": "STATE",
+        "version": "VERSION",
+        "queues": "QUEUES",
+        "slots": "SLOTS",
+        "running": "RUNNING",
+        "started_at": "STARTED",
+        "heartbeat_at": "SEEN",
+    },
+    drop=("version", "started_at", "queues", "slots"),
+    none="there are no runners; `cronledger run` starts one",
+)
 
 
 @click.command()
-@json_option
-def runners(*, as_json: bool) -> None:
+@listed(LISTING)
+def runners(*, show: Printer) -> None:
     """List the replicas; `dead` is one that was not seen in time."""
     from cronledger.cli.session import session
 
     with session() as ledger:
-        rows = ledger.reports.runners()
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        row["seen"] = f"{max(0, round(row['seen_ago'].total_seconds()))}s ago"
-    print_rows(rows, COLUMNS, "there are no runners; `cronledger run` starts one")
+        rows, now = ledger.reports.runners(), ledger.reports.now()
+    show(rows, now)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from cronledger.cli.show import echo
 from cronledger.ledger.database import Access
 from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.reports import Reports
@@ -60,7 +60,7 @@ def _say_once() -> Callable[[psycopg.errors.Diagnostic], None]:
     def say(notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING" and notice.message_primary not in said:
             said.add(notice.message_primary)
-            click.echo(f"Warning: {notice.message_primary}", err=True)
+            echo(f"Warning: {notice.message_primary}", err=True)
 
     return say
 

@@ -1,16 +1,21 @@
 """Listings as tables for people and as JSON for programs; instants as they are written and read."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import click
-from tabulate import tabulate
 
 from cronledger.rules import durations
+
+MOST_ITEMS = 20
+"""Items of a list that a person is shown."""
+_ACTING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may hold as it is, and what would act on a terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -20,31 +25,41 @@ def iso(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text that other people may have written: what would act on a terminal is escaped."""
+    from cronledger.tables import clean
+
+    click.echo(clean(text), err=err, nl=nl)
+
+
 def print_json(value: object) -> None:
     """Print `value`: instants in UTC, durations as they are written in files."""
-    click.echo(json.dumps(value, default=_plain, ensure_ascii=False, indent=2))
+    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+    click.echo(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], none: str) -> None:
-    """Print a table of `columns` (key to heading); without rows `none`, on standard error."""
-    if not rows:
-        click.echo(none, err=True)
-        return
-    cells = [[cell(row[key]) for key in columns] for row in rows]
-    click.echo(tabulate(cells, list(columns.values()), tablefmt="plain", disable_numparse=True))
+def print_result(result: Mapping[str, Any], text: str, as_json: bool) -> None:
+    """Print what a command did, as JSON or as one line for people."""
+    if as_json:
+        print_json(result)
+    else:
+        echo(text)
 
 
 def print_fields(row: Mapping[str, Any]) -> None:
-    """Print what is set of one row, a line for each; JSON and text of several lines beneath."""
+    """Print what is set of one row, a line for each; text of several lines is indented."""
     width = max(len(key) for key in row)
     for key, value in row.items():
         text = cell(value)
         if text:
-            click.echo(f"{key:<{width}}  {text.replace(chr(10), chr(10) + ' ' * (width + 2))}")
+            echo(f"{key:<{width}}  {text.replace(chr(10), chr(10) + ' ' * (width + 2))}")
 
 
 def cell(value: object) -> str:
-    """Answer the text of one cell; "" for what is not there. Instants to the second."""
+    """Return the text of one cell; "" for what is not there. Instants to the second.
+
+    Of a long list the first items stand for all.
+    """
     match value:
         case None:
             return ""
@@ -53,7 +68,9 @@ def cell(value: object) -> str:
         case timedelta():
             return _duration(value)
         case list():
-            return ", ".join(cell(item) for item in value)
+            text = ", ".join(cell(item) for item in value[:MOST_ITEMS])
+            more = len(value) - MOST_ITEMS
+            return f"{text}, and {more:,} more" if more > 0 else text
         case dict() | bool():
             return json.dumps(value, default=_plain, ensure_ascii=False)
         case _:

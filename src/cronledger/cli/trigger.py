@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronledger.cli.parameters import Duration
-from cronledger.cli.show import json_option, print_json
+from cronledger.cli.show import echo, json_option, print_json
 
 if TYPE_CHECKING:
     from cronledger.cli.session import Session
@@ -68,7 +68,7 @@ def trigger(
     if as_json:
         print_json(row)
     else:
-        click.echo(str(made))
+        echo(str(made))
     if wait and row is not None and row["status"] != "SUCCESS":
         raise click.exceptions.Exit(Exit.FAILED)
 
@@ -123,12 +123,12 @@ def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, 
             status += f": {row['error_code']}"
             status += ", to be retried" if row["next_attempt_at"] is not None else ""
         if status != said:
-            click.echo(status, err=True)
+            echo(status, err=True)
             said = status
         if row["status"] not in ("PENDING", "RUNNING") and row["next_attempt_at"] is None:
             return row
         left = POLL_SECONDS if give_up_at is None else give_up_at - time.monotonic()
         if left <= 0:
-            click.echo(f"#{made} has not ended within --timeout; it goes on", err=True)
+            echo(f"#{made} has not ended within --timeout; it goes on", err=True)
             return row
         time.sleep(min(left, POLL_SECONDS))

@@ -4,26 +4,32 @@ import dataclasses
 import io
 import json
 import sys
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronledger.cli.show import iso, json_option, print_rows, read_moment
+from cronledger.cli.listing import Listing, print_listing
+from cronledger.cli.show import iso, json_option, read_moment
 
 if TYPE_CHECKING:
     from cronledger.audit.judge import Violation
     from cronledger.audit.verify import Report
 
 MOST_ROWS = 1000
-COLUMNS = {
-    "kind": "VIOLATION",
-    "job_name": "JOB",
-    "scope_id": "SCOPE",
-    "plan_time": "PLAN TIME",
-    "execution_id": "ID",
-    "detail": "DETAIL",
-}
+LISTING = Listing(
+    {
+        "kind": "VIOLATION",
+        "job_name": "JOB",
+        "scope_id": "SCOPE",
+        "plan_time": "PLAN TIME",
+        "execution_id": "ID",
+        "detail": "DETAIL",
+    },
+    drop=("execution_id", "scope_id"),
+    none="no violations",
+)
 
 
 @click.command()
@@ -71,7 +77,7 @@ def verify(*, job: str | None, start: str | None, end: str | None, as_json: bool
     if as_json:
         _end_json(report)
     else:
-        _print_table(report, kept, more)
+        _print_table(report, kept, more, now)
     if report.violations:
         raise click.exceptions.Exit(Exit.FAILED)
 
@@ -96,8 +102,8 @@ def _fields(violation: "Violation") -> dict[str, Any]:
     return fields
 
 
-def _print_table(report: "Report", kept: "list[Violation]", more: int) -> None:
-    print_rows([dataclasses.asdict(violation) for violation in kept], COLUMNS, "no violations")
+def _print_table(report: "Report", kept: "list[Violation]", more: int, now: datetime) -> None:
+    print_listing([dataclasses.asdict(violation) for violation in kept], LISTING, now)
     if more:
         click.echo(f"… and {more} more; --json prints them all", err=True)
     tally = report.tally

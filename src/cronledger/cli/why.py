@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from cronledger.cli.show import iso, json_option, print_json, read_instant
+from cronledger.cli.show import echo, iso, json_option, print_json, read_instant
 from cronledger.rules.model import GLOBAL, ScopeKey
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     else:
         _print(answers)
     if len(schedules) > MOST_SCOPES:
-        click.echo(f"Note: the first {MOST_SCOPES} scopes; name another one by --scope", err=True)
+        echo(f"Note: the first {MOST_SCOPES} scopes; name another one by --scope", err=True)
 
 
 def _schedules(
@@ -92,7 +92,7 @@ def _existing(local: datetime, zone: ZoneInfo) -> datetime:
     if change is not None and instant.astimezone(zone).replace(tzinfo=None) != local.replace(
         tzinfo=None
     ):
-        click.echo(
+        echo(
             f"Note: on {local:%Y-%m-%d} the clocks of {zone.key} leapt over {local:%H:%M}; this is"
             f" about {iso(change[0])}, right after",
             err=True,
@@ -100,7 +100,7 @@ def _existing(local: datetime, zone: ZoneInfo) -> datetime:
         return change[0]
     second = local.replace(fold=1).astimezone(UTC)
     if second != instant:
-        click.echo(
+        echo(
             f"Note: {local:%Y-%m-%d %H:%M} was twice in {zone.key}; this is about the first one,"
             f" the second is {iso(second)}",
             err=True,
@@ -134,4 +134,4 @@ def _print(answers: "list[Answer]") -> None:
     for answer in answers:
         key = answer.key
         scope = "" if key.scope_kind == GLOBAL else f" {key.scope_kind}/{key.scope_id}"
-        click.echo(f"{key.job_name}{scope} at {iso(answer.since)}: {answer.text}")
+        echo(f"{key.job_name}{scope} at {iso(answer.since)}: {answer.text}")

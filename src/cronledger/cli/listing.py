@@ -1,0 +1,164 @@
+"""Options and output of the commands that list rows: a table for people, JSON for programs.
+
+On a terminal a table has the columns that fit, instants relative to the database's time, and a
+colour for what needs attention. In a pipe, and with --wide, it has all columns and whole instants.
+"""
+
+import functools
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+
+from cronledger.cli.show import cell, print_json
+
+BAD, WAITING = "red", "yellow"
+STYLES = {
+    "FAILED": BAD,
+    "dead": BAD,
+    "refused": BAD,
+    "spec_error": BAD,
+    "broken": BAD,
+    "paused": WAITING,
+    "no_runner": WAITING,
+}
+"""Colours of states; everything else has none."""
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """`columns`: key of a row to heading, in their order. `drop`: keys of the columns that a narrow
+    terminal leaves out, the first one first. `none`: what is said where there are no rows."""
+
+    columns: Mapping[str, str]
+    drop: Sequence[str]
+    none: str
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """Prints the rows of one listing as the options of its command ask for."""
+
+    listing: Listing
+    wide: bool
+    chosen: tuple[str, ...]
+    as_json: bool
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]], now: datetime) -> None:
+        """Print the rows; on a terminal instants are relative to `now`, the database's time."""
+        if self.as_json:
+            print_json(rows)
+            return
+        print_listing(rows, self.listing, now, wide=self.wide, chosen=self.chosen)
+
+
+def print_listing(
+    rows: Sequence[Mapping[str, Any]],
+    listing: Listing,
+    now: datetime,
+    *,
+    wide: bool = False,
+    chosen: Sequence[str] = (),
+) -> None:
+    """Print a table of the rows; without rows, the listing's remark on standard error."""
+    from cronledger.tables import print_table
+
+    if not rows:
+        click.echo(listing.none, err=True)
+        return
+    on_terminal = sys.stdout.isatty()
+    relative = on_terminal and not wide
+    keys = list(chosen or listing.columns)
+    cells = {key: [_cell(row[key], now if relative else None) for row in rows] for key in keys}
+    width = shutil.get_terminal_size().columns if on_terminal else None
+    hidden = [] if width is None or wide or chosen else _drop(listing, cells, width)
+    shown = [key for key in keys if key not in hidden]
+    print_table(
+        [listing.columns[key] for key in shown],
+        list(zip(*(cells[key] for key in shown), strict=True)),
+        sys.stdout,
+        width=None if wide else width,
+        styles=STYLES,
+    )
+    if hidden:
+        click.echo(f"Not shown: {', '.join(hidden)}; use --wide or --columns", err=True)
+
+
+def _drop(listing: Listing, cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
+    """Return the columns to leave out so that the rest fits, if that is possible."""
+    from cronledger.tables import width_of
+
+    # An empty column tells nothing; it goes first.
+    empty = [key for key in listing.drop if not any(cells[key])]
+    hidden: list[str] = []
+    for key in [*empty, *(key for key in listing.drop if key not in empty)]:
+        shown = [key for key in listing.columns if key not in hidden]
+        rows = list(zip(*(cells[key] for key in shown), strict=True))
+        if width_of([listing.columns[key] for key in shown], rows) <= width:
+            break
+        hidden.append(key)
+    return hidden
+
+
+def _cell(value: object, now: datetime | None) -> str:
+    if isinstance(value, datetime) and now is not None:
+        return relative(value, now)
+    return cell(value)
+
+
+def relative(instant: datetime, now: datetime) -> str:
+    """Return how far the instant is from `now` in one or two units: `in 5m`, `3h 2m ago`, `now`."""
+    seconds = round((instant - now) / timedelta(seconds=1))
+    if seconds == 0:
+        return "now"
+    left = abs(seconds)
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        if left >= size and len(parts) < 2:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+        elif parts:
+            break
+    text = " ".join(parts)
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def listed(listing: Listing) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command --wide, --columns and --json; its parameter `show` is a Printer."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+        @click.option("--wide", is_flag=True, help="Print all columns, however wide.")
+        @click.option(
+            "--columns",
+            "chosen",
+            metavar="NAME,…",
+            callback=functools.partial(_columns, listing),
+            help="Print these columns.",
+        )
+        @functools.wraps(command)
+        def call(*, as_json: bool, wide: bool, chosen: tuple[str, ...], **more: Any) -> None:
+            command(show=Printer(listing, wide, chosen, as_json), **more)
+
+        return call
+
+    return decorate
+
+
+def _columns(
+    listing: Listing, _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = tuple(name.strip() for name in value.split(","))
+    for name in names:
+        if name not in listing.columns:
+            raise click.BadParameter(
+                f"there is no column {name!r}; the columns are {', '.join(listing.columns)}"
+            )
+    return names

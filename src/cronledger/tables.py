@@ -1,0 +1,90 @@
+"""Tables of text with rich: for a terminal of so many columns, or as wide as they are.
+
+Text that other people wrote is cleaned: a name or an error message must not move the cursor, change
+colours or reverse the order of what is read.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+GAP = 2
+"""Blanks between two columns."""
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_HARMLESS = frozenset("\n\t")
+
+
+def clean(text: str) -> str:
+    r"""Return the text with control and bidi characters escaped: ESC as `\x1b`, RLO as `\u202e`.
+
+    Newlines and tabs stay.
+    """
+    return "".join(_escaped(c) if _acts(c) else c for c in text)
+
+
+def _acts(character: str) -> bool:
+    if character in _HARMLESS:
+        return False
+    return character in _BIDI or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    file: TextIO,
+    *,
+    width: int | None = None,
+    styles: Mapping[str, str] | None = None,
+) -> None:
+    """Print a table without lines; cells are cleaned, and stay on one line each.
+
+    `width`: of the terminal; the longest cells end with an ellipsis where the table is wider. None:
+    no limit and no colours. `styles`: rich's style for a cell that is exactly this text.
+    """
+    cells = [[_plain(text) for text in row] for row in rows]
+    widths = _widths(headings, cells)
+    if width is None:
+        for line in (headings, *cells):
+            padded = (
+                text + " " * (n - cell_len(text)) for text, n in zip(line, widths, strict=True)
+            )
+            file.write("  ".join(padded).rstrip() + "\n")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading, fitting in zip(headings, _fitted(widths, width), strict=True):
+        table.add_column(heading, width=fitting, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*(Text(text, style=(styles or {}).get(text, "")) for text in row))
+    Console(file=file, width=width, highlight=False).print(table)
+
+
+def width_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many columns of a terminal the whole table takes."""
+    widths = _widths(headings, [[_plain(text) for text in row] for row in rows])
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _plain(text: str) -> str:
+    return clean(text).replace("\n", "\\n").replace("\t", " ")
+
+
+def _widths(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _fitted(widths: Sequence[int], width: int) -> list[int]:
+    """Shorten the widest columns until all fit into `width`."""
+    fitted = list(widths)
+    while sum(fitted) + GAP * (len(fitted) - 1) > width and max(fitted) > 1:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted

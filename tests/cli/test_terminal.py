@@ -1,0 +1,178 @@
+"""What a person sees: tables that fit, relative times, colours, nothing that acts on a terminal."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+import pytest
+
+from cronledger.cli import COMMANDS, main
+from cronledger.cli.listing import relative
+from cronledger.tables import clean, print_table
+from tests.cli.conftest import Cli
+from tests.cli.terminal import on_terminal
+
+ESCAPE = "\x1b"
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
+LISTINGS = (["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"])
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def plain(text: str) -> str:
+    return COLOUR.sub("", text)
+
+
+@pytest.fixture
+def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
+    """Names and messages that are long, or that would move a cursor or reverse a line."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        evil = "\x1b[2J\x9b31m" + "\u202egnp.exe" + "x" * 300
+        c.execute(
+            "UPDATE cronledger.executions SET error_msg = %s, output = %s WHERE status = 'FAILED'",
+            [evil, evil],
+        )
+        c.execute(
+            "UPDATE cronledger.executions SET attempts = %s WHERE status = 'FAILED'",
+            [json.dumps([{"attempt": 1, "runner_id": "r0", "error_code": "exit_code",
+                          "error_msg": evil, "started_at": "2026-01-01T00:00:00+00:00"}])],
+        )  # fmt: skip
+        c.execute(
+            "UPDATE cronledger.jobs SET description = %s, queue = %s WHERE name = 'hourly'",
+            [evil, "a queue with a long name " * 4],
+        )
+        c.execute("SELECT cronledger.pause('manual', %s)", [evil])
+    yield filled
+
+
+@pytest.mark.parametrize("arguments", LISTINGS, ids=" ".join)
+@pytest.mark.parametrize("columns", [60, 80, 132])
+def test_listings_fit_the_terminal(hostile: Cli, arguments: list[str], columns: int) -> None:
+    lines = plain(on_terminal(*arguments, columns=columns)).splitlines()
+    table = [line for line in lines if not line.startswith("Not shown: ")]
+    assert len(table) >= 2
+    assert all(len(line) <= columns for line in table)
+
+
+def test_columns_drop_and_come_back(filled: Cli) -> None:
+    narrow = plain(on_terminal("executions", "list"))
+    assert "TRIGGER" not in narrow
+    assert re.search(r"Not shown: .*trigger.*; use --wide or --columns", narrow)
+    assert "TRIGGER" in plain(on_terminal("executions", "list", columns=200))
+    assert "TRIGGER" in on_terminal("executions", "list", "--wide")
+    chosen = plain(on_terminal("executions", "list", "--columns", "id,trigger")).splitlines()
+    assert chosen[0].split() == ["ID", "TRIGGER"]
+    assert not any(line.startswith("Not shown") for line in chosen)
+
+
+def test_an_unknown_column_is_named(filled: Cli) -> None:
+    said = filled("jobs", "list", "--columns", "name,colour")
+    assert said.exit_code == 2
+    assert "there is no column 'colour'" in said.stderr
+    assert "last_status" in said.stderr
+
+
+def test_times_are_relative_on_a_terminal_alone(filled: Cli) -> None:
+    assert re.search(r"hourly .* (ago|now)\b", plain(on_terminal("executions", "list")))
+    piped = filled("executions", "list").stdout
+    assert "ago" not in piped
+    assert re.search(r"\d{4}-\d\d-\d\dT\d\d:00:00Z|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", piped)
+    assert "ago" not in on_terminal("executions", "list", "--wide")
+
+
+def test_failures_are_coloured(filled: Cli) -> None:
+    red = f"{ESCAPE}[31mFAILED"
+    assert red in on_terminal("executions", "list")
+    assert ESCAPE not in on_terminal("executions", "list", environ={"TERM": "dumb"})
+    uncoloured = on_terminal("executions", "list", environ={"NO_COLOR": "1"})
+    assert f"{ESCAPE}[31m" not in uncoloured
+    assert "FAILED" in uncoloured
+    assert ESCAPE not in filled("executions", "list").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*LISTINGS, ["executions", "show", "2"], ["executions", "output", "2"],
+     ["executions", "output", "2", "--json"], ["executions", "show", "2", "--json"],
+     ["jobs", "show", "hourly"], ["jobs", "show", "hourly", "--json"],
+     ["why", "hourly", "00:00"], ["doctor", "--all"], ["jobs", "show", "\x1b[2J\u202ex"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_nothing_acts_on_the_terminal(hostile: Cli, arguments: list[str]) -> None:
+    shown = plain(on_terminal(*arguments))
+    acting = {c for c in shown if c not in "\n\t" and clean(c) != c}
+    assert acting == set()
+
+
+def test_output_in_a_pipe_is_as_it_was_written(hostile: Cli) -> None:
+    assert "\x1b[2J" in hostile("executions", "output", "2").stdout
+
+
+def test_an_execution_is_formatted_for_people(hostile: Cli) -> None:
+    shown = hostile("executions", "show", "2").stdout
+    assert shown.splitlines()[0] == "execution 2  hourly  FAILED, attempt 1 of 1"
+    assert re.search(r"^finished_at +\S+Z  \(.*(ago|now)\)$", shown, re.MULTILINE)
+    assert "Earlier attempts" in shown
+    assert "{" not in shown
+    assert "cronledger executions output 2" in shown
+
+
+def test_long_lists_end_with_their_number(filled: Cli, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "UPDATE cronledger.executions SET result = to_jsonb(ARRAY(SELECT generate_series(1,"
+            " 100000))) WHERE status = 'SUCCESS'"
+        )
+    shown = filled("executions", "show", "1").stdout
+    assert "20, and 99,980 more" in shown
+    assert len(shown) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "now"), (0.4, "now"), (5, "in 5s"), (-61, "1m 1s ago"), (3600, "in 1h"),
+        (3601, "in 1h"), (-90_000, "1d 1h ago"), (86_400 * 400, "in 400d"),
+    ],
+)  # fmt: skip
+def test_relative_times(seconds: float, text: str) -> None:
+    assert relative(NOW + timedelta(seconds=seconds), NOW) == text
+
+
+def test_cells_cannot_break_a_table(tmp_path: Path) -> None:
+    with (tmp_path / "table").open("w+") as file:
+        print_table(["A", "B"], [["a\nb", "\x1b[31m"], ["日本", "\u2066c\t"]], file)
+        file.seek(0)
+        assert file.read() == "A     B\na\\nb  \\x1b[31m\n日本  \\u2066c\n"
+
+
+RESULTS_WITHOUT_JSON = {
+    "run": "a log, not a result",
+    "import-crontab": "a TOML file",
+    "migrate": "SQL, or the names of migrations",
+}
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from leaves(found, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+def test_every_command_that_prints_a_result_has_json() -> None:
+    assert set(COMMANDS) >= set(RESULTS_WITHOUT_JSON)
+    without = {
+        name
+        for name, command in leaves(main)
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == set(RESULTS_WITHOUT_JSON)
