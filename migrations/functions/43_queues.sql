@@ -1,6 +1,8 @@
 -- Operator functions: everything stops and goes on. Lock: the rows of queues by name, waiting.
 
-CREATE OR REPLACE FUNCTION {schema}.queues_in_use() RETURNS SETOF text LANGUAGE sql STABLE AS $$
+-- SECURITY DEFINER: the view queue_status calls it with the rights of its reader.
+CREATE OR REPLACE FUNCTION {schema}.queues_in_use() RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name FROM {schema}.queues q
     UNION SELECT j.queue FROM {schema}.jobs j WHERE j.retired_at IS NULL
     UNION SELECT r.name FROM {schema}.runners, unnest(queues) AS r(name)

@@ -90,6 +90,26 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz) IS 'What a backfill does about each plan_time, in the order given: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone.';
 
+CREATE OR REPLACE FUNCTION {schema}.preview_backfill(
+    job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
+    scope_id text DEFAULT 'global', reprocess text DEFAULT 'none',
+    ended_before timestamptz DEFAULT NULL)
+RETURNS TABLE (plan_time timestamptz, action text, id bigint, status text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT a.plan_time, a.action, a.id, e.status
+    FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
+    CROSS JOIN LATERAL {schema}.backfill_actions(
+        j, s, preview_backfill.plan_times, preview_backfill.reprocess,
+        preview_backfill.ended_before) a
+    LEFT JOIN {schema}.executions e
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+         = (s.job_name, s.scope_kind, s.scope_id, a.plan_time)
+    WHERE (s.job_name, s.scope_kind, s.scope_id)
+        = (preview_backfill.job, preview_backfill.scope_kind, preview_backfill.scope_id)
+    ORDER BY a.place
+$$;
+COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'What backfill would do about each of these plan_times, in their order: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone; and the execution that is there. No rows: there is no such scope.';
+
 CREATE OR REPLACE FUNCTION {schema}.make_backfill(
     definition {schema}.jobs, scope {schema}.schedules, first_free timestamptz, requester text)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -12,13 +12,16 @@ RETURNS TABLE (role text, privilege text, object text)
 LANGUAGE sql IMMUTABLE AS $$
     SELECT 'cronledger_' || nullif(r.name, ''), p.name, o.name
     FROM (VALUES
-        -- Views and what they call. They show neither payloads nor targets nor lease tokens that work.
+        -- Views, and functions that only read. None shows a payload, a target, or a lease token that is in use.
         ('viewer operator runner', 'SELECT',
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations verify_schedules verify_executions
-             verify_skips schema_migrations'),
+             verify_skips execution_status job_details job_overview queue_status
+             schema_migrations'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations recent_violations present_violations is_dirty group_status'),
+            'history_violations recent_violations present_violations is_dirty group_status
+             queues_in_use preview_backfill'),
+        ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- What operators decide.
         ('operator', 'EXECUTE',
             'pause_queue resume_queue limit_queue pause_all resume_all accept_database'),
@@ -34,16 +37,17 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'EXECUTE',
             'require_own_database claim_due lock_due_again lock_stale choose_again try_claim_again
              take_again most_steals name_refusal assert_lease scope_changes set_scopes settle_inputs
-             settle_left_behind backfill_actions queues_in_use make_partitions_for
+             settle_left_behind job_definition make_partitions_for
              maintain_partitions'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
         -- Nobody: these are parts of the others, which run with the rights of their owner.
         ('', 'EXECUTE',
-            'answers_for cancel_waiting check_backfill check_maintenance check_push check_queue
-             check_retry check_runner check_trigger clear_way covered_watermark current_timeline
+            'answers_for cancel_waiting check_backfill check_backoff check_json check_maintenance
+             check_push check_queue check_retry check_runner check_scopes check_target check_trigger
+             clear_way covered_watermark current_timeline jobs_check_values json_problem target_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
-             make_role has_live_runner is_behind is_full job_definition jobs_append_revision jobs_mark_editor
+             make_role has_live_runner is_behind is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits make_backfill
              make_enqueued make_partition make_partitions make_partitions_that_lack merge_push
              open_scope partition_is_busy rearm_after refusal register_worker retire_other_kinds
@@ -57,7 +61,8 @@ LANGUAGE sql IMMUTABLE AS $$
     -- Whoever may use the schema: views call these.
     SELECT 'PUBLIC', 'EXECUTE', o.name
     FROM regexp_split_to_table(
-        'db_now db_clock local_time partitions other_database decided_grants missing_grants', ' ') o(name)
+        'db_now db_clock local_time partitions other_database masked masked_target decided_grants
+         missing_grants', '\s+') o(name)
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'Which role may do what with which object; functions without their arguments. Role NULL: nobody has a right to it.';
 

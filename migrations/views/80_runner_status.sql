@@ -8,7 +8,7 @@ SELECT r.id AS runner_id, r.host, r.pid, r.version,
        r.queues, r.slots, r.running,
        CASE WHEN r.slots > 0 THEN round(r.running::numeric / r.slots, 3) END AS load,
        r.started_at, r.heartbeat_at, {schema}.db_now() - r.heartbeat_at AS heartbeat_age,
-       r.clock_skew, r.fingerprint, r.handlers, r.diagnostics
+       r.clock_skew, r.fingerprint, r.handlers, r.diagnostics, r.stale_after
 FROM {schema}.runners r;
 COMMENT ON VIEW {schema}.runner_status IS 'The runners and how they are.';
 COMMENT ON COLUMN {schema}.runner_status.runner_id IS 'Name of the runner.';
@@ -27,3 +27,4 @@ COMMENT ON COLUMN {schema}.runner_status.clock_skew IS 'Its wall clock minus the
 COMMENT ON COLUMN {schema}.runner_status.fingerprint IS 'Versions of Python, croniter and the time zone data.';
 COMMENT ON COLUMN {schema}.runner_status.handlers IS 'Python functions that it has.';
 COMMENT ON COLUMN {schema}.runner_status.diagnostics IS 'How it was at the last heartbeat: executions, ticks, lag, lost leases, database errors.';
+COMMENT ON COLUMN {schema}.runner_status.stale_after IS 'Not seen by then: dead.';

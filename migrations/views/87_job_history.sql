@@ -1,7 +1,8 @@
 -- job_revisions without what a definition may hold in secret: targets and payloads.
 CREATE OR REPLACE VIEW {schema}.job_history AS
 SELECT r.job_name, r.revision, r.effective_from, r.state, r.paused_until,
-       r.definition - ARRAY['target', 'payload'] AS definition, r.requested_by
+       r.definition - ARRAY['target', 'payload'] AS definition, r.requested_by,
+       r.reason
 FROM {schema}.job_revisions r;
 COMMENT ON VIEW {schema}.job_history IS 'How every job was edited, paused, resumed, retired. Targets and payloads are left out.';
 COMMENT ON COLUMN {schema}.job_history.job_name IS 'The job.';
@@ -11,3 +12,4 @@ COMMENT ON COLUMN {schema}.job_history.state IS 'active, paused or retired from 
 COMMENT ON COLUMN {schema}.job_history.paused_until IS 'With state paused: when the pause ends by itself.';
 COMMENT ON COLUMN {schema}.job_history.definition IS 'The definition as it was, without target and payload.';
 COMMENT ON COLUMN {schema}.job_history.requested_by IS 'Who asked for it.';
+COMMENT ON COLUMN {schema}.job_history.reason IS 'Why it was paused, as given with the pause.';

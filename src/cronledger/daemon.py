@@ -232,15 +232,7 @@ class Work:
         """The schema serves this code. Raises MigrationError, SchemaNewerError."""
         schema = self._settings.schema_name
         if self._daemon.migrate:
-            try:
-                done = migrations.migrate(self._url, schema, phases=("pre", "repeated"))
-            except psycopg.errors.InsufficientPrivilege as error:
-                raise migrations.MigrationError(
-                    f"the schema {schema} cannot be brought up to date: "
-                    f"{error.diag.message_primary}; run `cronledger migrate` with a role that may "
-                    "create objects in this database, or start with --no-migrate"
-                ) from error
-            for name in done:
+            for name in migrations.migrate(self._url, schema, phases=("pre", "repeated")):
                 log.info("migrated", name=name)
         state = migrations.check(self._url, schema)
         migrations.require_usable(state)

@@ -200,14 +200,13 @@ def test_roles(ledger: Ledger) -> None:
     name = f"cronledger_test_{ledger.one('SELECT oid FROM pg_database WHERE datname = current_database()')}"  # noqa: E501
     ledger.rows(f"CREATE ROLE {name} LOGIN IN ROLE cronledger_viewer")
     try:
-        ledger.rows(f"GRANT SELECT ON schema_migrations TO {name}")
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
             poor = {x.check: x for x in examine(seen)}
         assert poor["roles"].severity == "warning"
         assert "executions: INSERT" in poor["roles"].found
         assert poor["roles"].remedy == f"to run replicas with it: GRANT cronledger_runner TO {name}"
-        assert "could not be looked at: permission denied" in poor["runners"].found
+        assert not [x for x in poor.values() if "could not be looked at" in x.found]
         ledger.rows(f"GRANT cronledger_runner TO {name}")
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))

@@ -1,12 +1,13 @@
 """Who may do what: decided for every object, in one place, and granted whenever roles appear."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import check, migrate
-from tests.db.rows import Db, connected, value
+from tests.db.rows import Db, connected, job, value
 
 ROLES = ("cronledger_viewer", "cronledger_operator", "cronledger_runner")
 
@@ -95,3 +96,44 @@ def test_who_does_not_own_the_schema_grants_nothing(db: Db) -> None:
         with pytest.raises(errors.InsufficientPrivilege, match="may not grant rights") as refused:
             db.execute("SELECT cronledger.grant_roles()")
     assert refused.value.diag.message_hint == f"Run it as the owner of the schema, {owner}."
+
+
+def test_functions_with_the_rights_of_their_owner_pin_their_search_path(db: Db) -> None:
+    found = db.execute(
+        "SELECT p.oid::regprocedure::text AS name, p.proconfig FROM pg_proc p"
+        " WHERE p.pronamespace = 'cronledger'::regnamespace AND p.prosecdef"
+    ).fetchall()
+    assert len(found) > 20
+    pinned = "search_path=pg_catalog, pg_temp"
+    assert [row["name"] for row in found if pinned not in (row["proconfig"] or [])] == []
+
+
+HOSTILE = "x'); DROP TABLE cronledger.jobs CASCADE; --\" $$ \\"
+TEXTS = {
+    "trigger": 3, "enqueue": 2, "pause": 2, "resume": 2, "retire": 2, "pause_queue": 3,
+    "resume_queue": 2, "pause_all": 2, "claim": 4, "take_results": 1, "is_dirty": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", TEXTS)
+def test_what_operators_write_is_data_and_names_are_the_ledgers(db: Db, function: str) -> None:
+    """As an operator who would like more: quotes in every text, and a search_path of traps."""
+    job(db)
+    db.execute("CREATE SCHEMA traps")
+    db.execute("CREATE TABLE traps.jobs (LIKE cronledger.jobs)")
+    trap = "LANGUAGE plpgsql AS 'BEGIN RAISE ''trapped as %'', current_user; END'"
+    db.execute(f"CREATE FUNCTION traps.format(text, VARIADIC text[]) RETURNS text {trap}".encode())
+    db.execute(f"CREATE FUNCTION traps.length(text) RETURNS integer {trap}".encode())
+    db.execute(f"CREATE FUNCTION traps.pg_notify(text, text) RETURNS void {trap}".encode())
+    db.execute("GRANT USAGE ON SCHEMA traps TO cronledger_operator")
+    db.execute("SET search_path = traps, cronledger, pg_catalog")
+    db.execute("SET ROLE cronledger_operator")
+    for first in ("job", HOSTILE):
+        arguments = [first, *[HOSTILE] * (TEXTS[function] - 1)]
+        call = sql.SQL("SELECT * FROM cronledger.{}({})").format(
+            sql.Identifier(function), sql.SQL(", ").join(map(sql.Literal, arguments))
+        )
+        with contextlib.suppress(errors.NoDataFound, errors.InvalidTextRepresentation):
+            db.execute(call)
+    db.execute("RESET ROLE")
+    assert value(db, "SELECT count(*) FROM cronledger.jobs") == 1

@@ -106,7 +106,9 @@ class Why:
                 return self._missed(skip, key)
 
     def _overlap(self, blocked_by: int | None) -> str:
-        row = self._reports.execution(blocked_by) if blocked_by is not None else None
+        row = None
+        if blocked_by is not None:
+            row = self._reports.execution(blocked_by, payload=False)
         if row is None:
             return f"execution {blocked_by} was RUNNING (its row is not kept any more)"
         end = f"to {_at(row['finished_at'])}" if row["finished_at"] else "and still runs"

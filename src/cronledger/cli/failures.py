@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import errors
 
+from cronledger.cli.denied import DeniedError
 from cronledger.ledger import identity
 from cronledger.ledger.binaries import EmbeddedError
 from cronledger.ledger.database import is_away, refusal
@@ -23,6 +24,13 @@ _OUT_OF_DATE = (
 )
 # Names or values that were given are wrong: nothing was done.
 _USAGE = (errors.NoDataFound, errors.DataError, errors.InsufficientPrivilege)
+# Their messages say everything.
+_PLAIN = (
+    (MigrationError, Exit.SCHEMA),
+    (SchemaNewerError, Exit.SCHEMA),
+    (DeniedError, Exit.USAGE),
+    (EmbeddedError, Exit.UNREACHABLE),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +47,13 @@ def explain(error: Exception) -> Failure | None:
         case ConfigurationError():
             lines = [*_tracebacks(error), *(_line(problem) for problem in error.problems)]
             return Failure(Exit.USAGE, "\n".join(lines))
-        case MigrationError() | SchemaNewerError():
-            return Failure(Exit.SCHEMA, f"Error: {error}")
         case identity.OtherDatabaseError():
             return _other(error.why)
-        case EmbeddedError():
-            return Failure(Exit.UNREACHABLE, f"Error: {error}")
         case psycopg.Error():
             return _database(error)
-    return None
+    codes = (code for kind, code in _PLAIN if isinstance(error, kind))
+    code = next(codes, None)
+    return None if code is None else Failure(code, f"Error: {error}")
 
 
 def _tracebacks(error: ConfigurationError) -> list[str]:

@@ -92,7 +92,8 @@ def show(*, name: str, as_json: bool) -> None:
             )
         scopes = ledger.reports.scopes(name)
         revisions, now = ledger.reports.revisions(name), ledger.reports.now()
-    row["target"] = without_secrets(row["target"])
+        if (secret := ledger.reports.target(name)) is not None:
+            row |= secret | {"target": without_secrets(secret["target"])}
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
         return

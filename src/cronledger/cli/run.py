@@ -47,7 +47,7 @@ def run(
 
     SIGTERM or Ctrl-C lets running work finish; a second one stops it, a third ends the process.
     """
-    from cronledger.cli.session import requester, settings_here
+    from cronledger.cli.session import denials, requester, settings_here
     from cronledger.cli.source import find_source
 
     found = find_source(source, name=name)
@@ -57,7 +57,7 @@ def run(
         over["queues"] = _names(queues)
     if slots is not None:
         over["slots"] = slots
-    settings.require_database()
+    url = settings.require_database()
 
     from cronledger.daemon import Daemon
 
@@ -71,7 +71,7 @@ def run(
             "functions": found.functions,
         }
     given = deploy if deploy is not None else (found.deploy if found else None)
-    code = Daemon(
+    daemon = Daemon(
         settings=settings.model_copy(update=over),
         deploy=given,
         force=force,
@@ -80,7 +80,9 @@ def run(
         patience=patience,
         by=requester(),
         **declared,
-    ).run()
+    )
+    with denials(settings, url):
+        code = daemon.run()
     raise click.exceptions.Exit(code)
 
 

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from cronledger.cli.denied import OPERATOR, explained
 from cronledger.cli.show import echo
 from cronledger.ledger.database import Access
 from cronledger.ledger.embedded import Embedded
@@ -74,18 +75,33 @@ def session(settings: Settings | None = None) -> Iterator[Session]:
     settings = settings or settings_here()
     with database(settings) as url, access(settings, url).connect("cronledger cli") as connection:
         connection.add_notice_handler(_say_once())
-        yield Session(settings, url, connection, Reports(connection, settings.schema_name))
+        reports = Reports(connection, settings.schema_name)
+        yield Session(settings, url, connection, reports)
+    if reports.withheld:
+        echo(f"Note: payloads and targets are shown to members of {OPERATOR} only", err=True)
 
 
 @contextmanager
 def database(settings: Settings) -> Iterator[str]:
-    """The DSN of the ledger's database. Raises ConfigurationError, EmbeddedError."""
+    """The DSN of the ledger's database. Raises ConfigurationError, EmbeddedError, and DeniedError
+    for what the database denies meanwhile.
+    """
     url = settings.require_database()
     with ExitStack() as stack:
         if url == EMBEDDED:
             embedded = Embedded(settings.embedded_dir, settings.embedded_binaries)
             url = stack.enter_context(embedded).start()
-        yield url
+        with denials(settings, url):
+            yield url
+
+
+@contextmanager
+def denials(settings: Settings, url: str) -> Iterator[None]:
+    """What the database denies to the current command names the role and what it needs."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise explained(error, access(settings, url)) from error
 
 
 def access(settings: Settings, url: str) -> Access:

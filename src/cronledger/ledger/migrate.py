@@ -235,7 +235,7 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
         connection.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{schema}.migrate"]
         )
-        connection.execute(_BOOTSTRAP.replace("{schema}", schema).encode())
+        _bootstrap(connection, migration, schema)
         row = connection.execute(
             _composed(
                 "SELECT checksum, version FROM {schema}.schema_migrations WHERE name = %s", schema
@@ -254,10 +254,7 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
                     _composed("SELECT * FROM {schema}.maintain_partitions()", schema)
                 )
         except psycopg.errors.InsufficientPrivilege as error:
-            raise MigrationError(
-                f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a "
-                "role that may create objects in this database"
-            ) from error
+            raise _denied(migration, error) from error
         connection.execute(
             _composed(
                 "INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)"
@@ -269,3 +266,17 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
             [migration.name, migration.phase, migration.checksum, metadata.version("cronledger")],
         )
     return True
+
+
+def _bootstrap(connection: psycopg.Connection, migration: Migration, schema: str) -> None:
+    try:
+        connection.execute(_BOOTSTRAP.replace("{schema}", schema).encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _denied(migration, error) from error
+
+
+def _denied(migration: Migration, error: psycopg.Error) -> MigrationError:
+    return MigrationError(
+        f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a role "
+        "that may create objects in this database"
+    )

@@ -24,11 +24,15 @@ class Mark:
 
 
 class Reports:
-    """Readers of one schema over a blocking connection. They lock nothing; raise psycopg.Error."""
+    """Readers of one schema over a blocking connection. They lock nothing; raise psycopg.Error.
+
+    `withheld`: whether something was left out because this role may not read it.
+    """
 
     def __init__(self, connection: psycopg.Connection, schema: str) -> None:
         self._connection = connection
         self._schema = schema
+        self.withheld = False
 
     def _read(self, name: str, **params: object) -> list[Row]:
         with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as c:
@@ -41,6 +45,14 @@ class Reports:
         rows = self._read(name, **params)
         return rows[0] if rows else None
 
+    def _permitted(self, name: str, **params: object) -> Row | None:
+        """What is shown only to some roles; None where this one may not read it."""
+        try:
+            return self._one(name, **params)
+        except psycopg.errors.InsufficientPrivilege:
+            self.withheld = True
+            return None
+
     def now(self) -> datetime:
         """The database's clock."""
         now: datetime = self._read("read_clock")[0]["now"]
@@ -48,11 +60,15 @@ class Reports:
 
     def jobs(self, *, queue: str | None = None, retired: bool = False) -> list[Row]:
         """Jobs by name; `retired`: those that are retired too."""
-        return self._read("list_jobs", queue=queue, with_retired=retired, many_scopes=MANY_SCOPES)
+        return self._read("list_jobs", queue=queue, with_retired=retired)
 
     def job(self, name: str) -> Row | None:
-        """The whole row of a job; None when there is none of that name."""
+        """A job as it is defined, without target and payload; None when there is none."""
         return self._one("show_job", job=name)
+
+    def target(self, name: str) -> Row | None:
+        """Target and payload of a job; None when there is none, or this role may not read them."""
+        return self._permitted("show_job_target", job=name)
 
     def scopes(self, job: str, limit: int = MANY_SCOPES) -> list[Row]:
         """The scopes of a job with their last executions, the soonest first."""
@@ -83,9 +99,13 @@ class Reports:
             max_rows=limit,
         )
 
-    def execution(self, execution_id: int) -> Row | None:
-        """One whole row except its output; None when there is none of that id."""
-        return self._one("show_execution", id=execution_id)
+    def execution(self, execution_id: int, *, payload: bool = True) -> Row | None:
+        """One row except its output, and its payload if this role may read that; None when there is
+        none of that id."""
+        row = self._one("show_execution", id=execution_id)
+        if row is not None and payload:
+            row |= self._permitted("show_payload", id=execution_id) or {}
+        return row
 
     def output(self, execution_id: int) -> Row | None:
         """`output` of one execution; None when there is none of that id."""
@@ -104,8 +124,9 @@ class Reports:
         return self._one("show_schedule", **_named(key))
 
     def history(self, job: str) -> list[Row]:
-        """All revisions of a job, the oldest first, with the columns of its definition."""
-        return self._read("read_revisions", jobs=[job], revisions=[0])
+        """All revisions of a job, the oldest first, with the columns of its definition except
+        target and payload."""
+        return self._read("list_history", job=job)
 
     def backfill_actions(
         self,

@@ -1,17 +1,17 @@
 -- Jobs that cannot run: a definition that cannot be planned, or no live runner that has their queue and
 -- function (or, of external ones, no worker that asks their queue). No lock; zero rows: all can run.
 WITH alive AS MATERIALIZED (
-    SELECT r.queues, r.handlers FROM {schema}.runners r
-    WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()
+    SELECT r.queues, r.handlers FROM {schema}.runner_status r
+    WHERE r.state IN ('alive', 'refused')
 )
-SELECT j.name, j.spec_error, a.able, j.queue, j.handler, j.target ->> 'function' AS function
-FROM {schema}.jobs j
+SELECT j.name, j.spec_error, a.able, j.queue, j.handler, j.function
+FROM {schema}.job_details j
 CROSS JOIN LATERAL (
     SELECT EXISTS (
         SELECT FROM alive r
         WHERE CASE j.handler
               WHEN 'external' THEN 'external:' || j.queue = ANY (r.handlers)
-              WHEN 'python' THEN j.queue = ANY (r.queues) AND j.target ->> 'function' = ANY (r.handlers)
+              WHEN 'python' THEN j.queue = ANY (r.queues) AND j.function = ANY (r.handlers)
               ELSE j.queue = ANY (r.queues) END) AS able) a
 WHERE j.retired_at IS NULL AND (j.spec_error IS NOT NULL OR (j.paused_at IS NULL AND NOT a.able))
 ORDER BY j.name

@@ -1,11 +1,11 @@
 -- Runners that have not left in good order: whether each is alive, its clock, by what it reads
 -- schedules, whether any job is in a queue that it takes from. No lock; zero rows: there are none.
-SELECT r.id, r.stale_after > {schema}.db_now() AS alive, r.version = 'external' AS external,
+SELECT r.runner_id AS id, r.stale_after > {schema}.db_now() AS alive, r.version = 'external' AS external,
        {schema}.db_now() - r.heartbeat_at AS seen_ago, r.clock_skew, r.queues,
        r.fingerprint ->> 'tzdata' AS tzdata, r.fingerprint ->> 'croniter' AS croniter,
-       EXISTS (SELECT FROM {schema}.jobs j
+       EXISTS (SELECT FROM {schema}.job_details j
                WHERE j.retired_at IS NULL AND (j.queue = ANY (r.queues)
                      OR 'external:' || j.queue = ANY (r.handlers))) AS has_jobs
-FROM {schema}.runners r
+FROM {schema}.runner_status r
 WHERE r.state <> 'stopped'
-ORDER BY r.id
+ORDER BY r.runner_id

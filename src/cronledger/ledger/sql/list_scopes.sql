@@ -2,9 +2,9 @@
 -- No lock. Zero rows: it has none.
 SELECT s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.parked, s.planned_through,
        s.retired_at, l.id AS last_id, l.plan_time AS last_plan_time, l.status AS last_status
-FROM {schema}.schedules s
+FROM {schema}.verify_schedules s
 LEFT JOIN LATERAL (
-    SELECT e.id, e.plan_time, e.status FROM {schema}.executions e
+    SELECT e.id, e.plan_time, e.status FROM {schema}.execution_status e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
     ORDER BY e.plan_time DESC LIMIT 1
 ) l ON true

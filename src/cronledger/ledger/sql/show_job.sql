@@ -1,2 +1,2 @@
--- The whole row of one job. No lock. Zero rows: there is none of that name.
-SELECT j.* FROM {schema}.jobs j WHERE j.name = %(job)s
+-- One job as it is defined, without target and payload. No lock. Zero rows: there is none of that name.
+SELECT j.* FROM {schema}.job_details j WHERE j.name = %(job)s

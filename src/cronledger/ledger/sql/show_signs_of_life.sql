@@ -3,12 +3,12 @@
 -- row; NULL: no sign is kept. Reads the partitions of two days whole.
 WITH signs AS (
     SELECT unnest(ARRAY[e.started_at, e.heartbeat_at, e.finished_at]) AS at
-    FROM {schema}.executions e
+    FROM {schema}.execution_status e
     WHERE e.plan_time BETWEEN %(at)s - interval '1 day' AND %(at)s + interval '1 day'
     UNION ALL
-    SELECT unnest(ARRAY[r.started_at, r.heartbeat_at]) FROM {schema}.runners r
+    SELECT unnest(ARRAY[r.started_at, r.heartbeat_at]) FROM {schema}.runner_status r
 )
 SELECT (SELECT max(s.at) FROM signs s WHERE s.at <= %(at)s) AS before,
        (SELECT min(s.at) FROM signs s WHERE s.at > %(at)s) AS after,
-       ARRAY(SELECT r.id FROM {schema}.runners r
+       ARRAY(SELECT r.runner_id FROM {schema}.runner_status r
              WHERE r.started_at <= %(at)s AND r.heartbeat_at >= %(at)s ORDER BY 1) AS alive

@@ -1,0 +1,55 @@
+-- Executions for people: all of a row except its payload and what would let somebody write it. Attempts
+-- are without their lease tokens.
+CREATE OR REPLACE VIEW {schema}.execution_status AS
+SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision, e.queue,
+       e.due_at, e.group_id, e.enqueue_key, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id,
+       e.heartbeat_at, e.stale_after, e.started_at, e.finished_at, e.duration_ms, e.rows_affected,
+       e.watermark, e.result, e.result_taken_at, e.output, length(e.output) AS output_characters,
+       e.error_code, e.error_msg, e.cancel_requested_at, e.cancel_requested_by, e.requested_by,
+       e.created_at, e.updated_at,
+       (SELECT coalesce(jsonb_agg(a.entry - 'lease_token' ORDER BY a.place), '[]')
+        FROM jsonb_array_elements(e.attempts) WITH ORDINALITY a(entry, place)) AS attempts
+FROM {schema}.executions e;
+COMMENT ON VIEW {schema}.execution_status IS 'Executions, one row each, without payload and lease token.';
+COMMENT ON COLUMN {schema}.execution_status.id IS 'What people type. Use it as idempotency key for effects outside this database.';
+COMMENT ON COLUMN {schema}.execution_status.job_name IS 'The job.';
+COMMENT ON COLUMN {schema}.execution_status.scope_kind IS 'What the scope is.';
+COMMENT ON COLUMN {schema}.execution_status.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.execution_status.plan_time IS 'Nominal UTC instant of this firing; unchanged by retries.';
+COMMENT ON COLUMN {schema}.execution_status.status IS 'PENDING, RUNNING, SUCCESS, FAILED, CANCELLED.';
+COMMENT ON COLUMN {schema}.execution_status.trigger IS 'What asked for it: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.execution_status.revision IS 'Revision of the job that this plan_time belongs to.';
+COMMENT ON COLUMN {schema}.execution_status.queue IS 'Queue of the job when the row was made.';
+COMMENT ON COLUMN {schema}.execution_status.due_at IS 'plan_time + schedule_delay + jitter: when it may start.';
+COMMENT ON COLUMN {schema}.execution_status.group_id IS 'Executions that are followed as one.';
+COMMENT ON COLUMN {schema}.execution_status.enqueue_key IS 'Key it was enqueued with: one waits at most. Empty: pushed by a watermark alone. NULL: nothing is merged with it.';
+COMMENT ON COLUMN {schema}.execution_status.attempt IS 'Counts the claims; 0: never claimed.';
+COMMENT ON COLUMN {schema}.execution_status.max_attempts IS 'Copied from the job when the row was made; one more for each attempt that a drain gave back.';
+COMMENT ON COLUMN {schema}.execution_status.next_attempt_at IS 'PENDING: due_at. FAILED: when it is retried, NULL means never. Otherwise NULL.';
+COMMENT ON COLUMN {schema}.execution_status.runner_id IS 'Runner that holds the lease or held the last one.';
+COMMENT ON COLUMN {schema}.execution_status.heartbeat_at IS 'Last renewal of the lease.';
+COMMENT ON COLUMN {schema}.execution_status.stale_after IS 'End of the lease.';
+COMMENT ON COLUMN {schema}.execution_status.started_at IS 'When the last attempt was claimed.';
+COMMENT ON COLUMN {schema}.execution_status.finished_at IS 'When the last attempt ended.';
+COMMENT ON COLUMN {schema}.execution_status.duration_ms IS 'How long the handler ran, by its runner''s monotonic clock.';
+COMMENT ON COLUMN {schema}.execution_status.rows_affected IS 'As the handler reported it.';
+COMMENT ON COLUMN {schema}.execution_status.watermark IS 'Input that this execution covers: from its claim on what was pushed until then, unless its worker says something else; NULL: none.';
+COMMENT ON COLUMN {schema}.execution_status.result IS 'What the handler returned.';
+COMMENT ON COLUMN {schema}.execution_status.result_taken_at IS 'When a consumer took the result.';
+COMMENT ON COLUMN {schema}.execution_status.output IS 'Tail of what a command wrote.';
+COMMENT ON COLUMN {schema}.execution_status.output_characters IS 'Length of output.';
+COMMENT ON COLUMN {schema}.execution_status.error_code IS 'Why it failed, in one word; with SUCCESS: why the result could not be stored.';
+COMMENT ON COLUMN {schema}.execution_status.error_msg IS 'The same in sentences, at most 4,000 characters.';
+COMMENT ON COLUMN {schema}.execution_status.cancel_requested_at IS 'When somebody asked for the end of this execution.';
+COMMENT ON COLUMN {schema}.execution_status.cancel_requested_by IS 'Who asked for it.';
+COMMENT ON COLUMN {schema}.execution_status.requested_by IS 'Who asked for this execution; NULL for the schedule.';
+COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was made.';
+COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
+COMMENT ON COLUMN {schema}.execution_status.attempts IS 'How earlier attempts ended and who held them: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
+
+-- What somebody asked to be worked on may be personal or secret: for operators and runners.
+CREATE OR REPLACE VIEW {schema}.execution_payloads AS
+SELECT e.id, e.payload FROM {schema}.executions e;
+COMMENT ON VIEW {schema}.execution_payloads IS 'The payloads of executions.';
+COMMENT ON COLUMN {schema}.execution_payloads.id IS 'Id of the execution.';
+COMMENT ON COLUMN {schema}.execution_payloads.payload IS 'JSON handed to the handler.';

@@ -1,0 +1,69 @@
+"""Which group role a command needs, for the message of a command that the database denied."""
+
+import click
+from psycopg import errors
+
+from cronledger.ledger.database import Access
+
+VIEWER, OPERATOR, RUNNER = "cronledger_viewer", "cronledger_operator", "cronledger_runner"
+
+NEEDS = {
+    "run": RUNNER,
+    "jobs apply": RUNNER,
+    "jobs diff": RUNNER,
+    "jobs pause": OPERATOR,
+    "jobs resume": OPERATOR,
+    "jobs remove": OPERATOR,
+    "trigger": OPERATOR,
+    "enqueue": OPERATOR,
+    "backfill": OPERATOR,
+    "executions retry": OPERATOR,
+    "executions cancel": OPERATOR,
+    "queues pause": OPERATOR,
+    "queues resume": OPERATOR,
+    "queues limit": OPERATOR,
+    "accept-database": OPERATOR,
+}
+"""Commands that do more than read. All others need VIEWER; `migrate`: the owner of the schema."""
+
+_ASK = """
+SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(pg_has_role(r.oid, 'USAGE'), false),
+       format('GRANT %%I TO %%I', g.name, current_user)
+FROM (VALUES (%s)) g(name) LEFT JOIN pg_roles r ON r.rolname = g.name
+"""
+
+
+class DeniedError(RuntimeError):
+    """The database denied a command; the message names the role and what it needs."""
+
+
+def explained(error: errors.InsufficientPrivilege, access: Access) -> DeniedError:
+    """Answer `error` as what the current command was denied, in one line. Raises psycopg.Error."""
+    command = _command()
+    said = error.diag.message_primary or "permission denied"
+    group = NEEDS.get(command, VIEWER)
+    with access.connect("cronledger cli") as connection:
+        row = connection.execute(_ASK, [group]).fetchone()
+    assert row is not None
+    role, exists, member, grant = row
+    if command == "migrate":
+        remedy = "run it as the owner of the schema"
+    elif not exists:
+        remedy = f"run `CREATE ROLE {group} NOLOGIN` and `cronledger migrate`, then `{grant}`"
+    elif not member:
+        remedy = f"run `{grant}`"
+    else:
+        remedy = (
+            f"{group} itself lacks a right: run `cronledger migrate` as the owner of the schema"
+        )
+    return DeniedError(f"role {role} may not run `cronledger {command}`: {said}; {remedy}")
+
+
+def _command() -> str:
+    """The command line without the program, its options and arguments."""
+    names: list[str] = []
+    context = click.get_current_context()
+    while context.parent is not None:
+        names.insert(0, str(context.info_name))
+        context = context.parent
+    return " ".join(names)

@@ -1,0 +1,296 @@
+"""Which role may run which command: real roles, real PostgreSQL, every command of the program."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from cronledger.cli import main
+from tests.database import Databases
+
+CLI_DOC = Path(__file__).parents[2] / "docs" / "cli.md"
+SECONDS = 120
+PASSWORD = "not-a-secret"
+GROUPS = {name: f"cronledger_{name}" for name in ("viewer", "operator", "runner")}
+NOBODY = "none"
+ROLES = (NOBODY, *GROUPS)
+
+READ = frozenset(GROUPS)
+DECIDE = frozenset({"operator", "runner"})
+OPERATE = frozenset({"operator"})
+DEPLOY = frozenset({"runner"})
+EVERYBODY = frozenset(ROLES)
+
+JOBS = """
+[jobs.hourly]
+schedule = "0 * * * *"
+command = ["true"]
+payload = { customer = "acme" }
+
+[jobs.fetch]
+schedule = "30 3 * * *"
+http = { url = "https://user:hunter2@example.com/x", headers = { Authorization = "hunter2" } }
+"""
+CHANGED = JOBS.replace('"0 * * * *"', '"15 * * * *"')
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`allowed`: the roles that may run it; `group`: what the message names to the others."""
+
+    arguments: tuple[str, ...]
+    allowed: frozenset[str]
+    group: str = "viewer"
+    code: int = 0
+
+
+def command(line: str, allowed: frozenset[str], group: str = "viewer", code: int = 0) -> Entry:
+    return Entry(tuple(line.split()), allowed, group, code)
+
+
+MATRIX = {
+    "run": command("run --no-migrate jobs.toml --source jobs", DEPLOY, "runner"),
+    "migrate": command("migrate", READ),
+    "import-crontab": command("import-crontab crontab", EVERYBODY),
+    "next": command("next hourly", READ),
+    "jobs list": command("jobs list", READ),
+    "jobs show": command("jobs show fetch", READ),
+    "jobs apply": command("jobs apply changed.toml --source jobs", DEPLOY, "runner"),
+    "jobs diff": command("jobs diff changed.toml --source jobs", DEPLOY, "runner"),
+    "jobs pause": command("jobs pause hourly --until 1h", DECIDE, "operator"),
+    "jobs resume": command("jobs resume hourly", DECIDE, "operator"),
+    "jobs remove": command("jobs remove hourly", DECIDE, "operator"),
+    "trigger": command("trigger fetch", DECIDE, "operator"),
+    "enqueue": command("enqueue hourly --key k", DECIDE, "operator"),
+    "backfill": command("backfill hourly --from 3h --to 1h", DECIDE, "operator"),
+    "executions list": command("executions list", READ),
+    "executions show": command("executions show 2", READ),
+    "executions output": command("executions output 2", READ),
+    "executions retry": command("executions retry 2", DECIDE, "operator"),
+    "executions cancel": command("executions cancel 3", DECIDE, "operator"),
+    "queues list": command("queues list", READ),
+    "queues pause": command("queues pause default", OPERATE, "operator"),
+    "queues resume": command("queues resume default", OPERATE, "operator"),
+    "queues limit": command("queues limit default 3", OPERATE, "operator"),
+    "verify": command("verify", READ),
+    "why": command("why hourly 00:00", READ),
+    "doctor": command("doctor", READ, code=1),  # it has no live replica
+    "accept-database": command("accept-database --catch-up", OPERATE, "operator"),
+    "runners": command("runners", READ),
+}
+BEFORE = {"accept-database": "UPDATE cronledger.identity SET database_oid = 0"}
+ELSEWHERE = {"run", "doctor"}  # tests of their own, below
+
+
+def leaves(group: click.Command, context: click.Context, path: str = "") -> Iterator[str]:
+    if not isinstance(group, click.Group):
+        yield path
+        return
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from leaves(found, context, f"{path} {name}".strip())
+
+
+def test_every_command_is_in_the_matrix() -> None:
+    """Decide for a new command which roles may run it: here, in cli/denied.py, and by its SQL."""
+    assert set(leaves(main, click.Context(main))) == set(MATRIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """A login role per group and one without any; `ledger` is a prepared database to clone."""
+
+    databases: Databases
+    ledger: str
+    suffix: str
+
+    def name(self, role: str) -> str:
+        return f"cronledger_test_{role}_{self.suffix}"
+
+    def url(self, database: str, role: str) -> str:
+        url = self.databases.url(database)
+        return make_conninfo(url, user=self.name(role), password=PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def roles(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
+    ledger = databases.create(databases.template())
+    made = Roles(databases, ledger, ledger.rpartition("test_")[2])
+    file = tmp_path_factory.mktemp("roles") / "jobs.toml"
+    file.write_text(JOBS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CRONLEDGER_DATABASE_URL", databases.url(ledger))
+        applied = CliRunner().invoke(main, ["jobs", "apply", str(file), "--source", "jobs"])
+        assert applied.exit_code == 0, applied.output
+    with psycopg.connect(databases.url(ledger), autocommit=True) as c:
+        for status in ("SUCCESS", "FAILED", "RUNNING"):
+            c.execute(EXECUTION, {"status": status})
+        for role in ROLES:
+            name = sql.Identifier(made.name(role))
+            c.execute(
+                sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, sql.Literal(PASSWORD))
+            )
+            if role in GROUPS:
+                c.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(GROUPS[role]), name))
+    yield made
+    databases.drop(ledger)
+    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
+        for role in ROLES:
+            c.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(made.name(role))))
+
+
+EXECUTION = """
+INSERT INTO cronledger.executions
+    (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, attempt,
+     max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, finished_at,
+     duration_ms, error_code, payload, output)
+SELECT 'hourly', 'global', 'global', now, %(status)s, 'manual', 1, 'default', now, 1, 1, 'r1',
+       gen_random_uuid(), now, now + interval '1 day', now,
+       CASE WHEN %(status)s <> 'RUNNING' THEN now END,
+       CASE WHEN %(status)s <> 'RUNNING' THEN 12 END,
+       CASE WHEN %(status)s = 'FAILED' THEN 'exit_code' END, '{"customer": "acme"}', 'said'
+FROM cronledger.db_clock() now
+"""
+
+
+@pytest.fixture
+def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    """Run a command as a role, on a clone of the ledger that no other call has seen."""
+    Path("jobs.toml").write_text(JOBS)
+    Path("changed.toml").write_text(CHANGED)
+    Path("crontab").write_text("0 * * * * true\n")
+    with ExitStack() as stack:
+
+        def invoke(role: str, *arguments: str, before: str = "") -> Result:
+            database = roles.databases.create(roles.ledger)
+            stack.callback(roles.databases.drop, database)
+            with psycopg.connect(roles.databases.url(database), autocommit=True) as c:
+                c.execute(before.encode())
+            monkeypatch.setenv("CRONLEDGER_DATABASE_URL", roles.url(database, role))
+            return CliRunner().invoke(main, arguments)
+
+        yield invoke
+
+
+@pytest.mark.parametrize("name", [name for name in MATRIX if name not in ELSEWHERE])
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_run_a_command_or_is_told_what_it_needs(
+    call: Callable[..., Result], roles: Roles, name: str, role: str
+) -> None:
+    entry = MATRIX[name]
+    said = call(role, *entry.arguments, before=BEFORE.get(name, ""))
+    if role in entry.allowed:
+        assert said.exit_code == entry.code, said.output
+        assert "permission denied" not in said.output
+        return
+    assert said.exit_code == 2, said.output
+    assert said.stdout == ""
+    (line,) = said.stderr.splitlines()
+    assert line.startswith(f"Error: role {roles.name(role)} may not run `cronledger {name}`: ")
+    remedy = f"GRANT {GROUPS[entry.group]} TO {roles.name(role)}"
+    assert line.endswith("as the owner of the schema" if name == "migrate" else f"run `{remedy}`")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role: str) -> None:
+    said = call(role, "doctor", "--all")
+    if role in MATRIX["doctor"].allowed:
+        assert said.exit_code == MATRIX["doctor"].code, said.output
+        assert "could not be looked at" not in said.stdout
+    else:
+        assert "permission denied for schema cronledger" in said.stdout
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_run_is_for_runners(
+    call: Callable[..., Result], roles: Roles, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    database = roles.databases.create(roles.ledger)
+    environment = os.environ | {"CRONLEDGER_DATABASE_URL": roles.url(database, role)}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from cronledger.cli import main; main()", *MATRIX["run"].arguments],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process, psycopg.connect(roles.databases.url(database), autocommit=True) as c:  # fmt: skip
+        if role in MATRIX["run"].allowed:
+            alive = "SELECT FROM cronledger.runner_status WHERE state = 'alive'"
+            deadline = time.monotonic() + SECONDS
+            while c.execute(alive).fetchone() is None:
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=SECONDS)
+    roles.databases.drop(database)
+    if role in MATRIX["run"].allowed:
+        assert process.returncode == 0, err
+    else:
+        assert (process.returncode, out) == (2, ""), err
+        line = err.splitlines()[-1]
+        assert line.startswith(f"Error: role {roles.name(role)} may not run `cronledger run`: ")
+        assert line.endswith(f"run `GRANT cronledger_runner TO {roles.name(role)}`")
+
+
+def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -> None:
+    for arguments in (["jobs", "show", "hourly"], ["executions", "show", "2"]):
+        withheld = call("viewer", *arguments, "--json")
+        assert not {"payload", "target"} & json.loads(withheld.stdout).keys()
+        assert "acme" not in withheld.output
+        assert "shown to members of cronledger_operator only" in withheld.stderr
+        shown = call("operator", *arguments, "--json")
+        assert json.loads(shown.stdout)["payload"] == {"customer": "acme"}
+        assert shown.stderr == ""
+
+
+def test_an_operator_sees_targets_without_their_secrets(roles: Roles) -> None:
+    database = roles.databases.create(roles.ledger)
+    with psycopg.connect(roles.url(database, "operator")) as c:
+        row = c.execute("SELECT target FROM cronledger.job_targets WHERE name = 'fetch'").fetchone()
+    roles.databases.drop(database)
+    assert row is not None
+    target: dict[str, Any] = row[0]
+    assert target["url"] == "https://user:***@example.com/x"
+    assert target["headers"] == {"Authorization": "***"}
+
+
+def test_a_group_without_its_rights_names_the_migration(
+    call: Callable[..., Result],
+) -> None:
+    revoke = "REVOKE SELECT ON cronledger.job_overview FROM cronledger_viewer"
+    said = call("viewer", "jobs", "list", before=revoke)
+    assert said.exit_code == 2
+    assert "cronledger_viewer itself lacks a right: run `cronledger migrate` as" in said.stderr
+
+
+def test_a_viewer_may_ask_what_a_backfill_would_do(call: Callable[..., Result]) -> None:
+    arguments = [*MATRIX["backfill"].arguments, "--dry-run", "--json"]
+    said = call("viewer", *arguments)
+    assert said.exit_code == 0, said.output
+    assert {row["action"] for row in json.loads(said.stdout)} == {"make"}
+
+
+def test_the_documented_rights_are_those_of_the_matrix() -> None:
+    section = CLI_DOC.read_text("utf-8").partition("\n## Rights\n")[2].partition("\n## ")[0]
+    documented: dict[str, frozenset[str]] = {}
+    for cells in re.findall(r"^\| (`.*?) \| (.*?) ?\| (.*?) ?\| (.*?) ?\|$", section, re.MULTILINE):
+        allowed = {role for role, cell in zip(GROUPS, cells[1:], strict=True) if cell == "yes"}
+        for named in re.findall(r"`([a-z -]+?)(?: JOB| --check)?`", cells[0]):
+            documented[named] = frozenset(allowed)
+    expected = {name: entry.allowed for name, entry in MATRIX.items()}
+    assert expected.pop("import-crontab") == EVERYBODY
+    assert documented == expected

@@ -1,0 +1,54 @@
+"""Commands read views and call functions: no statement of theirs names a table of the ledger."""
+
+import ast
+import re
+from pathlib import Path
+
+from cronledger.ledger.migrate import directory
+
+SOURCE = Path(__file__).parents[2] / "src" / "cronledger"
+READERS = (
+    "ledger/reports.py",
+    "ledger/audits.py",
+    "audit/doctor_ledger.py",
+    "audit/doctor_server.py",
+)
+CALLS = {"_read", "_one", "_permitted", "_stream", "row", "rows"}
+OPEN = {"schema_migrations"}  # what was applied; every group may read it
+
+
+def tables() -> set[str]:
+    texts = [path.read_text("utf-8") for path in directory().glob("[0-9]*.sql")]
+    made = re.findall(r"CREATE TABLE \{schema\}\.(\w+)", "\n".join(texts))
+    return set(made) - OPEN
+
+
+def statements() -> set[str]:
+    """The names of the statements that the readers send."""
+    found = set()
+    for reader in READERS:
+        for node in ast.walk(ast.parse((SOURCE / reader).read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                first = node.args[0] if node.args else None
+                if node.func.attr in CALLS and isinstance(first, ast.Constant):
+                    found.add(str(first.value))
+    return found
+
+
+def named(text: str) -> set[str]:
+    code = re.sub(r"--.*", "", text)
+    # NULL::{schema}.jobs is a type, which everybody may use.
+    return set(re.findall(r"(?<!::)\{schema\}\.(\w+)(?!\w*\()", code))
+
+
+def test_readers_name_no_table() -> None:
+    sent = statements()
+    assert len(sent) > 30
+    assert {"jobs", "executions", "schedules", "skips", "runners", "queues"} <= tables()
+    texts = {name: (SOURCE / "ledger" / "sql" / f"{name}.sql").read_text("utf-8") for name in sent}
+    found = {name: named(text) & tables() for name, text in texts.items()}
+    assert {name: used for name, used in found.items() if used} == {}
+
+
+def test_the_search_finds_tables() -> None:
+    assert named("SELECT NULL::{schema}.jobs FROM {schema}.skips k -- {schema}.queues") == {"skips"}
