@@ -137,6 +137,37 @@ async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) 
     assert rows == {"quick": "SUCCESS", "again": "PENDING", "once": "FAILED", "deaf": "FAILED"}
 
 
+async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
+    ledger: Ledger,
+) -> None:
+    """Its lease runs out and it runs again: the drain must not write an end for it."""
+    app, other, release = App("drained"), App("drained"), threading.Event()
+
+    @app.job(allow_stale_reentry=True, stale_timeout="3s")
+    def deaf(ctx: Context) -> str:
+        release.wait(60)
+        return "first"
+
+    @other.job(name="deaf", allow_stale_reentry=True, stale_timeout="3s")
+    def again(ctx: Context) -> str:
+        return "second"
+
+    replica = Replica(app, url=ledger.url, settings=Settings(runner_id="one"))
+    await replica.start()
+    replica._parts.executor.GRACE = 0.2
+    await asyncio.to_thread(ledger.trigger, "deaf")
+    await eventually("it runs", lambda: ledger.rows("SELECT 1 FROM running"))
+    report = await replica.drain(timeout=0)
+    (row,) = ledger.executions()
+    assert (row["status"], row["runner_id"], row["error_code"]) == ("RUNNING", "one", None)
+    assert (report.failed, report.given_back, report.unfinished) == (0, 0, 1)
+    async with Replica(other, url=ledger.url, settings=Settings(runner_id="two")):
+        await eventually("stolen", lambda: ledger.executions()[0]["status"] == "SUCCESS", 30)
+    release.set()
+    (row,) = ledger.executions()
+    assert (row["result"], row["attempt"], row["runner_id"]) == ("second", 2, "two")
+
+
 async def test_f26_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:
     replica = ledger.replica()
     await replica.start()

@@ -1,8 +1,11 @@
 """F29: the `http` handler against a server on loopback."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from html import escape
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
@@ -126,6 +129,65 @@ async def test_f29_secrets_are_nowhere(whole: Whole, site: Site) -> None:
     assert "SITE_TOKEN" in everything
     assert TOKEN not in everything + str(logs)
     assert (unset["error_code"], "SITE_UNSET" in unset["error_msg"]) == ("not_started", True)
+
+
+QUOTED = 's3cr3t-"quoted"\\value'
+"""A secret that is written differently in JSON and in what Python says of bytes."""
+
+
+@pytest.mark.parametrize("token", [TOKEN, QUOTED], ids=["plain", "quoted"])
+async def test_f29_no_secret_is_in_an_exception(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """A server that answers with what it was sent instead of a status line."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readuntil(b"\r\n\r\n")
+        (line,) = [line for line in asked.split(b"\r\n") if line.startswith(b"X-Key")]
+        writer.write(b"HTTP/1.1 " + line.partition(b": ")[2] + b" what\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    monkeypatch.setenv("SITE_TOKEN", token)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    http(whole, "echo", f"http://127.0.0.1:{port}/", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    with capture_logs() as logs:
+        async with whole.replica():
+            row = await whole.run("echo")
+    server.close()
+    assert row["error_code"] == "handler_error"
+    assert "***" in row["error_msg"]
+    assert "s3cr3t" not in str(row) + str(logs)
+
+
+async def test_f29_a_secret_is_struck_out_however_it_is_written(
+    whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        got = request.headers["X-Key"]
+        forms = [json.dumps(got), repr(got), repr(got.encode()), quote(got, safe=""), escape(got)]
+        return web.Response(text="\n".join(forms))
+
+    monkeypatch.setenv("SITE_TOKEN", QUOTED)
+    site.answers["/echo"] = echo
+    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    async with whole.replica():
+        row = await whole.run("echo")
+    assert row["output"].count("***") == 5
+    assert "s3cr3t" not in row["output"]
+
+
+async def test_f29_a_secret_that_the_tail_begins_in_is_struck_out(whole: Whole, site: Site) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=TOKEN + "x" * (1024 - len(TOKEN) + 3))
+
+    site.answers["/echo"] = echo
+    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    async with whole.replica(output_tail_bytes=1024):
+        row = await whole.run("echo")
+    assert TOKEN[-4:] not in row["output"]
+    assert row["output"].endswith("x" * 500)
 
 
 async def test_f29_redirects_only_by_permission(whole: Whole, site: Site) -> None:

@@ -58,6 +58,32 @@ async def test_f30_writes_and_success_commit_together(whole: Whole) -> None:
     ) == 2  # fmt: skip
 
 
+async def test_f30_success_is_written_whatever_role_the_handler_took(whole: Whole) -> None:
+    role = f"clerk_{whole.one('SELECT current_database()')}"
+    whole.rows(f"CREATE ROLE {role}")
+    whole.rows(f"GRANT INSERT ON done TO {role}")
+
+    async def asynchronous(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute(f"SET ROLE {role}")
+            await conn.execute(WRITE, ["async"])
+
+    def synchronous(ctx: Context) -> None:
+        with ctx.transaction() as conn:
+            conn.execute(f"SET ROLE {role}")
+            conn.execute(WRITE, ["sync"])
+
+    jobs = [whole.job(asynchronous), whole.job(synchronous)]
+    try:
+        async with whole.replica():
+            rows = [await whole.run(job) for job in jobs]
+    finally:
+        whole.rows(f"DROP OWNED BY {role}")
+        whole.rows(f"DROP ROLE {role}")
+    assert [(row["status"], row["error_msg"]) for row in rows] == [("SUCCESS", None)] * 2
+    assert done(whole) == ["async", "sync"]
+
+
 async def test_f30_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
     async def in_the_block(ctx: Context) -> None:
         async with ctx.transaction() as conn:

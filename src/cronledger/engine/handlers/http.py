@@ -7,13 +7,16 @@ what a name resolves to is what the socket gets, so a name cannot change in betw
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
+from html import escape
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from socket import AddressFamily
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -31,6 +34,8 @@ MOST_REDIRECTS = 5
 LONGEST_RETRY_AFTER = timedelta(days=1)
 REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 16 * 1024
+LONGEST_SPELLING = 12
+"""Bytes that one character of a secret may take in an answer."""
 OWN_BODY = ("GET", "HEAD")
 CREDENTIALS = ("authorization", "cookie", "proxy-authorization")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -126,7 +131,7 @@ class HttpHandlers:
     async def _judged(
         self, target: HttpTarget, request: _Request, response: aiohttp.ClientResponse
     ) -> Outcome:
-        tail = _struck(await _tail(response, self.tail_bytes), request.hidden) or None
+        tail = await _tail(response, self.tail_bytes, request.hidden) or None
         status = response.status
         if status in target.expect or (not target.expect and 200 <= status <= 299):
             return outcome.success({"status": status}, tail)
@@ -171,25 +176,45 @@ def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -
     return _Request(target.method, URL(target.url), headers, data, frozenset(secrets), shown)
 
 
-async def _tail(response: aiohttp.ClientResponse, limit: int) -> str:
+async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str, ...]) -> str:
+    """Return the last `limit` bytes of the body as text, with `hidden` struck out.
+
+    More are kept before that: otherwise the tail could begin in the middle of a secret.
+    """
+    more = max((LONGEST_SPELLING * len(secret) for secret in hidden), default=0)
     kept = b""
     async for chunk in response.content.iter_chunked(CHUNK):
-        kept = (kept + chunk)[-limit:] if limit else b""
+        kept = (kept + chunk)[-limit - more :] if limit else b""
     try:
-        return kept.decode(response.charset or "utf-8", "replace")
+        text = kept.decode(response.charset or "utf-8", "replace")
     except LookupError:
-        return kept.decode("utf-8", "replace")
+        text = kept.decode("utf-8", "replace")
+    return _struck(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
 
 
 def _struck(text: str, hidden: tuple[str, ...]) -> str:
-    for secret in hidden:
-        text = text.replace(secret, "***")
-    return text
+    if not hidden:
+        return text
+    return re.sub(
+        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), "***", text
+    )
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """Return how an answer or an exception may write `secret`, but for backslashes."""
+    return secret, json.dumps(secret)[1:-1], quote(secret, safe=""), escape(secret)
+
+
+def _pattern(text: str) -> str:
+    """Match `text` with any number of backslashes: an exception quotes what was quoted before."""
+    plain = text.replace("\\", "")
+    between = r"\\*"
+    return between.join(re.escape(character) for character in plain) if plain else re.escape(text)
 
 
 def _why(error: Exception, hidden: tuple[str, ...]) -> str:
     said = str(error) if isinstance(error, AddressRefusedError) else None
-    return _struck(clean_text(said or f"{type(error).__name__}: {error}"), hidden)
+    return clean_text(_struck(said or f"{type(error).__name__}: {error}", hidden))
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
