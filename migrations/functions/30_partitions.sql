@@ -14,6 +14,18 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
 $$;
 COMMENT ON FUNCTION {schema}.partitions() IS 'Partitions of executions: name, first plan_time, and the instant before which the last one lies.';
 
+CREATE OR REPLACE FUNCTION {schema}.pruned_through() RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.through FROM {schema}.pruned p
+$$;
+COMMENT ON FUNCTION {schema}.pruned_through() IS 'Executions and skips with plan_times up to this instant may have been pruned; NULL: none.';
+
+CREATE OR REPLACE FUNCTION {schema}.mark_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
+    UPDATE {schema}.pruned p SET through = last_plan_time, recorded_at = {schema}.db_now()
+    WHERE p.through < last_plan_time OR p.through IS NULL AND last_plan_time IS NOT NULL
+$$;
+COMMENT ON FUNCTION {schema}.mark_pruned(timestamptz) IS 'Records that plan_times up to this instant may be gone; it never goes back.';
+
 CREATE OR REPLACE FUNCTION {schema}.make_partition(from_plan_time timestamptz, before_plan_time timestamptz)
 RETURNS text LANGUAGE plpgsql SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
 DECLARE
@@ -111,6 +123,7 @@ DECLARE
     reach  interval;
     seen   boolean;
     pruned bigint;
+    last   timestamptz;
 BEGIN
     PERFORM {schema}.check_maintenance(retention, width, ahead);
     -- One at a time; the others come back later and find the work done.
@@ -136,21 +149,25 @@ BEGIN
     WITH old AS (
         SELECT k.job_name, k.scope_kind, k.scope_id, k.from_plan_time FROM {schema}.skips k
         WHERE k.through_plan_time < now_ - retention LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM {schema}.skips k USING old o
+        WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time)
+            = (o.job_name, o.scope_kind, o.scope_id, o.from_plan_time)
+        RETURNING k.through_plan_time
     )
-    DELETE FROM {schema}.skips k USING old o
-    WHERE (k.job_name, k.scope_kind, k.scope_id, k.from_plan_time)
-        = (o.job_name, o.scope_kind, o.scope_id, o.from_plan_time);
-    GET DIAGNOSTICS pruned = ROW_COUNT;
+    SELECT count(*), max(g.through_plan_time) INTO pruned, last FROM gone g;
     IF pruned > 0 THEN
+        PERFORM {schema}.mark_pruned(last);
         action := 'pruned'; subject := pruned || ' skips';
         RETURN NEXT;
     END IF;
     -- Last: from the first drop to the end of the transaction nobody else gets at executions.
-    FOR action, subject IN
-        SELECT 'dropped', q.name FROM {schema}.partitions() q
+    FOR action, subject, last IN
+        SELECT 'dropped', q.name, q.before_plan_time - interval '1 microsecond' FROM {schema}.partitions() q
         WHERE q.before_plan_time < now_ - retention LOOP
         BEGIN
             IF {schema}.drop_partition(subject) THEN
+                PERFORM {schema}.mark_pruned(last);
                 RETURN NEXT;
             END IF;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN

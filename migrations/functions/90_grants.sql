@@ -16,7 +16,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('viewer operator runner', 'SELECT',
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations verify_schedules verify_executions
-             verify_skips execution_status job_details job_overview queue_status
+             verify_skips accepted_violations execution_status job_details job_overview queue_status
              schema_migrations'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations is_dirty group_status
@@ -24,7 +24,8 @@ LANGUAGE sql IMMUTABLE AS $$
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- What operators decide.
         ('operator', 'EXECUTE',
-            'pause_queue resume_queue limit_queue pause_all resume_all accept_database'),
+            'pause_queue resume_queue limit_queue pause_all resume_all accept_database
+             accept_violation withdraw_acceptance'),
         ('operator runner', 'EXECUTE',
             'trigger backfill pause resume retire cancel retry enqueue claim take_results'),
         -- What a replica does. To lock a row takes the right to update it.
@@ -35,7 +36,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'DELETE', 'runners'),
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
-            'require_own_database require_ledger claim_due lock_due_again lock_stale choose_again try_claim_again
+            'require_own_database claim_due lock_due_again lock_stale choose_again try_claim_again
              take_again most_steals name_refusal assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition make_partitions_for
              maintain_partitions'),
@@ -43,16 +44,18 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
         -- Nobody: these are parts of the others, which run with the rights of their owner.
         ('', 'EXECUTE',
-            'answers_for cancel_waiting check_backfill check_backoff check_json check_maintenance
+            'answers_for cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
              check_push check_queue check_retry check_runner check_scopes check_target check_trigger
              clear_way covered_watermark current_timeline jobs_check_values json_problem target_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              make_role has_live_runner is_behind is_full backfill_actions jobs_append_revision jobs_mark_editor
-             jobs_number_revision jobs_record_deletion lock_job lock_limits make_backfill
+             jobs_number_revision jobs_record_deletion lock_job lock_limits make_backfill mark_pruned
              make_enqueued make_partition make_partitions make_partitions_that_lack merge_push
              open_scope partition_is_busy rearm_after refusal register_worker retire_other_kinds
              run_dirty_again runners_mark_timeline settle_input unheld unknown_execution unknown_job
-             unknown_scope')
+             unknown_scope'),
+        ('', 'SELECT', 'acceptances pruned'),
+        ('', 'USAGE', 'acceptance_id')
     ) d(roles, privileges, objects)
     CROSS JOIN LATERAL regexp_split_to_table(d.objects, '\s+') o(name)
     CROSS JOIN LATERAL regexp_split_to_table(d.privileges, ' ') p(name)
@@ -61,7 +64,7 @@ LANGUAGE sql IMMUTABLE AS $$
     -- Whoever may use the schema: views call these.
     SELECT 'PUBLIC', 'EXECUTE', o.name
     FROM regexp_split_to_table(
-        'db_now db_clock local_time partitions other_database masked masked_target decided_grants
+        'db_now db_clock local_time partitions pruned_through other_database masked masked_target decided_grants
          missing_grants', '\s+') o(name)
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'Which role may do what with which object; functions without their arguments. Role NULL: nobody has a right to it.';

@@ -294,3 +294,17 @@ def test_the_documented_rights_are_those_of_the_matrix() -> None:
     expected = {name: entry.allowed for name, entry in MATRIX.items()}
     assert expected.pop("import-crontab") == EVERYBODY
     assert documented == expected
+
+
+@pytest.mark.parametrize("role", GROUPS)
+def test_operators_accept_violations(call: Callable[..., Result], roles: Roles, role: str) -> None:
+    early = "UPDATE cronledger.executions SET started_at = due_at - interval '1 s' WHERE id = 2"
+    said = call(role, "verify", "--accept", "INC-7", before=early)
+    if role == "operator":
+        assert said.exit_code == 0, said.output
+        assert re.match(r"0 violations \(\d more are accepted\)", said.stderr)
+    else:
+        assert said.exit_code == 2, said.output
+        named = f"role {roles.name(role)} may not run `cronledger verify --accept`"
+        assert named in said.stderr
+        assert f"run `GRANT cronledger_operator TO {roles.name(role)}`" in said.stderr

@@ -43,7 +43,8 @@ def test_a_clean_ledger(cli: Cli) -> None:
     found = read(said.stdout)
     assert found["violations"] == []
     assert found["totals"] == {
-        "schedules": 0, "plan_times": 0, "executions": 0, "skips": 0, "violations": 0, "kinds": {},
+        "schedules": 0, "plan_times": 0, "executions": 0, "skips": 0, "behind": 0, "after": None,
+        "through": None, "violations": 0, "accepted": 0, "kinds": {},
     }  # fmt: skip
 
 
@@ -64,15 +65,69 @@ def test_json(spoiled: Cli) -> None:
     assert all(violation.pop(name).endswith(":00:00Z") for name in LONG)
     assert violation == {
         "kind": "missing", "job_name": "a", "scope_kind": "global", "scope_id": "global",
-        "execution_id": None, "count": 2,
+        "execution_id": None, "count": 2, "accepted": None,
     }  # fmt: skip
     assert found["totals"]["kinds"] == {"missing": 1}
     assert found["totals"]["schedules"] == 2
 
 
+def test_the_range_is_reported(spoiled: Cli) -> None:
+    said = spoiled("verify", "a")
+    checked, tail = said.stderr.splitlines()[-1].split(" up to ")
+    assert checked.startswith("plan_times after 20")
+    assert tail.endswith("Z were checked")
+    totals = read(spoiled("verify", "a", "--json").stdout)["totals"]
+    assert totals["plan_times"] == 2
+    assert totals["after"] < totals["through"]
+    said = spoiled("verify", "--from", "0s")
+    assert said.stderr.splitlines()[-1].startswith("no plan_times were checked")
+
+
+def test_a_job_that_nobody_plans_does_not_pass(spoiled: Cli) -> None:
+    said = spoiled("verify", "b")
+    assert said.exit_code == 1
+    assert "no plan_time was checked, although some are due" in said.stdout
+    assert "planning is behind on 1 schedules" in said.stderr
+
+
+def test_accepted_violations_do_not_fail(spoiled: Cli, database_url: str) -> None:
+    assert spoiled("verify", "a", "--accept", "INC-7", "--kind", "early").exit_code == 1
+    accepted = spoiled("verify", "a", "--accept", "INC-7: repaired")
+    assert accepted.exit_code == 0, accepted.output
+    said = spoiled("verify", "a")
+    assert said.exit_code == 0
+    header, row = said.stdout.splitlines()
+    assert header.endswith("ACCEPTED")
+    assert row.endswith(": INC-7: repaired")
+    assert "0 violations (1 more are accepted)" in said.stderr
+    found = read(spoiled("verify", "a", "--json").stdout)
+    (violation,) = found["violations"]
+    assert violation["accepted"]["reason"] == "INC-7: repaired"
+    assert "@" in violation["accepted"]["accepted_by"]
+    assert (found["totals"]["violations"], found["totals"]["accepted"]) == (0, 1)
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
+    assert spoiled("verify", "b").exit_code == 1  # of the same kind, elsewhere
+    assert spoiled("verify", "a").exit_code == 0
+
+
+def test_what_describes_the_present_is_not_accepted(cli: Cli, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "INSERT INTO cronledger.jobs (name, schedule, handler)"
+            " VALUES ('a', '@daily', 'external')"
+        )
+        c.execute("DELETE FROM cronledger.schedules")
+        c.execute("INSERT INTO cronledger.jobs (name, handler) VALUES ('b', 'external')")
+    said = cli("verify", "--accept", "never mind")
+    assert said.exit_code == 1
+    assert "schedules has no row" in said.stdout
+    with psycopg.connect(database_url, autocommit=True) as c:
+        assert c.execute("SELECT count(*) FROM cronledger.acceptances").fetchone() == (0,)
+
+
 def test_one_job_or_a_part_of_time(spoiled: Cli) -> None:
     assert spoiled("verify", "a").exit_code == 1
-    assert spoiled("verify", "b").exit_code == 0
     assert spoiled("verify", "--to", "3h").exit_code == 0
     assert spoiled("verify", "--from", "0s").exit_code == 0
 
@@ -83,6 +138,9 @@ def test_one_job_or_a_part_of_time(spoiled: Cli) -> None:
         (["nope"], "there is no such job"),
         (["--from", "soon"], "neither an instant"),
         (["--from", "1h", "--to", "2h"], "lies before --from"),
+        (["--kind", "missing"], "--kind goes with --accept"),
+        (["--accept", " "], "needs a reason"),
+        (["--accept", "x", "--kind", "parked"], "not a violation that can be accepted"),
     ],
 )
 def test_bad_arguments(cli: Cli, arguments: list[str], said: str) -> None:

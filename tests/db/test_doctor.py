@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +311,56 @@ def test_partitions(ledger: Ledger) -> None:
     assert (gone.severity, "maintain_partitions()" in str(gone.remedy)) == ("problem", True)
     ledger.rows("SELECT maintain_partitions()")
     assert one(ledger.url, "partitions").severity == "ok"
+
+
+def drop_partition(ledger: Ledger, days: int) -> tuple[datetime, datetime]:
+    """Drop the partition of so many days from now; return what it was for."""
+    ((name, first, before),) = ledger.rows(
+        "SELECT * FROM partitions() WHERE db_now() + %s >= from_plan_time"
+        " AND db_now() + %s < before_plan_time", days * DAY, days * DAY,
+    )  # fmt: skip
+    ledger.rows(f"DROP TABLE {name}")
+    return first, before
+
+
+def test_a_hole_ahead(ledger: Ledger) -> None:
+    first, _ = drop_partition(ledger, 20)
+    (hole,) = found(ledger.url, "partitions")
+    at = first.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert (hole.severity, f"from {at} to" in hole.found) == ("warning", True)
+    drop_partition(ledger, 0)
+    now, *_ = found(ledger.url, "partitions")
+    assert (now.severity, "partitions, 0:00:00 ahead" in now.found) == ("problem", True)
+    ledger.rows("SELECT maintain_partitions()")
+    assert one(ledger.url, "partitions").severity == "ok"
+    ledger.rows("SELECT make_partitions_for(ARRAY[db_now() + interval '1 year'])")
+    assert one(ledger.url, "partitions").severity == "ok"
+
+
+def test_a_hole_behind(ledger: Ledger) -> None:
+    ledger.clock.travel(by=28 * DAY)
+    ledger.rows("SELECT maintain_partitions()")
+    drop_partition(ledger, -14)
+    assert one(ledger.url, "partitions").severity == "ok"  # there were no jobs at that time
+    ledger.job("j")
+    ledger.rows("UPDATE job_revisions SET effective_from = db_now() - interval '28 days'")
+    hole = one(ledger.url, "partitions")
+    assert (hole.severity, "executions may be lost" in hole.found) == ("problem", True)
+    assert hole.remedy is not None
+    ledger.rows(hole.remedy.partition(": ")[2])
+    assert one(ledger.url, "partitions").severity == "ok"
+
+
+def test_partitions_that_were_dropped_behind_retention_are_no_hole(ledger: Ledger) -> None:
+    ledger.job("j")
+    ledger.clock.travel(by=28 * DAY)
+    ledger.rows("SELECT maintain_partitions(interval '14 days')")
+    assert one(ledger.url, "partitions").severity == "ok"
+    ((name, first),) = ledger.rows("SELECT name, from_plan_time FROM partitions() LIMIT 1")
+    ledger.rows(f"DROP TABLE {name}")
+    hole = one(ledger.url, "partitions")
+    at = first.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert (hole.severity, f"from {at} to" in hole.found) == ("problem", True)
 
 
 def test_retention(ledger: Ledger) -> None:

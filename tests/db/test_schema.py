@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from psycopg import errors, sql
 
-from cronledger.ledger.migrate import directory
+from cronledger.ledger.migrate import REPEATED, directory, migrate
 from tests.db.rows import (
     Db,
     connected,
@@ -651,6 +651,45 @@ def test_a_skip_is_kept_until_its_last_plan_time_is_behind_retention(db: Db) -> 
     assert maintain(db) == []
     assert value(db, "SELECT count(*) FROM cronledger.skips") == 1
     assert maintain(db, retention="79 days") == [("pruned", "1 skips")]
+
+
+def test_what_is_pruned_is_recorded_and_never_goes_back(db: Db) -> None:
+    pruned = "SELECT cronledger.pruned_through()"
+    assert value(db, pruned) is None
+    insert(
+        db, "skips", **REQUIRED["skips"] | {"count": 1, "reason": "missed"}
+        | dict.fromkeys(("from_plan_time", "through_plan_time"), now(db)),
+    )  # fmt: skip
+    at = value(db, "SELECT through_plan_time FROM cronledger.skips")
+    maintain(db)
+    assert value(db, pruned) is None
+    travel(db, timedelta(days=1, minutes=1))
+    assert ("pruned", "1 skips") in maintain(db, retention="1 day")
+    assert value(db, pruned) == at
+    travel(db, 20 * DAY)
+    maintain(db, retention="1 day")
+    assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
+    db.execute("SELECT cronledger.mark_pruned(%s)", [at])
+    db.execute("SELECT cronledger.mark_pruned(NULL)")
+    assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("days", [0, 40])
+def test_an_earlier_ledger_may_have_pruned_its_oldest_partition(
+    db: Db, database_url: str, days: int
+) -> None:
+    """It has not recorded that, and its skips go before their partition does."""
+    travel(db, days * DAY)
+    maintain(db)
+    oldest = bounds(db)[0][1]
+    db.execute("DROP TABLE cronledger.pruned, cronledger.acceptances CASCADE")
+    db.execute("DROP SEQUENCE cronledger.acceptance_id")
+    db.execute(
+        "DELETE FROM cronledger.schema_migrations WHERE name LIKE '0004%' OR phase = 'repeated'"
+    )
+    assert migrate(database_url) == ["0004_pre_verify_range", REPEATED]
+    pruned = value(db, "SELECT cronledger.pruned_through()")
+    assert pruned == (oldest - timedelta(microseconds=1) if days else None)
 
 
 def test_partitions_are_filled_to_70_per_cent_so_that_heartbeats_are_hot(db: Db) -> None:

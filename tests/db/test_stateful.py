@@ -118,7 +118,7 @@ class Machine(Scenes):
             raise AssertionError(f"it does not come to rest: {self.waiting()}")
         self.every_plan_time_is_accounted_for()
         assert not self.ledger.rows("SELECT * FROM violations")
-        assert not list(verify(self.bench.url, retention=timedelta(days=10_000)))
+        assert not list(verify(self.bench.url))
 
 
 _PHASES = [p for p in Phase if p is not Phase.explain]

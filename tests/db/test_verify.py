@@ -11,7 +11,9 @@ import psycopg
 import pytest
 
 from cronledger import Context
+from cronledger.audit.judge import Violation
 from cronledger.audit.verify import verify
+from cronledger.ledger.audits import Audits
 from cronledger.rules import cron
 from tests.db.engine import Ledger, Runner, runners
 from tests.db.whole import Whole
@@ -387,16 +389,240 @@ async def test_clean_after_edits_pauses_retirements_scopes_and_crashes(
     assert reasons >= {"missed", "superseded", "paused", "retired"}
 
 
+def _pruned_through(ledger: Ledger) -> datetime | None:
+    at: datetime | None = ledger.one("SELECT pruned_through()")
+    return at
+
+
 def test_pruned_history_is_not_missing(
     ledger: Ledger, database_url: str, minutes: datetime
 ) -> None:
+    assert _pruned_through(ledger) is None
     ledger.clock.travel(by=30 * DAY)
     ledger.rows("UPDATE schedules SET planned_through = db_now()")
-    assert check(database_url, retention=30 * DAY - HOUR)[0][0] == "missing"
-    ledger.rows("DELETE FROM executions WHERE plan_time < %s", minutes + 5 * MINUTE)
-    kept = ledger.clock.now() - (minutes + 9 * MINUTE)
-    found = check(database_url, retention=kept)
-    assert found == [("missing", minutes + 34 * MINUTE)]
+    assert [found.plan_time for found in verify(database_url)] == [minutes + 34 * MINUTE]
+    ledger.rows("SELECT maintain_partitions(interval '1 day')")
+    pruned = _pruned_through(ledger)
+    assert pruned is not None
+    assert minutes < pruned < ledger.clock.now() - DAY
+    assert ledger.rows("SELECT count(*) FROM executions") == [0]
+    (found,) = verify(database_url)
+    assert found.plan_time is not None
+    assert (found.kind, pruned < found.plan_time <= pruned + MINUTE) == ("missing", True)
+
+
+def test_pruned_skips_are_not_missing(ledger: Ledger, database_url: str, minutes: datetime) -> None:
+    """Their partition may stay: it is dropped once its last plan_time is behind retention."""
+    ledger.clock.travel(to=minutes + DAY + 35 * MINUTE)
+    ledger.rows("SELECT maintain_partitions(interval '1 day')")
+    assert ledger.skips() == []
+    assert _pruned_through(ledger) == minutes + 29 * MINUTE
+    report = verify(database_url)
+    assert list(report) == []
+    assert report.tally.plan_times == 4
+
+
+def test_nothing_is_dropped_under_a_snapshot(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    """Else its executions would be gone and its pruned_through would not say so."""
+    ledger.clock.travel(by=120 * DAY)
+    maintain = "SELECT count(*) FROM maintain_partitions() WHERE action = 'dropped'"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        with Audits(connection, "cronledger").snapshot():
+            assert ledger.rows(maintain) == [0]
+        assert ledger.one(maintain) > 0
+
+
+def test_the_range_that_was_checked_is_reported(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    report = verify(database_url)
+    assert list(report) == []
+    (whole,) = ledger.rows("SELECT created_at, planned_through FROM schedules")
+    assert (report.tally.after, report.tally.through) == whole
+    report = verify(database_url, from_=minutes + MINUTE, to=minutes + 5 * MINUTE)
+    assert list(report) == []
+    assert report.tally.plan_times == 5
+    assert report.tally.through == minutes + 5 * MINUTE
+    report = verify(database_url, from_=minutes + DAY)
+    assert list(report) == []
+    assert (report.tally.after, report.tally.through) == (None, None)
+
+
+def _drop(ledger: Ledger, at: datetime) -> None:
+    """Somebody drops the partition of `at`."""
+    name = ledger.one(
+        "SELECT name FROM partitions() WHERE %s >= from_plan_time AND %s < before_plan_time", at, at
+    )
+    ledger.rows(f"DROP TABLE {name}")
+
+
+def test_a_missing_partition_ahead_hides_nothing(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    _drop(ledger, ledger.clock.now() + 14 * DAY)
+    ledger.rows("DELETE FROM executions WHERE plan_time = %s", minutes + 2 * MINUTE)
+    report = verify(database_url)
+    assert [found.plan_time for found in report] == [minutes + 2 * MINUTE]
+    assert report.tally.plan_times == 34
+
+
+def test_what_was_in_a_missing_partition_is_missing(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    ledger.rows("SELECT make_partitions_for(ARRAY[db_now() - interval '10 days'])")
+    for row in ledger.rows("SELECT name FROM partitions() WHERE before_plan_time > %s"
+                           " AND from_plan_time <= %s", minutes, ledger.clock.now()):  # fmt: skip
+        ledger.rows(f"DROP TABLE {row}")
+    found = [(one.kind, one.plan_time, one.count) for one in verify(database_url)]
+    assert found == [("missing", minutes, 10), ("missing", minutes + 30 * MINUTE, 4)]
+
+
+def test_what_was_pruned_with_a_clock_that_was_ahead_is_not_passed_over(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    ledger.clock.travel(by=120 * DAY)
+    ledger.rows("SELECT maintain_partitions()")
+    ledger.clock.travel(by=-120 * DAY)
+    (found,) = verify(database_url)
+    assert (found.kind, "the database's clock" in found.detail) == ("unchecked", True)
+
+
+def test_a_range_that_is_no_longer_kept_is_not_passed_over(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    ledger.clock.travel(by=120 * DAY)
+    ledger.rows("UPDATE schedules SET planned_through = planned_through + interval '119 days'")
+    ledger.rows("SELECT maintain_partitions()")
+    (found,) = verify(database_url, to=minutes + 5 * MINUTE)
+    assert (found.kind, "were pruned behind retention" in found.detail) == ("unchecked", True)
+
+
+def test_a_range_of_which_nothing_is_planned_is_not_passed_over(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    ledger.clock.travel(by=3 * MINUTE)
+    report = verify(database_url)
+    assert (list(report), report.tally.behind) == ([], 1)
+    last_minutes: dict[str, Any] = {"from_": minutes + 34 * MINUTE}
+    (found,) = verify(database_url, **last_minutes)
+    assert (found.kind, "planning is behind on 1 schedules" in found.detail) == ("unchecked", True)
+    assert check(database_url, to=ledger.clock.now() - 3 * MINUTE, **last_minutes) == []
+    ledger.rows("SELECT pause('job')")
+    assert check(database_url, **last_minutes) != []  # those before the pause were due
+    ledger.rows("UPDATE schedules SET parked = 'paused', next_due_at = NULL")
+    assert check(database_url, **last_minutes) == []
+
+
+@pytest.mark.parametrize("scopes", [None, ["a", "b"]])
+def test_a_lost_schedule_is_not_passed_over(
+    ledger: Ledger, database_url: str, scopes: list[str] | None
+) -> None:
+    kind = "global" if scopes is None else "shard"
+    ledger.job(schedule="* * * * *", scope_kind=kind, scopes=scopes)
+    assert check(database_url) == []
+    ledger.rows("DELETE FROM schedules WHERE scope_id <> 'a'")
+    (found,) = verify(database_url)
+    assert (found.kind, found.scope_id) == ("unchecked", "global" if scopes is None else "b")
+    ledger.edit("job", retired_at=ledger.clock.now())
+    assert check(database_url) == []
+
+
+def test_a_lost_history_is_not_passed_over(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    ledger.rows("DELETE FROM job_revisions")
+    (found,) = verify(database_url)
+    assert (found.kind, found.job_name) == ("unchecked", "job")
+    assert "job_revisions has no row" in found.detail
+
+
+# What somebody has accepted
+
+
+def _accept(ledger: Ledger, found: Violation, reason: str = "incident 7") -> int:
+    accepted: int = ledger.one(
+        "SELECT accept_violation(%s, %s, %s, %s, %s, %s, %s, %s, requested_by => 'ann')",
+        found.kind, found.job_name, found.plan_time, reason, found.scope_kind, found.scope_id,
+        found.through, found.execution_id,
+    )  # fmt: skip
+    return accepted
+
+
+def test_an_accepted_violation_is_shown_as_such_and_no_other(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    early = "UPDATE executions SET started_at = due_at - interval '1 s' WHERE plan_time = %s"
+    ledger.rows(early, minutes)
+    (found,) = verify(database_url)
+    ident = _accept(ledger, found)
+    assert ledger.rows("SELECT count(*) FROM violations") == [0]
+    report = verify(database_url)
+    (shown,) = report
+    assert shown.accepted is not None
+    assert (shown.accepted.id, shown.accepted.accepted_by) == (ident, "ann")
+    assert (report.violations, report.accepted, dict(report.kinds)) == (0, 1, {})
+    ledger.rows(early, minutes + MINUTE)  # of the same kind, elsewhere
+    report = verify(database_url)
+    assert [found.plan_time for found in report if found.accepted is None] == [minutes + MINUTE]
+    assert (report.violations, report.accepted) == (1, 1)
+    assert ledger.rows("SELECT plan_time FROM violations") == [minutes + MINUTE]
+    assert ledger.rows("SELECT withdraw_acceptance(%s, 'bob')", ident) == [True]
+    assert ledger.rows("SELECT withdraw_acceptance(%s, 'eve')", ident) == [False]
+    assert [v.accepted for v in verify(database_url)] == [None, None]
+    assert ledger.rows("SELECT count(*) FROM violations") == [2]
+    assert ledger.rows("SELECT withdrawn_by FROM accepted_violations") == ["bob"]
+
+
+def test_accepted_is_a_range_and_not_what_comes_to_lie_beside_it(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    gone = "DELETE FROM executions WHERE plan_time BETWEEN %s AND %s"
+    ledger.rows(gone, minutes + 2 * MINUTE, minutes + 4 * MINUTE)
+    (found,) = verify(database_url)
+    _accept(ledger, found)
+    ledger.rows(gone, minutes + MINUTE, minutes + 6 * MINUTE)
+    report = verify(database_url)
+    seen = [(v.plan_time, v.count, v.accepted is not None) for v in report]
+    assert seen == [
+        (minutes + MINUTE, 1, False),
+        (minutes + 2 * MINUTE, 3, True),
+        (minutes + 5 * MINUTE, 2, False),
+    ]
+    part = verify(database_url, from_=minutes + 3 * MINUTE, to=minutes + 4 * MINUTE)
+    assert [(v.plan_time, v.count, v.accepted is not None) for v in part] == [
+        (minutes + 3 * MINUTE, 2, True)
+    ]
+
+
+def test_an_accepted_skip_stays_accepted_where_only_its_end_is_looked_at(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    _say(ledger, reason="paused")
+    (found,) = verify(database_url)
+    assert found.through == minutes + 29 * MINUTE
+    _accept(ledger, found)
+    (part,) = verify(database_url, from_=minutes + 20 * MINUTE)
+    assert (part.plan_time, part.accepted is not None) == (minutes + 20 * MINUTE, True)
+
+
+def test_a_violation_of_another_execution_is_not_accepted(
+    minutes: datetime, database_url: str, ledger: Ledger
+) -> None:
+    ledger.rows("UPDATE executions SET started_at = due_at - interval '1 s' WHERE plan_time = %s",
+                minutes)  # fmt: skip
+    (found,) = verify(database_url)
+    _accept(ledger, found)
+    ledger.rows("UPDATE executions SET id = 4711 WHERE plan_time = %s", minutes)
+    assert verify_counts(database_url) == (1, 0)
+    assert ledger.rows("SELECT count(*) FROM violations") == [1]
+
+
+def verify_counts(url: str) -> tuple[int, int]:
+    report = verify(url)
+    list(report)
+    return report.violations, report.accepted
 
 
 def test_viewers_may_verify(minutes: datetime, database_url: str, ledger: Ledger) -> None:

@@ -7,12 +7,13 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg import sql
+from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
+from cronledger.audit.accepted import ACCEPTABLE
 from cronledger.rules import outcome
 from tests.db.engine import Ledger, runners
-from tests.db.rows import Db, connected, execution, insert, job, now, runner, start_blocked
+from tests.db.rows import Db, connected, execution, insert, job, now, one, runner, start_blocked
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -375,3 +376,94 @@ async def test_empty_beside_runners_that_crash_drain_steal_and_sweep(
                 ledger.rows("SELECT resume('job')")
     assert ledger.one("SELECT count(*) FROM executions WHERE attempts <> '[]'") > 2
     assert ledger.rows("SELECT * FROM violations WHERE kind <> 'stale'") == []
+
+
+# Acceptances
+
+
+def accept(db: Db, kind: str, at: datetime, reason: str = "incident", **more: object) -> int:
+    given = {"kind": kind, "job": "job", "plan_time": at, "reason": reason} | more
+    names = sql.SQL(", ").join(
+        sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given
+    )
+    statement = sql.SQL("SELECT cronledger.accept_violation({}) AS id").format(names)
+    ident: int = one(db.execute(statement, given))["id"]
+    return ident
+
+
+def test_an_accepted_violation_is_not_in_the_view(db: Db) -> None:
+    old_job(db)
+    at = whole_hour(db)
+    early = execution(db, plan_time=at, started_at=at - SECOND)
+    execution(db, plan_time=at + HOUR, started_at=at + HOUR - SECOND)
+    ident = accept(db, "early", at, "a bad clock", execution_id=early["id"])
+    assert violations(db) == [("early", at + HOUR)]
+    assert accept(db, "early", at, "another", execution_id=early["id"]) == ident
+    (row,) = db.execute("SELECT * FROM cronledger.accepted_violations").fetchall()
+    assert (row["reason"], row["withdrawn_at"]) == ("a bad clock", None)
+    assert row["accepted_by"] == db.info.user
+    db.execute("SELECT cronledger.withdraw_acceptance(%s)", [ident])
+    assert violations(db) == [("early", at), ("early", at + HOUR)]
+    assert accept(db, "early", at, "again", execution_id=early["id"]) > ident
+    assert violations(db) == [("early", at + HOUR)]
+
+
+def test_only_the_violation_that_was_meant_is_accepted(db: Db) -> None:
+    old_job(db)
+    old_job(db, "other")
+    at = whole_hour(db)
+    early = execution(db, plan_time=at, started_at=at - SECOND)
+    accept(db, "overlapping", at, "of another kind", execution_id=early["id"])
+    accept(db, "early", at, "of another job", job="other", execution_id=early["id"])
+    accept(db, "early", at, "of another scope", scope_id="x", execution_id=early["id"])
+    accept(db, "early", at, "of no execution")
+    accept(db, "early", at - HOUR, "of another time", execution_id=early["id"],
+           through_plan_time=at - SECOND)  # fmt: skip
+    assert violations(db) == [("early", at)]
+
+
+@pytest.mark.parametrize("kind", ACCEPTABLE)
+def test_each_acceptable_kind_is_accepted(db: Db, kind: str) -> None:
+    old_job(db)
+    assert accept(db, kind, whole_hour(db)) > 0
+
+
+BAD_ACCEPTANCES: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "parked"}, "violation parked: it cannot be accepted"),
+    ({"kind": None}, "violation NULL: it cannot be accepted"),
+    ({"reason": " "}, "no reason is given"),
+    ({"reason": None}, "no reason is given"),
+    ({"job": "nope"}, "there is no such job"),
+    ({"scope_id": None}, "scope global/"),
+    ({"plan_time": None}, "plan_times"),
+    ({"plan_time": "-infinity"}, "plan_times -infinity"),
+    ({"through_plan_time": "infinity"}, "to infinity"),
+    ({"through_plan_time": "2001-01-01"}, "to 2001-01-01"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD_ACCEPTANCES, ids=lambda x: str(x)[:40])
+def test_what_cannot_be_accepted_is_refused(db: Db, values: dict[str, Any], message: str) -> None:
+    old_job(db)
+    values = dict(values)
+    at = values.pop("plan_time", whole_hour(db))
+    kind = values.pop("kind", "early")
+    with pytest.raises(psycopg.DatabaseError, match=message) as caught:
+        accept(db, kind, at, **values)
+    assert caught.value.sqlstate in ("22023", "P0002")
+    assert caught.value.diag.message_hint
+    with pytest.raises(errors.NoDataFound, match="there is no such acceptance") as caught:
+        db.execute("SELECT cronledger.withdraw_acceptance(4711)")
+    assert caught.value.diag.message_hint
+
+
+def test_operators_accept_and_viewers_read(db: Db) -> None:
+    old_job(db)
+    at = whole_hour(db)
+    db.execute("SET ROLE cronledger_operator")
+    accept(db, "early", at, "incident", requested_by="ann")
+    db.execute("SET ROLE cronledger_viewer")
+    (row,) = db.execute("SELECT * FROM cronledger.accepted_violations").fetchall()
+    assert row["accepted_by"] == "ann"
+    with pytest.raises(errors.InsufficientPrivilege):
+        accept(db, "early", at + HOUR)

@@ -152,20 +152,41 @@ def compiling(plan: Sequence[str]) -> Finding:
 
 
 def partitions(patient: Patient) -> Iterator[Finding]:
-    """Whether there is room for the executions to come."""
+    """Whether there is room for the executions to come, and nothing is lost between them."""
     row = patient.row("examine_partitions", retention=patient.settings.retention)
     schema = patient.settings.schema_name
     remedy = (
         f"SELECT * FROM {schema}.maintain_partitions() as a role that may; replicas do it hourly"
     )
-    ahead = row["ahead"] or timedelta(0)
+    holes = list(zip(row["holes_from"] or (), row["holes_before"] or (), strict=True))
+    ahead = max(row["ahead"] or timedelta(0), timedelta(0))
     found = f"{row['partitions']} partitions, {_about(ahead)} ahead"
     if ahead < timedelta(days=1):
         yield Finding("partitions", "problem", found, remedy)
     elif ahead < timedelta(days=7):
         yield Finding("partitions", "warning", found, remedy)
-    else:
+    elif not holes:
         yield Finding("partitions", "ok", found)
+    for first, before in holes:
+        start, end = _instant(first), _instant(before)
+        found = f"there is none for plan_times from {start} to {end}"
+        if before > row["now"]:
+            yield Finding("partitions", "warning", found, remedy)
+        else:
+            lost = f"{found}, and none of them were pruned: executions may be lost"
+            yield Finding("partitions", "problem", lost, _refilled(schema, start, end))
+
+
+def _refilled(schema: str, start: str, end: str) -> str:
+    return (
+        f"restore it, or accept what `cronledger verify --from {start} --to {end}` finds and fill "
+        f"the hole, as the owner of the tables: SELECT {schema}.make_partitions('{start}', "
+        f"'{end}'::timestamptz - interval '1 us', 604800)"
+    )
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def retention(patient: Patient) -> Iterator[Finding]:

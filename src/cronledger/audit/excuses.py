@@ -13,7 +13,7 @@ from itertools import islice
 from cronledger.audit.history import Expected, History, Window
 from cronledger.ledger.audits import Skipped, Stand
 
-Said = tuple[str, datetime, str]  # kind, plan_time, detail
+Said = tuple[str, datetime, str, datetime]  # kind, plan_time, detail, last plan_time
 _LOOK_AHEAD = 100
 
 
@@ -63,13 +63,14 @@ class Excuses:
                     f"the skip ({skip.reason}) of {skip.first} is of revision {skip.revision}; "
                     f"this plan_time belongs to {expected.edit.number}"
                 ),
+                skip.last,
             )
         match skip.reason:
             case "paused" | "retired":
                 if not one.untrue and not self._held(skip.reason, expected.due_at):
                     one.untrue = True
                     text = f"the skip says {skip.reason}; it was not, at {expected.due_at}"
-                    yield "untrue_skip", expected.plan_time, text
+                    yield "untrue_skip", expected.plan_time, text, skip.last
             case "superseded":
                 self._superseded = self._superseded or one
             case "missed":
@@ -86,8 +87,9 @@ class Excuses:
         if self._missed is not None:
             yield from self._was_missed(self._next_due())
         if self._superseded is not None and self._next_due() is None:
-            first = self._superseded.skip.first
-            yield "untrue_skip", first, "the skip says superseded, and nothing newer came"
+            skip = self._superseded.skip
+            text = "the skip says superseded, and nothing newer came"
+            yield "untrue_skip", skip.first, text, skip.last
 
     def _held(self, reason: str, due: datetime) -> bool:
         if reason == "paused":
@@ -109,7 +111,7 @@ class Excuses:
         if self._history.was_retired_between(self._stand, expected.due_at, recorded):
             return
         text = f"the skip says missed; it was recorded {late} after due_at, and grace was {grace}"
-        yield "untrue_skip", expected.plan_time, text
+        yield "untrue_skip", expected.plan_time, text, one.skip.last
 
     def _next_due(self) -> Expected | None:
         """A later plan_time that is due in active state by now and has yet to start."""

@@ -41,11 +41,15 @@ class Edit:
 
 
 class Window(NamedTuple):
-    """Which plan_times are judged, (after, through], and the database's time of the snapshot."""
+    """Which plan_times are judged, (after, through], and the database's time of the snapshot.
+
+    `end`: the last plan_time that is asked for; what lies between it and `through` is not planned.
+    """
 
     after: datetime
     through: datetime
     now: datetime
+    end: datetime
 
 
 class Expected(NamedTuple):

@@ -7,8 +7,10 @@ that are open at one plan_time.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
-from cronledger.audit.excuses import Excuses, Open
+from cronledger.audit.accepted import Acceptance, Acceptances
+from cronledger.audit.excuses import Excuses, Open, Said
 from cronledger.audit.history import Expected, History, Window
 from cronledger.audit.walk import walk
 from cronledger.ledger.audits import Blocker, Ran, Skipped, Stand
@@ -17,12 +19,19 @@ _FAR = timedelta(days=2000)
 _SLOW_COMMIT = timedelta(minutes=1)
 """How long after finished_at others may still see RUNNING: until the COMMIT, which a lock, a frozen
 server or a lost standby holds up."""
+_BEHIND = timedelta(minutes=1)
+"""How long after its due_at a plan_time may still await its claim, on a schedule that keeps up."""
+_LOOK_AHEAD = 100
+_NEVER_BEHIND = ("paused", "spec_error", "retired", "ended", "unscheduled")
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What must not be. `through` and `count`: of several plan_times in a row; the first and one
-    otherwise. The key is empty where it is about a queue."""
+    """What must not be. The key is empty where it is about a queue, or about the ledger.
+
+    `through`: the last plan_time where it is about several; `count`: how many in a row are missing.
+    `accepted`: somebody has accepted it.
+    """
 
     kind: str
     job_name: str | None
@@ -33,16 +42,29 @@ class Violation:
     detail: str
     through: datetime | None = None
     count: int = 1
+    accepted: Acceptance | None = None
 
 
 @dataclass(slots=True)
 class Tally:
-    """How much was looked at."""
+    """How much was looked at: plan_times in (after, through]; None: in no range at all.
+
+    `behind`: schedules with plan_times that are due in the range asked for and not planned yet.
+    """
 
     schedules: int = 0
     plan_times: int = 0
     executions: int = 0
     skips: int = 0
+    behind: int = 0
+    after: datetime | None = None
+    through: datetime | None = None
+
+    def cover(self, after: datetime, through: datetime) -> None:
+        """Extend the range to plan_times in (after, through]."""
+        if after < through:
+            self.after = min(after, self.after or after)
+            self.through = max(through, self.through or through)
 
 
 @dataclass(slots=True)
@@ -53,6 +75,7 @@ class Judge:
     history: History
     window: Window
     tally: Tally
+    acceptances: Acceptances
     blocked: list[Skipped] = field(default_factory=list)
     _missing: list[Expected] = field(default_factory=list)  # the first and the last in a row
     _lacking: int = 0
@@ -60,6 +83,8 @@ class Judge:
     def judge(self, executions: Iterable[Ran], skips: Iterable[Skipped]) -> Iterator[Violation]:
         """Yield what is wrong. Both streams are read to their ends."""
         after, through = self.window.after, self._through()
+        self.tally.cover(after, through)
+        self.tally.behind += self._is_behind()
         excuses = Excuses(self.stand, self.history, self.window)
         running, skipping = iter(executions), iter(skips)
         ran, skip = next(running, None), next(skipping, None)
@@ -103,14 +128,34 @@ class Judge:
     def _through(self) -> datetime:
         return min(self.window.through, self.history.planned(self.stand))
 
-    def _say(
-        self, kind: str, at: datetime | None, detail: str, ident: int | None = None
-    ) -> Violation:
-        return Violation(kind, *self.stand.key, at, ident, detail)
+    def _is_behind(self) -> bool:
+        """Return whether a plan_time of the range has been due for a while and is not planned."""
+        if self.stand.parked in _NEVER_BEHIND or self.stand.retired_at is not None:
+            return False
+        after, end = max(self.window.after, self._through()), self.window.end
+        late = self.window.now - _BEHIND
+        due = self.history.expected(self.stand.key, after, min(end, late))
+        return any(
+            one.due_at <= late
+            and not self.history.paused(one.due_at)
+            and one.edit.state != "retired"
+            for one in islice(due, _LOOK_AHEAD)
+        )
 
-    def _wrap(self, said: Iterable[tuple[str, datetime, str]]) -> Iterator[Violation]:
-        for kind, at, detail in said:
-            yield self._say(kind, at, detail)
+    def _say(
+        self,
+        kind: str,
+        at: datetime | None,
+        detail: str,
+        ident: int | None = None,
+        through: datetime | None = None,
+    ) -> Violation:
+        last = through if through != at else None
+        return Violation(kind, *self.stand.key, at, ident, detail, last)
+
+    def _wrap(self, said: Iterable[Said]) -> Iterator[Violation]:
+        for kind, at, detail, through in said:
+            yield self._say(kind, at, detail, through=through)
 
     def _odd(self, ran: Ran) -> Iterator[Violation]:
         """An execution at an instant that is no plan_time."""
@@ -138,10 +183,17 @@ class Judge:
         if found:
             yield from self._lacked()
             return
-        if self._missing and self._missing[0].edit is not expected.edit:
+        if self._missing and not self._is_like(self._missing[0], expected):
             yield from self._lacked()
         self._missing = [*self._missing[:1], expected]
         self._lacking += 1
+
+    def _is_like(self, one: Expected, other: Expected) -> bool:
+        """Return whether one violation can say of both that they are missing."""
+        return one.edit is other.edit and self._accepted(one) is self._accepted(other)
+
+    def _accepted(self, expected: Expected) -> Acceptance | None:
+        return self.acceptances.find("missing", self.stand.key, expected.plan_time, None)
 
     def _lacked(self) -> Iterator[Violation]:
         if not self._missing:

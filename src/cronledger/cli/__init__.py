@@ -15,7 +15,7 @@ COMMANDS = {
     "backfill": ("backfill:backfill", "Run plan_times of the past."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
-    "verify": ("verify:verify", "Hold the ledger against what should have run."),
+    "verify": ("verify:verify", "Check the ledger against the schedule history."),
     "why": ("why:why", "Say why a job ran, or did not, at an instant."),
     "doctor": ("doctor:doctor", "Look for what is wrong, with the remedy for each."),
     "accept-database": (

@@ -22,6 +22,7 @@ NEEDS = {
     "queues pause": OPERATOR,
     "queues resume": OPERATOR,
     "queues limit": OPERATOR,
+    "verify --accept": OPERATOR,
     "accept-database": OPERATOR,
 }
 """Commands that do more than read. All others need VIEWER; `migrate`: the owner of the schema."""
@@ -60,9 +61,9 @@ def explained(error: errors.InsufficientPrivilege, access: Access) -> DeniedErro
 
 
 def _command() -> str:
-    """The command line without the program, its options and arguments."""
-    names: list[str] = []
+    """The command line without the program, its arguments, and options that ask for no more."""
     context = click.get_current_context()
+    names = ["--accept"] if context.params.get("accept") is not None else []
     while context.parent is not None:
         names.insert(0, str(context.info_name))
         context = context.parent

@@ -34,8 +34,13 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 def print_json(value: object) -> None:
     """Print `value`: instants in UTC, durations as they are written in files."""
-    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
-    click.echo(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    click.echo(json_text(value, indent=2))
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Return `value` as JSON in which nothing acts on a terminal."""
+    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
+    return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_result(result: Mapping[str, Any], text: str, as_json: bool) -> None:

@@ -1,9 +1,9 @@
-"""`cronledger verify`: every plan_time is accounted for, or what is wrong."""
+"""`cronledger verify`: check the ledger against the schedule history, and accept violations."""
 
 import dataclasses
 import io
-import json
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,24 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import iso, json_option, read_moment
+from cronledger.cli.show import iso, json_option, json_text, read_moment
 
 if TYPE_CHECKING:
     from cronledger.audit.judge import Violation
     from cronledger.audit.verify import Report
+    from cronledger.cli.session import Session
 
 MOST_ROWS = 1000
-LISTING = Listing(
-    {
-        "kind": "VIOLATION",
-        "job_name": "JOB",
-        "scope_id": "SCOPE",
-        "plan_time": "PLAN TIME",
-        "execution_id": "ID",
-        "detail": "DETAIL",
-    },
-    drop=("execution_id", "scope_id"),
-    none="no violations",
+COLUMNS = {
+    "kind": "VIOLATION",
+    "job_name": "JOB",
+    "scope_id": "SCOPE",
+    "plan_time": "PLAN TIME",
+    "execution_id": "ID",
+    "detail": "DETAIL",
+}
+LISTING = Listing(COLUMNS, drop=("execution_id", "scope_id"), none="no violations")
+LISTING_WITH_ACCEPTED = Listing(
+    COLUMNS | {"accepted": "ACCEPTED"}, drop=LISTING.drop, none=LISTING.none
 )
 
 
@@ -36,20 +37,31 @@ LISTING = Listing(
 @click.argument("job", metavar="[JOB]", required=False)
 @click.option("--from", "start", metavar="ISO|DURATION", help="First plan_time.")
 @click.option("--to", "end", metavar="ISO|DURATION", help="Last plan_time.")
+@click.option("--accept", metavar="REASON", help="Accept what is found; it no longer fails.")
+@click.option("--kind", "kinds", multiple=True, help="With --accept: only this; repeatable.")
 @json_option
-def verify(*, job: str | None, start: str | None, end: str | None, as_json: bool) -> None:
-    """Hold the ledger against what should have run.
+def verify(
+    *,
+    job: str | None,
+    start: str | None,
+    end: str | None,
+    accept: str | None,
+    kinds: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Check the ledger against the schedule history.
 
     Every plan_time that a job's history asks for, from the creation of its schedule (or the
     retention) to where planning stands, must have its execution or lie in a skip with a true
-    reason; nothing may have started early, overlapped, run too often. Exit 1 with violations. It
-    only reads, and may run beside live replicas.
+    reason; nothing may have started early, overlapped, run too often. Exit 1 with violations that
+    nobody has accepted. It may run beside live replicas, and only reads unless --accept is given.
     """
     from cronledger.audit import verify as audit
     from cronledger.cli.session import session
     from cronledger.ledger.audits import Audits
     from cronledger.rules.errors import Exit
 
+    _check(accept, kinds)
     with session() as ledger:
         schema, now = ledger.settings.schema_name, ledger.reports.now()
         if job is not None and not Audits(ledger.connection, schema).extent([job])["schedules"]:
@@ -67,8 +79,10 @@ def verify(*, job: str | None, start: str | None, end: str | None, as_json: bool
 
             report = audit.verify(
                 ledger.connection, schema=schema, jobs=None if job is None else [job],
-                from_=first, to=last, retention=ledger.settings.retention, progress=moved,
+                from_=first, to=last, progress=moved,
             )  # fmt: skip
+            if accept is not None:
+                report = _accepted(ledger, report, accept, kinds)
             # JSON as it comes, for there may be millions; a table needs its widths first.
             kept = [] if as_json else list(islice(report, MOST_ROWS))
             for violation in report if as_json else ():
@@ -82,33 +96,103 @@ def verify(*, job: str | None, start: str | None, end: str | None, as_json: bool
         raise click.exceptions.Exit(Exit.FAILED)
 
 
+def _check(accept: str | None, kinds: Sequence[str]) -> None:
+    from cronledger.audit.accepted import ACCEPTABLE
+
+    if accept is None and kinds:
+        raise click.UsageError("--kind goes with --accept REASON")
+    if accept is not None and not accept.strip():
+        raise click.UsageError("--accept needs a reason: name the incident")
+    for kind in kinds:
+        if kind not in ACCEPTABLE:
+            raise click.UsageError(
+                f"--kind {kind!r} is not a violation that can be accepted; use one of "
+                f"{', '.join(ACCEPTABLE)}"
+            )
+
+
+def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[str]) -> "Report":
+    """Accept the violations of `found`; return them as a report that shows them as accepted."""
+    from cronledger.audit.accepted import ACCEPTABLE, Acceptance
+    from cronledger.audit.verify import Report
+    from cronledger.cli.session import requester
+
+    violations, by, now = list(found), requester(), ledger.reports.now()
+    with ledger.connection.transaction():
+        for n, violation in enumerate(violations):
+            if violation.accepted is None and violation.kind in (kinds or ACCEPTABLE):
+                ident = _accept(ledger, violation, reason, by)
+                if ident is not None:
+                    acceptance = Acceptance(ident, reason, by, now)
+                    violations[n] = dataclasses.replace(violation, accepted=acceptance)
+    report = Report(lambda _: iter(violations))
+    report.tally = found.tally
+    return report
+
+
+def _accept(ledger: "Session", violation: "Violation", reason: str, by: str) -> int | None:
+    """Return the id of the acceptance; None: the violation is of a queue, whose past is unknown."""
+    if violation.job_name is None:
+        return None
+    ident: int = ledger.call(
+        "accept_violation",
+        kind=violation.kind,
+        job=violation.job_name,
+        plan_time=violation.plan_time,
+        reason=reason,
+        scope_kind=violation.scope_kind,
+        scope_id=violation.scope_id,
+        through_plan_time=violation.through,
+        execution_id=violation.execution_id,
+        requested_by=by,
+    )
+    return ident
+
+
 def _print_object(violation: "Violation", report: "Report") -> None:
-    click.echo('{"violations": [' if report.violations == 1 else ",")
-    click.echo("  " + json.dumps(_fields(violation), ensure_ascii=False), nl=False)
+    first = report.violations + report.accepted == 1
+    click.echo('{"violations": [' if first else ",")
+    click.echo("  " + json_text(dataclasses.asdict(violation)), nl=False)
 
 
 def _end_json(report: "Report") -> None:
     totals: dict[str, Any] = dataclasses.asdict(report.tally)
-    totals |= {"violations": report.violations, "kinds": dict(report.kinds)}
-    begun = "\n" if report.violations else '{"violations": ['
-    click.echo(f'{begun}], "totals": {json.dumps(totals)}}}')
-
-
-def _fields(violation: "Violation") -> dict[str, Any]:
-    fields = dataclasses.asdict(violation)
-    for name in ("plan_time", "through"):
-        if fields[name] is not None:
-            fields[name] = iso(fields[name])
-    return fields
+    totals |= {
+        "violations": report.violations, "accepted": report.accepted, "kinds": dict(report.kinds),
+    }  # fmt: skip
+    begun = "\n" if report.violations + report.accepted else '{"violations": ['
+    click.echo(f'{begun}], "totals": {json_text(totals)}}}')
 
 
 def _print_table(report: "Report", kept: "list[Violation]", more: int, now: datetime) -> None:
-    print_listing([dataclasses.asdict(violation) for violation in kept], LISTING, now)
+    listing = LISTING_WITH_ACCEPTED if report.accepted else LISTING
+    print_listing(list(_cells(kept)), listing, now)
     if more:
         click.echo(f"… and {more} more; --json prints them all", err=True)
     tally = report.tally
+    accepted = f" ({report.accepted} more are accepted)" if report.accepted else ""
     click.echo(
-        f"{report.violations} violations; {tally.schedules} schedules, {tally.plan_times} "
-        f"plan_times, {tally.executions} executions, {tally.skips} skips",
+        f"{report.violations} violations{accepted}; {tally.schedules} schedules, "
+        f"{tally.plan_times} plan_times, {tally.executions} executions, {tally.skips} skips",
         err=True,
     )
+    click.echo(_range(report), err=True)
+
+
+def _cells(violations: "list[Violation]") -> Iterator[dict[str, Any]]:
+    for violation in violations:
+        cells = dataclasses.asdict(violation)
+        by = violation.accepted
+        cells["accepted"] = None if by is None else f"{by.accepted_by}: {by.reason}"
+        yield cells
+
+
+def _range(report: "Report") -> str:
+    tally = report.tally
+    if tally.after is None or tally.through is None:
+        text = "no plan_times were checked: no schedule is planned in this range"
+    else:
+        text = f"plan_times after {iso(tally.after)} up to {iso(tally.through)} were checked"
+    if tally.behind:
+        text += f"; planning is behind on {tally.behind} schedules"
+    return text

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import sql
 from psycopg.rows import args_row, dict_row
 
 from cronledger.ledger.database import bound
@@ -87,6 +88,10 @@ class Audits:
         """All that is read within is of one instant, and nothing can be written."""
         with self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # Before any statement that takes the snapshot: a partition that is dropped later is
+            # gone for an older snapshot too, whose pruned_through does not cover it.
+            view = sql.Identifier(self._schema, "verify_executions")
+            self._connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
             bound(self._connection, READER_RESTS_SECONDS)
             # Only for this transaction: behind a pooler the next one is another's.
             self._connection.execute(
@@ -106,7 +111,7 @@ class Audits:
             yield from c
 
     def extent(self, jobs: Sequence[str] | None) -> Row:
-        """`now`, `schedules` (how many) and `kept_since`, where partitions begin, or None."""
+        """`now`, `schedules` (how many) and `pruned_through`: None if nothing was pruned."""
         return self._read("show_audited_extent", jobs=None if jobs is None else list(jobs))[0]
 
     def stands(self, after: ScopeKey, only: str | None, limit: int) -> list[Stand]:
@@ -171,6 +176,14 @@ class Audits:
     def present_violations(self) -> list[Row]:
         """What SQL alone finds wrong in what stands now."""
         return self._read("list_present_violations")
+
+    def accepted_violations(self, jobs: Sequence[str] | None) -> list[Row]:
+        """The acceptances that hold of violations of these jobs (None: of all)."""
+        return self._read("list_accepted_violations", jobs=None if jobs is None else list(jobs))
+
+    def lost_schedules(self, jobs: Sequence[str] | None) -> list[Row]:
+        """Scopes that these jobs (None: all) plan, and that have no row in schedules."""
+        return self._read("list_lost_schedules", jobs=None if jobs is None else list(jobs))
 
 
 def _after(key: ScopeKey) -> dict[str, object]:

@@ -1,6 +1,28 @@
--- How far partitions of executions reach ahead, and those that were to be dropped two days ago. No
--- lock; one row; NULL: there are none.
-SELECT max(q.before_plan_time) - {schema}.db_now() AS ahead, count(*) AS partitions,
-       array_agg(q.name ORDER BY q.from_plan_time) FILTER (
-           WHERE q.before_plan_time < {schema}.db_now() - %(retention)s::interval - interval '2 days') AS kept
-FROM {schema}.partitions() q
+-- How far partitions of executions reach ahead without a hole, those that were to be dropped two days ago,
+-- and the holes. A hole behind now may have held executions: only plan_times after the first job was made,
+-- and after what was pruned, count. No lock; one row; NULL: there are none.
+WITH parts AS (
+    SELECT q.name, q.from_plan_time, q.before_plan_time,
+           lag(q.before_plan_time) OVER (ORDER BY q.from_plan_time) AS previous
+    FROM {schema}.partitions() q
+), kept AS (
+    SELECT greatest(coalesce(min(h.effective_from), {schema}.db_now()),
+                    {schema}.pruned_through() + interval '1 microsecond') AS since
+    FROM {schema}.job_history h
+), holes AS (
+    SELECT greatest(p.previous, k.since) AS from_, p.from_plan_time AS before_,
+           p.from_plan_time <= {schema}.db_now() AS past
+    FROM parts p CROSS JOIN kept k
+    WHERE greatest(p.previous, k.since) < p.from_plan_time
+)
+SELECT coalesce((SELECT min(h.from_) FROM holes h WHERE NOT h.past),
+                (SELECT max(p.before_plan_time) FROM parts p)) - {schema}.db_now() AS ahead,
+       (SELECT count(*) FROM parts) AS partitions,
+       (SELECT array_agg(p.name ORDER BY p.from_plan_time) FROM parts p
+        WHERE p.before_plan_time < {schema}.db_now() - %(retention)s::interval - interval '2 days') AS kept,
+       -- Work that is enqueued for later than the 28 days made ahead has partitions of its own.
+       (SELECT array_agg(h.from_ ORDER BY h.from_) FROM holes h
+        WHERE h.from_ < {schema}.db_now() + interval '28 days') AS holes_from,
+       (SELECT array_agg(h.before_ ORDER BY h.from_) FROM holes h
+        WHERE h.from_ < {schema}.db_now() + interval '28 days') AS holes_before,
+       {schema}.db_now() AS now
