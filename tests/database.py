@@ -269,7 +269,7 @@ class Databases:
         if template != "template0":
             with psycopg.connect(self.url(name), autocommit=True) as connection:
                 connection.execute(
-                    "UPDATE cronledger.identity SET database_oid ="
+                    "UPDATE cronledger.identity SET ledger_id = gen_random_uuid(), database_oid ="
                     " (SELECT oid FROM pg_database WHERE datname = current_database())"
                 )
         return name

@@ -58,6 +58,25 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.require_own_database() IS 'Raises CL005 in another database than the ledger''s own.';
 
+-- A runner whose DSN leads to another ledger must not work there, however healthy that ledger is: the
+-- database, the functions and even the jobs may look right. Each transaction of a runner's step asks.
+CREATE OR REPLACE FUNCTION {schema}.require_ledger(began_with uuid) RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    here {schema}.identity;
+BEGIN
+    SELECT i.* INTO here FROM {schema}.identity i;
+    IF here.ledger_id <> began_with THEN
+        RAISE EXCEPTION 'this is another ledger than the one that the runner began with: database % of the server with system identifier % holds ledger %, and the runner began with ledger %',
+                        current_database(), (SELECT s.system_identifier FROM pg_control_system() s),
+                        here.ledger_id, began_with
+            USING DETAIL = concat('Ledger ', here.ledger_id, ', an accepted copy of ' || here.copy_of),
+                  HINT = 'Make the DSN lead to the ledger that the runner began with, or restart the runner if it is to work in this one.',
+                  ERRCODE = 'CL006';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.require_ledger(uuid) IS 'Raises CL006 in another ledger than the one with this id; the detail has the id of this one, and of the ledger that it is an accepted copy of. NULL passes, and so does a ledger without identity, which require_own_database refuses.';
+
 -- A heartbeat counts for the timeline on which it was written, whoever writes it. The first one after
 -- a failover moves the identity along; in the trigger, because the runner's row still says when it was
 -- seen before.
@@ -126,6 +145,8 @@ BEGIN
         ) SELECT count(*) INTO asked_to_end FROM asked;
         PERFORM pg_notify('{schema}', 'cancel');
     END IF;
+    -- A copy whose original goes on is another ledger from now on: runners of the original that come
+    -- here by mistake are refused.
     INSERT INTO {schema}.identity AS i
         (system_identifier, database_oid, timeline, recorded_at, recorded_by)
     SELECT s.system_identifier, d.oid, {schema}.current_timeline(), {schema}.db_clock(), requester
@@ -133,7 +154,9 @@ BEGIN
     ON CONFLICT (singleton) DO UPDATE
     SET system_identifier = EXCLUDED.system_identifier, database_oid = EXCLUDED.database_oid,
         timeline = EXCLUDED.timeline, recorded_at = EXCLUDED.recorded_at,
-        recorded_by = EXCLUDED.recorded_by;
+        recorded_by = EXCLUDED.recorded_by,
+        ledger_id = CASE WHEN skip_missed THEN gen_random_uuid() ELSE i.ledger_id END,
+        copy_of = CASE WHEN skip_missed THEN i.ledger_id ELSE i.copy_of END;
     PERFORM pg_notify('{schema}', 'accepted');
 END $$;
 COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'This database is the ledger''s own from now on. skip_missed: what was due until now is `missed`, what waited is CANCELLED, what is RUNNING is asked to end; else the jobs'' policies decide. why: what was other about it; NULL: nothing, and nothing was done.';

@@ -36,7 +36,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'DELETE', 'runners'),
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
-            'require_own_database claim_due lock_due_again lock_stale choose_again try_claim_again
+            'require_own_database require_ledger claim_due lock_due_again lock_stale choose_again try_claim_again
              take_again most_steals name_refusal assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition make_partitions_for
              maintain_partitions'),

@@ -60,8 +60,11 @@ EVENTS: Mapping[str, str] = {
     "migrated": "A migration was applied.",
     "migration_pending": "A migration awaits `cronledger migrate`, once no older code runs.",
     "orphans_cancelled": "What waited of jobs that are retired or gone was CANCELLED.",
+    "ledger_back": "The DSN leads to the runner's own ledger again.",
     "other_database": "This is another database than the ledger's own, restored or cloned: nothing "
     "is claimed or swept here until accept-database; what runs goes on.",
+    "other_ledger": "The DSN leads to another ledger than the one that the runner began with; "
+    "`why` names both. The runner does nothing there, and its leases run out.",
     "outcome_dropped": "The end of an execution could not be stored at all.",
     "outcome_not_storable": "The database refused the end of an execution; an error is stored.",
     "partitions_maintained": "A partition of executions was made or dropped, or skips were pruned.",

@@ -61,12 +61,14 @@ class Replica:
         self.settings = settings or Settings.load()
         self.state: State = "starting"
         self._url = url or _url(self.settings)
+        self._expected = identity.ExpectedLedger(self.settings.schema_name)
         self._access = Access(
             self._url,
             prepare=not self.settings.pgbouncer,
             connect_timeout=self.settings.connect_timeout,
             lock_timeout=self.settings.lock_timeout,
             tcp_user_timeout=self.settings.tcp_user_timeout,
+            expected=self._expected,
         )
         self._plugins = Plugins(functions or {})
         for app in apps:
@@ -109,17 +111,17 @@ class Replica:
         try:
             await self._pool.open()
             await self._pool.wait(self.settings.connect_timeout.total_seconds())
-            await self._require_own_database()
+            await self._begin_in_ledger()
             self._runner_id = await take_name(
-                self._pool, self._statements, self.settings, ttl(self.settings)
+                self._pool, self._statements, self.settings, ttl(self.settings), self._expected.id
             )
             self._parts = Parts(
                 self.settings, self._access, self._pool, self._statements,
                 plugins=self._plugins, hooks=Hooks(
-                    self._went_away, self._suspected, self._not_listening, self._written,
-                    self._notified, self._pulse, self._described,
+                    self._became, self._went_away, self._suspected, self._not_listening,
+                    self._written, self._notified, self._pulse, self._described,
                 ),
-                runner=self.runner_id,
+                runner=self.runner_id, expected=self._expected,
             )  # fmt: skip
             built = True
             self._pool.moved = self._went_away
@@ -143,6 +145,7 @@ class Replica:
         log.info(
             "runner_started",
             runner=self.runner_id,
+            ledger=str(self._expected.id),
             host=socket.gethostname(),
             pid=os.getpid(),
             queues=list(self.settings.queues),
@@ -152,10 +155,13 @@ class Replica:
             version=metadata.version("cronledger"),
         )
 
-    async def _require_own_database(self) -> None:
+    async def _begin_in_ledger(self) -> None:
+        """The ledger of this database is the one that the runner works in from now on."""
         try:
             async with self._pool.connection() as c:
-                await self._statements.require_own_database(c)
+                row = await (await self._statements.begin_in_ledger(c)).fetchone()
+            assert row is not None
+            self._expected.id = row[1]
         except psycopg.Error as error:
             why = identity.refusal(error)
             if why is None:
@@ -274,7 +280,7 @@ class Replica:
                 if cut_off:
                     await self._parts.claimer.settle_unknown()
                 async with self._pool.connection() as c:
-                    await self._statements.stop_runner(c, self.runner_id)
+                    await self._statements.stop_runner(c, self.runner_id, self._expected.id)
 
     async def _close(self) -> None:
         """What was begun has ended; heartbeats last, because what ends needs its lease."""
@@ -291,6 +297,14 @@ class Replica:
     def _went_away(self) -> None:
         self._parts.clock.distrust()
         self._parts.loops.wake("pulse")  # it notices the return, and begins the new time of trust
+
+    def _became(self, other: identity.OtherLedger) -> bool:
+        """A copy in which the replica waited, refused, was accepted as a ledger of its own: whoever
+        accepted it decided about the replicas that were there."""
+        if self._parts.dispatcher.refused is None or other.copy_of != self._expected.id:
+            return False
+        self._expected.id = other.id
+        return True
 
     def _suspected(self) -> None:
         self._parts.loops.wake("pulse")  # its own failure decides whether the database is away

@@ -105,7 +105,7 @@ class Ledger:
         self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
         # A clone of a database with a ledger in it; replicas would take it for another's.
         self.rows(
-            "UPDATE identity SET database_oid ="
+            "UPDATE identity SET ledger_id = gen_random_uuid(), database_oid ="
             " (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
 

@@ -318,6 +318,7 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
         "runner": "runner-0", "host": "h", "pid": 1, "version": "0", "state": "running",
         "queues": list(QUEUES), "slots": 10, "running": 0, "ttl": ALWAYS, "clock_skew": ALWAYS,
         "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}),
+        "ledger": None,
     }  # fmt: skip
     return {
         "pulse": lambda s, c: s.pulse(c, **runner),

@@ -178,7 +178,7 @@ class Runner:
                 c, runner=self.name, host="here", pid=1, version="0", state="running",
                 queues=list(self.queues), slots=self.slots, running=len(self.held),
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
-                handlers=sorted(self.functions), diagnostics=Jsonb({}),
+                handlers=sorted(self.functions), diagnostics=Jsonb({}), ledger=None,
             )  # fmt: skip
             seen = await answer.fetchone()
         assert seen is not None

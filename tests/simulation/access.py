@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg_pool import PoolTimeout
 
+from cronledger.ledger.identity import ExpectedLedger
 from tests.simulation.effects import EffectConnection
 from tests.simulation.loop import Process
 from tests.simulation.network import Connection
@@ -65,8 +66,16 @@ class Listener:
 class Pool:
     """Connections of one process; one that broke is replaced by a new one."""
 
-    def __init__(self, cluster: "Cluster", process: Process, size: int, patience: float) -> None:
+    def __init__(
+        self,
+        cluster: "Cluster",
+        process: Process,
+        size: int,
+        patience: float,
+        expected: ExpectedLedger | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._expected = expected
         self._process = process
         self._room = asyncio.Semaphore(size)
         self._patience = patience
@@ -98,6 +107,7 @@ class Pool:
             raise PoolTimeout(f"no connection within {patience} s") from error
         try:
             connection = await self._get(patience)
+            connection.expected = self._expected
             try:
                 yield connection
             finally:
@@ -121,14 +131,15 @@ class Pool:
 class Access:
     """Stands for `cronledger.ledger.database.Access`."""
 
-    def __init__(self, cluster: "Cluster", process: Process) -> None:
+    def __init__(self, cluster: "Cluster", process: Process, expected: ExpectedLedger) -> None:
         self._cluster = cluster
         self._process = process
+        self.expected = expected
         self.url = cluster.database.url
         self.tcp_user_timeout = timedelta(seconds=10)
 
     def pool(self, name: str, size: int) -> Pool:
-        return Pool(self._cluster, self._process, size, 10.0)
+        return Pool(self._cluster, self._process, size, 10.0, self.expected)
 
     async def connect_async(self, name: str) -> Connection | Listener:
         if not await self._cluster.reachable(5.0):
@@ -136,5 +147,6 @@ class Access:
         if name == "cronledger listen":
             return Listener(self._cluster, self._process)
         made = EffectConnection(self._cluster, self._process, name)
+        made.expected = self.expected
         self._cluster.keep(made)
         return made

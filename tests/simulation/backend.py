@@ -115,6 +115,8 @@ class Backend:
         self._cursor = self._connection.cursor()
         self._cursor._tx = Transformer(self._cursor)
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._new_names: list[tuple[bytes, tuple[int, ...]]] = []  # of this packet
+        self._named = 0
         self._put_off: list[tuple[bytes, Any]] = []
         self._opening: list[tuple[bytes, Any]] | None = None
         self._to_come: list[Step] = []
@@ -169,7 +171,9 @@ class Backend:
         key = (asked.query, asked.types)
         name = self._names.get(key)
         if name is None:
-            name = self._names[key] = b"sim_%d" % len(self._names)
+            self._named += 1
+            name = self._names[key] = b"sim_%d" % self._named
+            self._new_names.append(key)
             self._pg.send_prepare(name, asked.query, param_types=asked.types or None)
             self._to_come.append(Step.ASIDE)
         self._pg.send_query_prepared(name, asked.params, param_formats=asked.formats)
@@ -208,7 +212,10 @@ class Backend:
 
     def _ended(self) -> None:
         self._status = pq.TransactionStatus(self._pg.transaction_status)
+        new, self._new_names = self._new_names, []
         if self.error is not None:
+            for key in new:  # what follows an error in a packet is not prepared
+                self._names.pop(key, None)
             return
         assert self._result is not None
         self._cursor._set_results([self._result])

@@ -192,7 +192,7 @@ class Cluster:
             self.record.wrong(str(error).partition("\n")[0], self.loop.time())
         elif state == "40P01":
             self.record.wrong(f"deadlock: {process.name} {request.label}", self.loop.time())
-        elif state == REFUSED and self.elsewhere.began:
+        elif state in REFUSED and self.elsewhere.began:
             return
         elif not process.name.startswith("client") and state not in EXPECTED:
             self.record.wrong(f"{process.name} {request.label}: {error}", self.loop.time())
@@ -247,7 +247,7 @@ class Cluster:
         settings = settings_of(process.runner, self.random)
         while True:
             replica = SimReplica(self, process, settings)
-            replica._access = cast(RealAccess, Access(self, process))
+            replica._access = cast(RealAccess, Access(self, process, replica._expected))
             try:
                 await replica.start()
                 break

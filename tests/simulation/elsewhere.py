@@ -12,7 +12,7 @@ from tests.simulation.record import Span
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-REFUSED = "CL005"
+REFUSED = ("CL005", "CL006")
 _HERE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
 
 
@@ -40,6 +40,21 @@ class Elsewhere:
             await asyncio.sleep(0.5)
         self.active = False
         self._cluster.trace("accepted", skip_missed)
+        if skip_missed:
+            self._restart_strangers()
+
+    def _restart_strangers(self) -> None:
+        """The accepted copy is a ledger of its own. Replicas that were refused in it go on; those
+        that were not there meanwhile do nothing in it until an operator restarts them."""
+        ((here,),) = self._execute("SELECT ledger_id FROM identity")
+        waited = {
+            sim.process
+            for sim in self._cluster.replicas
+            if sim.replica._expected.id == here or sim.replica._parts.dispatcher.refused is not None
+        }
+        for process in tuple(self._cluster.processes):
+            if process.is_replica and process not in waited:
+                self._cluster.kill(process)
 
     def _change(self) -> None:
         """All connections are lost: in the restored copy none of them is in a transaction."""

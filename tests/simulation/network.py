@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from cronledger.ledger.identity import ExpectedLedger
 from tests.simulation.loop import Process
 from tests.simulation.request import Request
 from tests.simulation.session import Session
@@ -57,7 +58,9 @@ class Cursor:
 
 
 class Connection:
-    """A connection of one process, in autocommit mode."""
+    """A connection of one process, in autocommit mode. `expected`: the ledger of its steps."""
+
+    expected: ExpectedLedger | None = None
 
     def __init__(self, cluster: "Cluster", process: Process, name: str) -> None:
         self._cluster = cluster

@@ -29,7 +29,7 @@ from tests.simulation.providers import hurried_providers
 
 BUGS = frozenset(
     {"planner_failed", "execution_broke", "heartbeats_broke", "outcome_dropped", "job_broken",
-     "outcome_not_storable", "other_database", "scope_provider_failed"}
+     "outcome_not_storable", "other_database", "other_ledger", "scope_provider_failed"}
 )  # fmt: skip
 """Log events that no fault of the simulator may cause."""
 
@@ -147,7 +147,7 @@ def simulate(seed: int, database: Database, tell: Tell | None = None) -> Verdict
                 cluster.handlers.judge_lost(event["execution_id"], event["attempt"])
             if name == "scope_provider_failed" and cluster.providers.expected(event["job"]):
                 return
-            if name == "other_database" and cluster.elsewhere.began:
+            if name in ("other_database", "other_ledger") and cluster.elsewhere.began:
                 return
             if name in BUGS or unknown:
                 cluster.record.wrong(f"log: {dict(event)}", loop.time())

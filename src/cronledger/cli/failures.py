@@ -75,6 +75,9 @@ def _other(why: str) -> Failure:
 def _database(error: psycopg.Error) -> Failure:
     if (why := identity.refusal(error)) is not None:
         return _other(why)
+    if error.sqlstate == identity.OTHER_LEDGER:
+        text = f"Error: {_primary(error)}\nHint: {identity.RETURN}"
+        return Failure(Exit.OTHER_DATABASE, text)
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
     if (remedy := refusal(error)) is not None:

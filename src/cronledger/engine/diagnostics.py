@@ -20,8 +20,8 @@ LISTEN = "listen"
 @dataclass(frozen=True, slots=True)
 class Health:
     """`database`: `other` than the ledger's own (restored or cloned), and nothing is claimed until
-    it is accepted. `stuck`: name of a loop that has not stepped for two minutes while the database
-    answered.
+    it is accepted; or it holds another ledger than the one that the runner began with. `stuck`:
+    name of a loop that has not stepped for two minutes while the database answered.
 
     `failing`: the error of each loop whose last step failed, of `heartbeats` while leases cannot be
     renewed, and of `listen` while notifications cannot be received.
@@ -144,7 +144,8 @@ class Seen:
     def _database(self) -> Literal["ok", "away", "other"]:
         if self.loops.away_since is not None:
             return "away"
-        return "ok" if self.dispatcher.refused is None else "other"
+        refused = self.dispatcher.refused is not None or self.loops.elsewhere is not None
+        return "other" if refused else "ok"
 
     def _failing(self) -> dict[str, str]:
         found = self.loops.failing()

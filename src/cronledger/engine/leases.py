@@ -285,6 +285,8 @@ class Heartbeats:
             if due:
                 self._busy = asyncio.ensure_future(self._round(due))
                 self._busy.add_done_callback(lambda _: self.wake())
+            elif not len(self._leases):
+                self.failing = None  # there is nothing to renew any more
         busy = self._busy is not None and not self._busy.done()
         following = self._leases.next_moment(beats=not busy)
         return max(0.0, min(following - monotonic(), self.IDLE))

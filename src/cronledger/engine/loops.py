@@ -11,6 +11,7 @@ import psycopg
 import structlog
 
 from cronledger.engine.trouble import QUIET_SECONDS, Sparing, reason
+from cronledger.ledger import identity
 from cronledger.ledger.database import is_away, refusal
 
 log = structlog.get_logger(__name__)
@@ -61,11 +62,21 @@ class Loops:
     The database is away when a loop that reads its clock gets no answer: then `away` is called.
     Any other loop without an answer may have lost only its own connection: then `suspect` is
     called, to find out. The caller that hears from the database again calls `answered`.
+
+    `elsewhere`: why the database holds another ledger than the runner's own; None: it does not.
+    `became` is asked whether the runner's own ledger has become the other one.
     """
 
-    def __init__(self, away: Callable[[], None], suspect: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        away: Callable[[], None],
+        suspect: Callable[[], None],
+        became: Callable[[identity.OtherLedger], bool] = lambda other: False,
+    ) -> None:
         self._away = away
         self._suspect = suspect
+        self._became = became
+        self.elsewhere: str | None = None
         self._loops: dict[str, Loop] = {}
         self.away_since: float | None = None
         self.away_because: str | None = None
@@ -117,9 +128,12 @@ class Loops:
             _, left = await asyncio.wait(left, timeout=INSIST_SECONDS)
 
     def answered(self) -> bool:
-        """The database answered. Return whether it had been away."""
+        """The database answered. Return whether it had been away, or was another ledger's."""
+        elsewhere, self.elsewhere = self.elsewhere, None
+        if elsewhere is not None:
+            log.info("ledger_back")
         if self.away_since is None:
-            return False
+            return elsewhere is not None
         if self._away_logged:
             log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
         self.away_since, self.away_because, self._away_logged = None, None, False
@@ -175,7 +189,9 @@ class Loops:
         loop.failures += 1
         loop.error = reason(error)
         self.database_errors += isinstance(error, psycopg.Error)
-        if not is_away(error):
+        if (other := identity.other_ledger(error)) is not None:
+            self._report_elsewhere(other)
+        elif not is_away(error):
             self._report(loop, error)
         elif loop.reads_clock:
             self._report_away(loop, loop.error, refusal(error))
@@ -184,6 +200,16 @@ class Loops:
             if loop.failures >= SUSPECTED:
                 self._report(loop, error)
         return delay * (0.75 + random.random() / 2)
+
+    def _report_elsewhere(self, other: identity.OtherLedger) -> None:
+        if self._became(other):
+            return
+        begins, self.elsewhere = self.elsewhere is None, other.why
+        if begins:
+            self._away()  # nobody knows what happens in the runner's own ledger meanwhile
+        if self._lines.due(other.why) or begins:
+            self._lines.note(other.why)
+            log.error("other_ledger", why=other.why, remedy=identity.RETURN)
 
     def _report_away(self, loop: Loop, why: str, remedy: str | None) -> None:
         if self.away_since is None:

@@ -33,6 +33,7 @@ from cronledger.engine.stepping import Stepping
 from cronledger.engine.sweeper import Sweeper
 from cronledger.engine.waker import Waker
 from cronledger.ledger.database import Access, AsyncPool
+from cronledger.ledger.identity import ExpectedLedger, OtherLedger
 from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
 
@@ -45,10 +46,12 @@ SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
 class Hooks:
     """What the parts tell the replica, and ask of it.
 
+    `became`: a step was refused by another ledger; whether the replica's own has become that one.
     `went_away`: a step that reads the clock got no answer. `suspected`: some other connection got
     none. `not_listening`: LISTEN was lost.
     """
 
+    became: Callable[[OtherLedger], bool]
     went_away: Callable[[], None]
     suspected: Callable[[], None]
     not_listening: Callable[[], None]
@@ -83,6 +86,7 @@ class Parts:
         plugins: Plugins,
         hooks: Hooks,
         runner: str,
+        expected: ExpectedLedger,
     ) -> None:
         self._settings = s = settings
         self._access = access
@@ -91,7 +95,7 @@ class Parts:
         self._plugins = plugins
         self._runner = runner
         self.clock = DatabaseClock()
-        self.loops = Loops(hooks.went_away, hooks.suspected)
+        self.loops = Loops(hooks.went_away, hooks.suspected, hooks.became)
         self.waker = self._listener(hooks)
         self.leases = Leases()
         self.planners = Planners(fingerprint())
@@ -131,9 +135,9 @@ class Parts:
             start=self.executor.start,
             poll=self.poll,
         )
-        self._housekeeping(hooks)
+        self._housekeeping(hooks, expected)
 
-    def _housekeeping(self, hooks: Hooks) -> None:
+    def _housekeeping(self, hooks: Hooks, expected: ExpectedLedger) -> None:
         s = self._settings
         self.sweeper = Sweeper(
             self._pool,
@@ -150,6 +154,7 @@ class Parts:
             self.clock,
             self.planners,
             s,
+            expected=expected,
             runner=self._runner,
             ttl=ttl(s),
             described=hooks.described,
@@ -160,7 +165,7 @@ class Parts:
         )  # fmt: skip
         self.draining = Draining(self._runner, self.executor, self.finisher)
         self.registry = Registry(
-            self._plugins, self._access.url, s.schema_name, self._runner, hooks.pulse
+            self._plugins, self._access.url, expected, self._runner, hooks.pulse
         )
         self.scopes = Scopes(self._pool, self._statements, self._plugins.providers)
         self.stepping = Stepping(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from time import monotonic
 from typing import Any, Literal
+from uuid import UUID
 
 import structlog
 from psycopg.types.json import Jsonb
@@ -16,6 +17,7 @@ from psycopg.types.json import Jsonb
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.planners import Planners
 from cronledger.ledger.database import AsyncPool
+from cronledger.ledger.identity import ExpectedLedger
 from cronledger.ledger.rows import Pulse
 from cronledger.ledger.statements import Statements
 from cronledger.rules import cron
@@ -32,7 +34,11 @@ VERSION = metadata.version("cronledger")  # read once: it parses a file
 
 
 async def take_name(
-    pool: AsyncPool, statements: Statements, settings: Settings, ttl: timedelta
+    pool: AsyncPool,
+    statements: Statements,
+    settings: Settings,
+    ttl: timedelta,
+    ledger: UUID | None = None,
 ) -> str:
     """The name of this runner; its row is ours from now on.
 
@@ -48,7 +54,7 @@ async def take_name(
             name = first if number == 1 else f"{first}-{number}"
             taken = await statements.take_name(
                 c, runner=name, host=host, pid=pid, version=VERSION,
-                queues=list(settings.queues), slots=settings.slots, ttl=ttl,
+                queues=list(settings.queues), slots=settings.slots, ttl=ttl, ledger=ledger,
             )  # fmt: skip
             if await taken.fetchone() is not None:
                 return name
@@ -67,6 +73,7 @@ class Presence:
         planners: Planners,
         settings: Settings,
         *,
+        expected: ExpectedLedger,
         runner: str,
         ttl: timedelta,
         described: Callable[[], dict[str, Any]],
@@ -76,13 +83,15 @@ class Presence:
         self._clock = clock
         self._planners = planners
         self._settings = settings
+        self._expected = expected
         self._runner = runner
         self._ttl = ttl
         self._described = described
         self._one_at_a_time = asyncio.Lock()
 
     async def pulse(self) -> Pulse:
-        """The runner is seen as it is now. Raises psycopg.Error when the database is away."""
+        """The runner is seen as it is now. Raises psycopg.Error when the database is away, or holds
+        another ledger."""
         # One after the other: an older picture must not be written over a newer one.
         async with self._one_at_a_time, self._pool.connection(PULSE_SECONDS) as c:
             sent = monotonic()
@@ -101,6 +110,7 @@ class Presence:
         described = self._described()
         return {
             "runner": self._runner,
+            "ledger": self._expected.id,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": VERSION,

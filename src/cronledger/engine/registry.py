@@ -8,6 +8,7 @@ import structlog
 
 from cronledger.app import App
 from cronledger.engine.plugins import Plugins, source_of
+from cronledger.ledger.identity import ExpectedLedger
 from cronledger.sources.apply import Applied, Retired, apply, check_owners, retire
 
 log = structlog.get_logger(__name__)
@@ -19,7 +20,7 @@ class Registry:
 
     plugins: Plugins
     url: str = field(repr=False)
-    schema: str
+    expected: ExpectedLedger
     runner: str
     pulse: Callable[[], Awaitable[float]]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -50,7 +51,8 @@ class Registry:
                 await self.pulse()  # others see that this runner has the functions no more
                 done = await asyncio.to_thread(
                     retire, self.url, list(app.jobs), source=source, runner=self.runner,
-                    schema=self.schema, deploy=app.deploy, by=f"runner {self.runner}",
+                    schema=self.expected.schema, deploy=app.deploy, by=f"runner {self.runner}",
+                    ledger=self.expected.id,
                 )  # fmt: skip
             except BaseException:
                 self.plugins.add(app)
@@ -69,7 +71,7 @@ class Registry:
         apps = self.plugins.apps
         sources = {source_of(app): list(app.jobs) for app in apps}
         if len(apps) > 1:
-            await asyncio.to_thread(check_owners, self.url, sources, self.schema)
+            await asyncio.to_thread(check_owners, self.url, sources, self.expected.schema)
         for app in apps:
             await self.apply(app)
 
@@ -77,8 +79,8 @@ class Registry:
         """The jobs of `app` are in the ledger as it declares them."""
         source = source_of(app)
         applied = await asyncio.to_thread(
-            apply, self.url, list(app.jobs.values()), source=source, schema=self.schema,
-            deploy=app.deploy, force=force, by=f"runner {self.runner}",
+            apply, self.url, list(app.jobs.values()), source=source, schema=self.expected.schema,
+            deploy=app.deploy, force=force, by=f"runner {self.runner}", ledger=self.expected.id,
         )  # fmt: skip
         if applied.refused is not None:
             log.warning("source_refused", source=source, why=applied.refused)

@@ -78,7 +78,11 @@ class Waker:
             await connection.execute(
                 "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
             )
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._schema)))
+            schema = sql.Identifier(self._schema)
+            if self._access.expected is not None:  # the same DSN as that of the steps
+                query = sql.SQL("SELECT {}.require_ledger(%s)").format(schema)
+                await connection.execute(query, [self._access.expected.id])
+            await connection.execute(sql.SQL("LISTEN {}").format(schema))
         except BaseException:
             await connection.close()
             raise

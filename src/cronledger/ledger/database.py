@@ -17,6 +17,7 @@ from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, conninfo, error
 from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from cronledger.ledger.identity import ExpectedLedger
 from cronledger.rules.errors import ConfigurationError, Problem, RefusedError
 from cronledger.settings import check_dsn
 
@@ -124,9 +125,12 @@ def ended(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
 class StepConnection(AsyncConnection[tuple[Any, ...]]):
     """Its cursors end a round trip with a Sync, not with a Flush as psycopg's do: to the server a
     pipeline without one is a statement that goes on, and its client's silence is not counted.
+
+    `expected`: the ledger that its steps work in; each transaction of a step makes sure of it.
     """
 
     pipelined: AsyncPipeline | None = None
+    expected: ExpectedLedger | None = None
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
@@ -162,7 +166,8 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
     restarted server, or another one. Behind a pooler that cannot be seen.
     """
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, expected: ExpectedLedger | None = None, **parameters: Any) -> None:
+        self.expected = expected
         self.moved: Callable[[], None] = lambda: None
         self.server_started: datetime | None = None
         self._failure: psycopg.Error | None = None
@@ -223,6 +228,8 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
         timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
     ) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
         async with super().connection(timeout) as connection:
+            assert isinstance(connection, StepConnection)
+            connection.expected = self.expected
             timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, sever, connection)
             try:
                 yield connection
@@ -252,7 +259,8 @@ def _reporting(note: Callable[[psycopg.Error | None], None]) -> type[StepConnect
 class Access:
     """How one process reaches its database. What the DSN itself says wins over the defaults.
 
-    `prepare` false: no server-side prepares (PgBouncer in transaction mode).
+    `prepare` false: no server-side prepares (PgBouncer in transaction mode). `expected`: the ledger
+    that steps on these connections work in, wherever the DSN leads by then.
     """
 
     url: str = field(repr=False)
@@ -260,6 +268,7 @@ class Access:
     connect_timeout: timedelta = timedelta(seconds=5)
     lock_timeout: timedelta = timedelta(seconds=5)
     tcp_user_timeout: timedelta = timedelta(seconds=10)
+    expected: ExpectedLedger | None = None
 
     def parameters(self, name: str) -> dict[str, Any]:
         """Connection parameters, for a connection that calls itself `name`.
@@ -291,9 +300,10 @@ class Access:
 
     async def connect_async(self, name: str) -> AsyncConnection[tuple[Any, ...]]:
         """A connection in autocommit mode."""
-        connection = await AsyncConnection.connect(
+        connection = await StepConnection.connect(
             **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
         )
+        connection.expected = self.expected
         try:
             await self._watch(connection)
         except BaseException:
@@ -329,6 +339,7 @@ class Access:
         it.
         """
         pool: AsyncPool = AsyncPool(
+            expected=self.expected,
             kwargs={
                 **self.parameters(name),
                 "cursor_factory": StepCursor,
@@ -387,7 +398,11 @@ async def step_transaction(
     empty to the planner until it is analyzed (enable_seqscan = off would drown all other costs
     where a small table without an index is read). SET LOCAL rides in the pipeline instead of the
     connection's start, because behind PgBouncer in transaction mode nothing else holds.
+
+    Raises psycopg.Error (CL006), and does nothing, where the connection leads to another ledger
+    than the expected one: the DSN of a live replica may do so at any time.
     """
+    expected = getattr(connection, "expected", None)
     async with connection.pipeline(), connection.transaction():
         await connection.execute(
             "SELECT set_config('jit', 'off', true), set_config('seq_page_cost', '1000', true), "
@@ -396,11 +411,13 @@ async def step_transaction(
             "set_config('idle_in_transaction_session_timeout', %s, true), "
             # Who stands still between two statements of one round trip does not count as idle.
             "CASE WHEN current_setting('server_version_num')::int >= 170000"
-            " THEN set_config('transaction_timeout', %s, true) END",
+            " THEN set_config('transaction_timeout', %s, true) END"
+            + ("" if expected is None else f", {expected.schema}.require_ledger(%s)"),
             [
                 str(lock_timeout_ms),
                 _milliseconds(stands_still or STANDS_STILL_SECONDS),
                 _milliseconds(HUNG_SECONDS),
+                *([] if expected is None else [expected.id]),
             ],
         )
         yield

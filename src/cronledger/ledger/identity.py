@@ -1,12 +1,16 @@
-"""Whether a database is the ledger's own, or another one: restored or cloned (15_identity.sql)."""
+"""Whether a database is the ledger's own, or another one: restored or cloned; and whether it holds
+the ledger that a runner began with (15_identity.sql)."""
 
+import re
 from dataclasses import dataclass
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
 SQLSTATE = "CL005"
+OTHER_LEDGER = "CL006"
 ACCEPT = (
     "if it was restored or cloned, its original may go on beside it; decide with "
     "`cronledger accept-database --skip-missed` (what was due until then does not run here) or "
@@ -23,6 +27,31 @@ class OtherDatabaseError(RuntimeError):
     def __init__(self, why: str) -> None:
         super().__init__(f"this is another database than the one the ledger was made in: {why}")
         self.why = why
+
+
+RETURN = (
+    "make the DSN lead to the ledger that the runner began with, or restart the runner if it is to "
+    "work in this one"
+)
+
+
+@dataclass(slots=True)
+class ExpectedLedger:
+    """The ledger that a runner began with, by its id; None before it has begun. Transactions of its
+    steps raise CL006 in any other ledger."""
+
+    schema: str
+    id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherLedger:
+    """Another ledger than the expected one, by its id. `copy_of`: the id of the ledger of which it
+    was accepted as a copy."""
+
+    why: str
+    id: UUID
+    copy_of: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +72,22 @@ def refusal(error: BaseException) -> str | None:
     if isinstance(error, psycopg.Error) and error.sqlstate == SQLSTATE:
         return (error.diag.message_primary or str(error)).partition(": ")[2]
     return None
+
+
+def other_ledger(error: BaseException) -> OtherLedger | None:
+    """The ledger that refused a runner which began with another one; None: `error` is of another
+    kind."""
+    if not isinstance(error, psycopg.Error) or error.sqlstate != OTHER_LEDGER:
+        return None
+    here, *original = map(UUID, re.findall(r"[0-9a-f-]{36}", error.diag.message_detail or ""))
+    why = (error.diag.message_primary or str(error)).partition(": ")[2]
+    return OtherLedger(why, here, original[0] if original else None)
+
+
+def require_ledger(connection: psycopg.Connection, schema: str, ledger: UUID | None) -> None:
+    """Raises psycopg.Error (CL006) in another ledger than the one with this id; None passes."""
+    statement = sql.SQL("SELECT {}.require_ledger(%s)").format(sql.Identifier(schema))
+    connection.execute(statement, [ledger])
 
 
 def other_database(connection: psycopg.Connection, schema: str = "cronledger") -> str | None:

@@ -117,6 +117,9 @@ class Statements:
     async def read_clock(self, c: Connection) -> Rows:
         return await self._rows(c, "read_clock")
 
+    async def begin_in_ledger(self, c: Connection) -> Rows:
+        return await self._rows(c, "begin_in_ledger")
+
     async def require_own_database(self, c: Connection) -> Rows:
         return await self._rows(c, "require_own_database")
 
@@ -313,8 +316,8 @@ class Statements:
     async def take_name(self, c: Connection, **runner: Any) -> Rows:
         return await self._rows(c, "take_name", **runner)
 
-    async def stop_runner(self, c: Connection, runner: str) -> Rows:
-        return await self._rows(c, "stop_runner", runner=runner)
+    async def stop_runner(self, c: Connection, runner: str, ledger: UUID | None) -> Rows:
+        return await self._rows(c, "stop_runner", runner=runner, ledger=ledger)
 
     async def heartbeat_leases(self, c: Connection, leases: Sequence[LeaseKey]) -> Rows:
         rest = _columns([lease[1:] for lease in leases], "tokens", "stale_timeouts")

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import sleep
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from cronledger.ledger.database import connect, transaction
+from cronledger.ledger.identity import require_ledger
 from cronledger.ledger.statements import text
 from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.rules.model import Job
@@ -38,13 +40,16 @@ def apply(
     deploy: int | None = None,
     force: bool = False,
     by: str | None = None,
+    ledger: UUID | None = None,
 ) -> Applied:
     """Afterwards the jobs of `source` are exactly these, unless a newer deploy was applied before
     and `force` is false. All or nothing.
 
-    Raises psycopg.Error, and ConfigurationError for a job that another source has.
+    Raises psycopg.Error, also where the database holds another ledger than `ledger`, and
+    ConfigurationError for a job that another source has.
     """
     with connect(url) as c, transaction(c):
+        require_ledger(c, schema, ledger)
         return _Applying(c, schema, source, by).apply(jobs, deploy, force)
 
 
@@ -86,6 +91,7 @@ def retire(
     schema: str = "cronledger",
     deploy: int | None = None,
     by: str | None = None,
+    ledger: UUID | None = None,
 ) -> Retired:
     """Afterwards these jobs of `source` plan no more, what waited of them is CANCELLED, and what
     runs was asked to end; except those whose function a live runner other than `runner` has.
@@ -95,6 +101,7 @@ def retire(
     """
     with connect(url) as c:
         with transaction(c):
+            require_ledger(c, schema, ledger)
             applying = _Applying(c, schema, source, by)
             if (refused := applying.refused(deploy, force=False)) is not None:
                 return Retired(kept=tuple(jobs), refused=refused)

@@ -89,11 +89,14 @@ class Connections:
         if run_timeout is not None:
             idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
         configs = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(names))
-        query = sql.SQL("SELECT {}.assert_lease(%s, %s), {}, {}").format(
-            sql.Identifier(self.statements.schema), sql.SQL(_IDLE), configs
+        schema = sql.Identifier(self.statements.schema)
+        query = sql.SQL("SELECT {}.require_ledger(%s), {}.assert_lease(%s, %s), {}, {}").format(
+            schema, schema, sql.SQL(_IDLE), configs
         )
         pairs = [value for pair in names.items() for value in pair]
-        return query, [context.execution_id, context.lease_token, idle, *pairs]
+        expected = self.access.expected
+        ledger = None if expected is None else expected.id
+        return query, [ledger, context.execution_id, context.lease_token, idle, *pairs]
 
 
 class ExecutionTransaction:

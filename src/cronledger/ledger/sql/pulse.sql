@@ -2,14 +2,16 @@
 -- the live runners of its queues that read schedules by other versions (`others`, a JSON array), with
 -- what their own check-ins said of whether they claim.
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
--- Lock: its own runners row. Always one row; NULL: nothing is to come, no such runner.
+-- Lock: its own runners row. Always one row; NULL: nothing is to come, no such runner. Raises CL006 in
+-- another ledger than the one that the runner began with.
 WITH seen AS (
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, running, started_at, heartbeat_at, stale_after,
          clock_skew, fingerprint, handlers, diagnostics)
-    VALUES (%(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s, %(slots)s, %(running)s,
-            {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval,
-            %(clock_skew)s, %(fingerprint)s, %(handlers)s, %(diagnostics)s)
+    SELECT %(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s::text[], %(slots)s,
+           %(running)s, {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval,
+           %(clock_skew)s::interval, %(fingerprint)s::jsonb, %(handlers)s::text[], %(diagnostics)s::jsonb
+    FROM {schema}.require_ledger(%(ledger)s::uuid)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
         queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,

@@ -1,4 +1,6 @@
--- The runner has left in good order. Lock: its own runners row.
+-- The runner has left in good order. Lock: its own runners row. Raises CL006 in another ledger than
+-- the one that it began with.
 UPDATE {schema}.runners
 SET state = 'stopped', running = 0, heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now()
+FROM {schema}.require_ledger(%(ledger)s::uuid)
 WHERE id = %(runner)s

@@ -1,9 +1,10 @@
 -- A runner that chose its name itself registers under it, unless a live runner has it.
--- Lock: the runners row. Zero rows: the name is taken.
+-- Lock: the runners row. Zero rows: the name is taken. Raises CL006 in another ledger than this one.
 INSERT INTO {schema}.runners AS r
     (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after)
-VALUES (%(runner)s, %(host)s, %(pid)s, %(version)s, 'running', %(queues)s, %(slots)s,
-        {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval)
+SELECT %(runner)s, %(host)s, %(pid)s, %(version)s, 'running', %(queues)s::text[], %(slots)s,
+       {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval
+FROM {schema}.require_ledger(%(ledger)s::uuid)
 ON CONFLICT (id) DO UPDATE
 SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
     queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = 0, started_at = EXCLUDED.started_at,
