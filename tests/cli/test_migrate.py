@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from cronledger.ledger.embedded import find_binaries
-from cronledger.ledger.migrate import migrations
+from cronledger.ledger.migrate import REPEATED, Migration, migrations
 from tests.cli.conftest import Cli
 from tests.database import chosen_binaries
 
@@ -63,22 +63,73 @@ def test_another_schema(empty: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert empty("jobs", "list").exit_code == 4
 
 
-def test_sql_needs_no_database_and_applies_with_psql(
+def psql(url: str, script: str) -> None:
+    """Apply a script by hand, in one transaction."""
+    program = find_binaries(chosen_binaries()).directory / "psql"
+    arguments = [str(program), "-qX1", "-v", "ON_ERROR_STOP=1", "-d", url]
+    ran = subprocess.run(
+        arguments, input=script, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_sql_without_a_database_prints_everything(
     bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = bare("migrate", "--sql")
     assert script.exit_code == 0
-    psql = find_binaries(chosen_binaries()).directory / "psql"
-    arguments = [str(psql), "-qX1", "-v", "ON_ERROR_STOP=1", "-d", empty_database_url]
-    ran = subprocess.run(
-        arguments, input=script.stdout, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    assert script.stderr.startswith("Note: no database is set; the statements are those for ")
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://127.0.0.1:1/x?connect_timeout=2")
+    away = bare("migrate", "--sql")
+    assert (away.exit_code, away.stdout) == (0, script.stdout)
+    assert away.stderr.startswith("Note: the database does not answer; ")
+    psql(empty_database_url, script.stdout)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
     assert bare("migrate", "--check").exit_code == 0
 
 
-def test_sql_goes_with_nothing_else(bare: Cli) -> None:
+def test_sql_prints_what_is_still_to_be_applied(empty: Cli, empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as c:
+        everything = empty("migrate", "--sql").stdout
+        assert c.execute("SELECT to_regnamespace('cronledger')").fetchone() == (None,)
+        psql(empty_database_url, everything)
+        assert empty("migrate", "--sql").stdout == "-- the schema cronledger is up to date\n"
+
+        c.execute("UPDATE cronledger.schema_migrations SET checksum = 'old' WHERE name = %s",
+                  [REPEATED])  # fmt: skip
+        functions = empty("migrate", "--sql").stdout
+        assert "CREATE TABLE cronledger.jobs" not in functions
+        assert "CREATE OR REPLACE FUNCTION cronledger.trigger(" in functions
+        psql(empty_database_url, functions)
+        assert empty("migrate", "--check").exit_code == 0
+
+        c.execute("REVOKE SELECT ON cronledger.ledger FROM cronledger_viewer")
+        grant = "GRANT SELECT ON TABLE cronledger.ledger TO cronledger_viewer;\n"
+        assert empty("migrate", "--sql").stdout == grant
+        psql(empty_database_url, grant)
+        assert empty("migrate", "--check").exit_code == 0
+
+
+def test_sql_of_a_new_migration_is_that_migration(
+    empty: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert empty("migrate").exit_code == 0
+    known = migrations()
+    added = Migration("9000_pre_table", "pre", "CREATE TABLE cronledger.nine ();\n")
+    taken = Migration("9001_post_table", "post", "DROP TABLE cronledger.nine;\n")
+    monkeypatch.setattr(
+        "cronledger.ledger.migrate.migrations", lambda _: (*known[:-1], added, taken, known[-1])
+    )
+    pre = empty("migrate", "--sql", "--pre").stdout
+    assert (added.text in pre, taken.text in pre, known[0].text in pre) == (True, False, False)
+    psql(empty_database_url, pre)
+    rest = empty("migrate", "--sql").stdout
+    assert (added.text in rest, taken.text in rest) == (False, True)
+    psql(empty_database_url, rest)
+    assert empty("migrate", "--check").exit_code == 0
+
+
+def test_sql_and_check_exclude_each_other(bare: Cli) -> None:
     said = bare("migrate", "--sql", "--check")
     assert said.exit_code == 2
     assert "--sql" in said.stderr

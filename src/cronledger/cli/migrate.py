@@ -6,11 +6,12 @@ import click
 
 if TYPE_CHECKING:
     from cronledger.ledger.migrate import Phase, SchemaState
+    from cronledger.settings import Settings
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit 4 when something is pending.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print everything as SQL for `psql -1`.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print what is pending as SQL for `psql -1`.")
 @click.option("--pre", is_flag=True, help="Only what adds: code that does not know it goes on.")
 def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
     """Bring the schema up to date, and grant the group roles their rights in it.
@@ -19,21 +20,26 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
     after: each call grants what is missing. Any number of processes may migrate at once.
 
     With --pre, what takes away what older code uses is left for a later call, once no such code
-    runs. --sql needs no database.
+    runs.
+
+    --sql changes nothing and prints the statements that are still to be applied to this database.
+    If no database is set, or it does not answer, it prints all of them, for a database without the
+    schema.
     """
     from cronledger.cli.session import access, database, settings_here
     from cronledger.ledger import migrate as migrations
     from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
     from cronledger.rules.errors import Exit
 
-    if as_sql and (check or pre):
-        raise click.UsageError("--sql goes with neither --check nor --pre; it prints everything")
+    if as_sql and check:
+        raise click.UsageError("--sql and --check exclude each other: choose one of them")
     settings = settings_here()
     schema = settings.schema_name
-    if as_sql:
-        click.echo(migrations.script(schema), nl=False)
-        return
     phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
+    if as_sql:
+        script = migrations.script(schema, _state_here(settings), phases=phases)
+        click.echo(script, nl=False)
+        return
     with database(settings) as url:
         if check:
             state = migrations.check(url, schema)
@@ -60,6 +66,35 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
     click.echo(f"schema {schema} is up to date", err=True)
     if other is not None:
         click.echo(f"Warning: {OtherDatabaseError(other)}\nHint: {ACCEPT}", err=True)
+
+
+def _state_here(settings: "Settings") -> "SchemaState | None":
+    """Return the state of the schema; None, with a note, where no database says it."""
+    import psycopg
+
+    from cronledger.cli.session import database
+    from cronledger.ledger import migrate as migrations
+    from cronledger.ledger.database import is_away, refusal
+
+    if settings.database_url is None:
+        _note("no database is set")
+        return None
+    try:
+        with database(settings) as url:
+            state = migrations.check(url, settings.schema_name)
+    except psycopg.Error as error:
+        if not is_away(error) or refusal(error) is not None:
+            raise
+        _note("the database does not answer")
+        return None
+    migrations.require_usable(state)
+    return state
+
+
+def _note(reason: str) -> None:
+    click.echo(
+        f"Note: {reason}; the statements are those for a database without the schema", err=True
+    )
 
 
 def _warn(state: "SchemaState") -> None:

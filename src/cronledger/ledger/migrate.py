@@ -109,18 +109,33 @@ def _numbered(where: Path, schema: str) -> Iterator[Migration]:
         yield Migration(path.stem, "pre" if phase == "pre" else "post", text)
 
 
-def script(schema: str = "cronledger") -> str:
-    """Everything as one SQL text, to be read or applied by hand with `psql -1`."""
-    parts = [_BOOTSTRAP.replace("{schema}", schema)]
-    for migration in migrations(schema):
+def script(
+    schema: str = "cronledger",
+    state: SchemaState | None = None,
+    *,
+    phases: Sequence[Phase] = ("pre", "post", "repeated"),
+) -> str:
+    """Return as one SQL text, to be read or applied by hand with `psql -1`, what `migrate` would do
+    to a schema in this state; None: to a database without the schema.
+    """
+    pending = migrations(schema) if state is None else state.pending
+    pending = tuple(migration for migration in pending if migration.phase in phases)
+    ungranted = () if state is None else state.ungranted
+    if not pending and not ungranted:
+        return f"-- the schema {schema} is up to date\n"
+    parts = [_BOOTSTRAP.replace("{schema}", schema)] if pending else []
+    for migration in pending:
         parts.append(f"-- {migration.name}\n{migration.text}")
         parts.append(
             f"INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)\n"
             f"VALUES ('{migration.name}', '{migration.phase}', '{migration.checksum}', "
             f"'{metadata.version('cronledger')}')\nON CONFLICT (name) DO UPDATE SET "
-            "checksum = EXCLUDED.checksum, version = EXCLUDED.version;"
+            "checksum = EXCLUDED.checksum, version = EXCLUDED.version, "
+            "applied_at = clock_timestamp(), applied_by = session_user;"
         )
-    parts.append(f"SELECT * FROM {schema}.maintain_partitions();")
+    if any(migration.phase == "repeated" for migration in pending):
+        parts.append(f"SELECT * FROM {schema}.maintain_partitions();")
+    parts += [f"{statement};" for statement in ungranted]
     return "\n".join(parts) + "\n"
 
 
