@@ -17,7 +17,6 @@ from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
-import structlog
 
 from cronledger import log as logs
 from cronledger.app import App
@@ -28,6 +27,7 @@ from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access, is_away, refusal
 from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.reports import Mark, Reports, Row
+from cronledger.logger import get_logger
 from cronledger.replica import Health, Replica
 from cronledger.rules.errors import ConfigurationError, Exit, Problem
 from cronledger.rules.model import Job, Status
@@ -37,7 +37,7 @@ from cronledger.sources.apply import apply
 from cronledger.stacks import Reporter
 from cronledger.tables import print_table
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 T = TypeVar("T")
 DRAIN_MARGIN_SECONDS = 30.0
@@ -235,12 +235,7 @@ class Work:
             for name in migrations.migrate(self._url, schema, phases=("pre", "repeated")):
                 log.info("migrated", name=name)
         state = migrations.check(self._url, schema)
-        migrations.require_usable(state)
-        missing = [found.name for found in state.pending if found.phase != "post"]
-        if missing:
-            raise migrations.MigrationError(
-                f"the schema {schema} lacks {', '.join(missing)}; run `cronledger migrate`"
-            )
+        migrations.require_current(state, schema)
         for found in state.pending:
             log.info("migration_pending", name=found.name)
 

@@ -107,8 +107,6 @@ _RESET = "\x1b[0m"
 def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
     """Afterwards every log line of this process goes to `stream` (standard error) in that form."""
     stream = stream or sys.stderr
-    on_terminal = stream.isatty()
-    as_json = form == "json" or (form == "auto" and not on_terminal)
     threshold = logging.getLevelNamesMapping()[level.upper()]
     before: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -117,16 +115,12 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
         structlog.processors.format_exc_info,
         scrub,
     ]
-    renderer = (
-        json_line()
-        if as_json
-        else ConsoleLine(colours=on_terminal and not os.environ.get("NO_COLOR"))
-    )
-    written = _Patient(stream)
+    renderer = renderer_of(form, stream)
+    written = steady(stream)
     structlog.configure(
         processors=[*before, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(written),  # type: ignore[arg-type]
+        logger_factory=structlog.WriteLoggerFactory(written),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(written)
@@ -144,6 +138,19 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
     # It warns of every connection that breaks or cannot be made; `database_away` says that once.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+
+def renderer_of(form: Format, stream: TextIO) -> Processor:
+    """Return what makes a line of an event, in the form that fits `stream`."""
+    on_terminal = stream.isatty()
+    if form == "json" or (form == "auto" and not on_terminal):
+        return json_line()
+    return ConsoleLine(colours=on_terminal and not os.environ.get("NO_COLOR"))
+
+
+def steady(stream: TextIO) -> Any:
+    """Return `stream` so that a failure to write to it raises nothing."""
+    return _Patient(stream)
 
 
 class _Patient:
@@ -235,6 +242,12 @@ def _of_execution(event: EventDict) -> list[str]:
         del event["retry_after_s"]
         parts.append(f"again in {later:g} s")
     return parts
+
+
+def as_text(event: EventDict) -> str:
+    """Return an event as one line: its name, then its values."""
+    values = (f"{key}={_text(x)}" for key, x in event.items() if key != "event" and x is not None)
+    return " ".join([str(event.get("event", "")), *values])
 
 
 def _text(value: object) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
-import structlog
+from psycopg import errors
 from psycopg_pool import PoolTimeout
 
 from cronledger.app import App
@@ -23,15 +23,17 @@ from cronledger.engine.plugins import Plugins, source_of
 from cronledger.engine.presence import State, take_name
 from cronledger.engine.stepping import Ran
 from cronledger.ledger import identity
+from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Statements
+from cronledger.logger import follow, get_logger
 from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, Settings
 from cronledger.sources.apply import Applied, Retired
 
 __all__ = ["Applied", "Diagnostics", "DrainReport", "Health", "Ran", "Replica", "Retired", "State"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 POOL_SIZE = 5
 """One for each loop that steps: who waits for a connection waits for the database."""
@@ -43,9 +45,10 @@ class Replica:
     """One runner: `async with Replica(app, url=...)` claims and runs what is due until the block
     ends, and then drains.
 
-    `apps` are applied under their names and run, unless `applied` (somebody did that already); more
-    can come and go with `register` and `unregister`. `functions`: further handlers by
-    `module:qualname`. `settings` default to those of the environment, `url` to their database.
+    `apps` are applied under their names and run, unless `applied` (somebody checked the schema and
+    did that already); more can come and go with `register` and `unregister`. `functions`: further
+    handlers by `module:qualname`. `settings` default to those of the environment, `url` to their
+    database.
     `manual`: nothing runs by itself; a test calls `step`.
     """
 
@@ -98,19 +101,23 @@ class Replica:
     async def start(self, *, before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Registered, its apps applied, and everything runs (nothing by itself when `manual`).
 
-        `before` is awaited once all that a start needs was found, and before anything is claimed.
-        What it raises ends the start.
+        Log settings that were given take effect, see `logger.follow`. `before` is awaited once all
+        that a start needs was found, and before anything is claimed. What it raises ends the start.
 
-        Raises psycopg.OperationalError when the database is away, ConfigurationError when a job
+        Raises psycopg.OperationalError when the database is away or refuses the connection,
+        MigrationError where there is no ledger or an older one, ConfigurationError when a job
         belongs to another source, OtherDatabaseError where the ledger was restored or cloned, and
         what else hinders a start; then nothing runs.
         """
+        follow(self.settings)
         self._statements = Statements(self.settings.schema_name)
         self._pool = self._access.pool("cronledger", POOL_SIZE)
         built = False
         try:
             await self._pool.open()
             await self._pool.wait(self.settings.connect_timeout.total_seconds())
+            if not self._applied:
+                await asyncio.to_thread(self._require_schema)
             await self._begin_in_ledger()
             self._runner_id = await take_name(
                 self._pool, self._statements, self.settings, ttl(self.settings), self._expected.id
@@ -155,6 +162,10 @@ class Replica:
             version=metadata.version("cronledger"),
         )
 
+    def _require_schema(self) -> None:
+        schema = self.settings.schema_name
+        migrations.require_current(migrations.check(self._url, schema), schema)
+
     async def _begin_in_ledger(self) -> None:
         """The ledger of this database is the one that the runner works in from now on."""
         try:
@@ -162,6 +173,9 @@ class Replica:
                 row = await (await self._statements.begin_in_ledger(c)).fetchone()
             assert row is not None
             self._expected.id = row[1]
+        except (errors.InvalidSchemaName, errors.UndefinedTable, errors.UndefinedFunction):
+            await asyncio.to_thread(self._require_schema)  # which names what is missing
+            raise
         except psycopg.Error as error:
             why = identity.refusal(error)
             if why is None:

@@ -15,9 +15,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-import structlog
+from cronledger.logger import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 MOST_TASKS = 100
 MOST_FRAMES = 12

@@ -1,5 +1,6 @@
 """docs/python.md: every snippet is run."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from cronledger.sources.toml import load
-from tests.db.whole import Whole
+from tests.db.whole import Whole, until
 
 DOC = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
 ORDER = {"number": 7, "due": "2026-01-31"}
@@ -29,8 +30,19 @@ async def whole(database_url: str) -> AsyncIterator[Whole]:
     for snippet in snippets("python"):
         exec(compile(snippet, "docs/python.md", "exec"), names)
     made.app = names["app"]
+    made.documented = names
     yield made
     made.close()
+
+
+async def test_the_embedded_replica_of_the_documentation_runs(whole: Whole) -> None:
+    stop = asyncio.Event()
+    serving = asyncio.create_task(whole.documented["serve"](whole.url, stop))
+    done = "SELECT result FROM cronledger.executions WHERE job_name = 'beat' AND status = 'SUCCESS'"
+    rows = await until("it beats", lambda: serving.done() or whole.rows(done))
+    stop.set()
+    await serving
+    assert rows[0]["result"] == "beat"
 
 
 async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole) -> None:

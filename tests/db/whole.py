@@ -35,6 +35,7 @@ class Whole:
         self.url = url
         self.app = App()
         self.jobs: list[Job] = []
+        self.documented: dict[str, Any] = {}  # what the snippets of a document define
         self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
 
     def declare(self, name: str, handler: str, target: dict[str, Any], **policies: Any) -> None:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID, uuid4
 
-import structlog
-
 from cronledger.engine.planners import Planners
 from cronledger.engine.revisions import Revisions
 from cronledger.ledger.rows import JobFacts, NewClaim, Taken
+from cronledger.logger import get_logger
 from cronledger.rules.model import (
     CatchUp,
     ExecutionKey,
@@ -30,7 +29,7 @@ from cronledger.rules.model import (
 )
 from cronledger.rules.planner import STEP, Room, plan
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
 PLANNED_AT_ONCE = 100_000

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
-import structlog
 from psycopg import AsyncCursor, errors
 
 from cronledger.engine.choose import Abilities, Chooser, Held, Round
@@ -23,9 +22,10 @@ from cronledger.engine.tokens import Tokens
 from cronledger.ledger.database import POISON, AsyncPool, is_away, step_transaction
 from cronledger.ledger.rows import Claimed, JobFacts, NextDue, Taken
 from cronledger.ledger.statements import Connection, Rows, Statements
+from cronledger.logger import get_logger
 from cronledger.rules.model import ExecutionKey, Handler, ScheduleRow, ScopeKey
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LARGEST_CLAIM = 500
 """Rows of each kind that a claim looks at, at most."""

@@ -7,15 +7,15 @@ from datetime import datetime
 from time import monotonic
 
 import psycopg
-import structlog
 
 from cronledger.engine.claim import LARGEST_CLAIM, Claim, Claimer
 from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger import identity
 from cronledger.ledger.rows import Claimed
+from cronledger.logger import get_logger
 from cronledger.rules.model import Job
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 NOT_HERE_SECONDS = 30.0
 YIELD_SECONDS = 0.005

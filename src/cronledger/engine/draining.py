@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import structlog
-
 from cronledger.engine.diagnostics import Active
 from cronledger.engine.executor import Executor
 from cronledger.engine.finisher import Ended, Finisher
+from cronledger.logger import get_logger
 from cronledger.rules.outcome import ErrorCode
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

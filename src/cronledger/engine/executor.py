@@ -9,7 +9,6 @@ from time import monotonic
 from typing import assert_never
 from uuid import UUID
 
-import structlog
 from structlog.contextvars import bound_contextvars
 
 from cronledger.app import CancelScope, Context
@@ -23,11 +22,12 @@ from cronledger.engine.handlers.sql import SqlHandlers
 from cronledger.engine.handlers.transaction import Connections, ExecutionTransaction
 from cronledger.engine.leases import Lease, Leases, Stop
 from cronledger.ledger.rows import UnreadablePayload
+from cronledger.logger import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Status, Trigger
 from cronledger.rules.outcome import Outcome
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(eq=False, slots=True)

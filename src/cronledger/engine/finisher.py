@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 import psycopg
-import structlog
 
 from cronledger.engine.leases import Lease, Leases
 from cronledger.ledger.database import PASSING, POISON, AsyncPool, is_away, step_transaction
 from cronledger.ledger.rows import Ending
 from cronledger.ledger.statements import Statements
+from cronledger.logger import get_logger
 from cronledger.rules.model import ScopeKey, Status
 from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LARGEST_BATCH = 500
 UNSTORABLE = (*POISON, UnicodeError)

@@ -15,15 +15,15 @@ from typing import Literal
 from uuid import UUID
 
 import psycopg
-import structlog
 
 from cronledger.engine.trouble import Sparing, reason
 from cronledger.ledger.database import Access, ended, sever, step_transaction
 from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Connection, Statements
+from cronledger.logger import get_logger
 from cronledger.rules.model import Job
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Stop = Literal["timeout", "cancelled", "lease_lost", "shutdown"]
 

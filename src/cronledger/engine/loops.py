@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 import psycopg
-import structlog
 
 from cronledger.engine.trouble import QUIET_SECONDS, Sparing, reason
 from cronledger.ledger import identity
 from cronledger.ledger.database import is_away, refusal
+from cronledger.logger import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Step = Callable[[], Awaitable[float | None]]
 

@@ -16,11 +16,10 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-import structlog
-
+from cronledger.logger import get_logger
 from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 LONGEST_WAIT = 5.0
 """Seconds that a due schedule is left to a newer runner; at most half of the grace of its job."""

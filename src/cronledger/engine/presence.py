@@ -11,7 +11,6 @@ from time import monotonic
 from typing import Any, Literal
 from uuid import UUID
 
-import structlog
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
@@ -20,10 +19,11 @@ from cronledger.ledger.database import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.ledger.rows import Pulse
 from cronledger.ledger.statements import Statements
+from cronledger.logger import get_logger
 from cronledger.rules import cron
 from cronledger.settings import Settings
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 State = Literal["starting", "running", "draining", "stopped"]
 

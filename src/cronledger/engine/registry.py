@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-import structlog
-
 from cronledger.app import App
 from cronledger.engine.plugins import Plugins, source_of
 from cronledger.ledger.identity import ExpectedLedger
+from cronledger.logger import get_logger
 from cronledger.sources.apply import Applied, Retired, apply, check_owners, retire
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)

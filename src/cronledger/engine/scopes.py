@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import structlog
-
 from cronledger.ledger.database import AsyncPool, step_transaction
 from cronledger.ledger.statements import Connection, Statements, array
+from cronledger.logger import get_logger
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import clean_text
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 EVERY_SECONDS = 60.0
 PATIENCE_SECONDS = 30.0

@@ -5,15 +5,15 @@ from datetime import timedelta
 from time import monotonic
 
 import psycopg
-import structlog
 
 from cronledger.engine.clock import DatabaseClock
 from cronledger.ledger import identity
 from cronledger.ledger.database import AsyncPool, step_transaction
 from cronledger.ledger.rows import Swept
 from cronledger.ledger.statements import Connection, Statements
+from cronledger.logger import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 FULL_ROUND = 30.0
 MAINTENANCE = 3600.0

@@ -9,13 +9,13 @@ from contextlib import suppress
 from time import monotonic
 
 import psycopg
-import structlog
 from psycopg import sql
 
 from cronledger.engine.trouble import Sparing, reason
 from cronledger.ledger.database import Access
+from cronledger.logger import get_logger
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
 

@@ -155,6 +155,28 @@ def require_usable(state: SchemaState) -> None:
         )
 
 
+def require_current(state: SchemaState, schema: str) -> None:
+    """Raise SchemaNewerError, or MigrationError if something that this code uses is missing.
+    What takes away what older code uses may be pending."""
+    require_usable(state)
+    missing = [found.name for found in state.pending if found.phase != "post"]
+    if len(missing) == sum(found.phase != "post" for found in migrations(schema)):
+        raise no_ledger(schema)
+    if missing:
+        raise MigrationError(
+            f"the schema {schema} lacks {', '.join(missing)}; run `cronledger migrate`"
+        )
+
+
+def no_ledger(schema: str) -> MigrationError:
+    """Return the error for a database that was never migrated."""
+    return MigrationError(
+        f"the database has no ledger in the schema {schema}; run `cronledger migrate`, call "
+        "cronledger.ledger.migrate.migrate(url), or set CRONLEDGER_SCHEMA to the schema of the "
+        "ledger"
+    )
+
+
 def migrate(
     url: str, schema: str = "cronledger", *, phases: Sequence[Phase] = ("pre", "post", "repeated")
 ) -> list[str]:

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, cast
 
 import psycopg
-import structlog
 from psycopg import AsyncConnection, sql
 from psycopg.rows import tuple_row
 
@@ -26,10 +25,11 @@ from cronledger.engine.handlers.threads import Threads
 from cronledger.engine.leases import Lease
 from cronledger.ledger.database import Access, is_away
 from cronledger.ledger.statements import Statements, text
+from cronledger.logger import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, LeaseLost, Outcome
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 Work = AsyncConnection[tuple[Any, ...]]
 LEASE_IS_LOST = "CL001"

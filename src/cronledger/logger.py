@@ -1,0 +1,114 @@
+"""The loggers of this package: where their lines go in `cronledger run`, and in a host program.
+
+`cronledger run` configures structlog (see `log`), and a host program may do that too: then that
+configuration decides. In any other program the lines go to the standard `logging`, under the name
+of the module, and nothing is written unless the program configured that.
+"""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict
+
+from cronledger.log import as_text, renderer_of, scrub, steady
+from cronledger.settings import Settings
+
+ROOT = "cronledger"
+"""The logger above all of this package's. Its level, if it has one, holds in every program."""
+
+_LEVELS = logging.getLevelNamesMapping() | {"EXCEPTION": logging.ERROR}
+
+
+class Line:
+    """The message of a record: text for the handlers of others, the values for our own."""
+
+    def __init__(self, event: EventDict) -> None:
+        self.event = event
+
+    def __str__(self) -> str:
+        return as_text(self.event)
+
+
+class Logger:
+    """The logger of one module, used like one of structlog's."""
+
+    def __init__(self, name: str) -> None:
+        self._structured = structlog.get_logger(name)
+        self._standard = structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.contextvars.merge_contextvars,
+                scrub,
+                _record,
+            ],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            cache_logger_on_first_use=True,
+        )
+
+    def __getattr__(self, method: str) -> Any:
+        if not structlog.is_configured():
+            return getattr(self._standard, method)
+        if _LEVELS.get(method.upper(), 0) < _root.level:
+            return _silent
+        return getattr(self._structured, method)
+
+
+def get_logger(name: str) -> Any:
+    """Return the logger of the module `name`."""
+    return Logger(name)
+
+
+def follow(settings: Settings) -> None:
+    """Let `log_level` and `log_format` take effect in a host program where they were given.
+
+    A format needs a handler of our own, on standard error; it takes the place of the host's
+    handlers for the lines of this package. A host that configured structlog chose the format.
+    """
+    given = settings.model_fields_set
+    if "log_level" in given:
+        _root.setLevel(settings.log_level.upper())
+    if "log_format" not in given or structlog.is_configured():
+        return
+    handler = logging.StreamHandler(steady(sys.stderr))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                _values,
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            ],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                scrub,
+                renderer_of(settings.log_format, sys.stderr),
+            ],
+            pass_foreign_args=True,
+        )
+    )
+    _root.handlers[:] = [handler]
+    _root.propagate = False
+    if _root.level == logging.NOTSET:
+        _root.setLevel(settings.log_level.upper())
+
+
+_root = logging.getLogger(ROOT)
+
+
+def _silent(*_: object, **__: object) -> None:
+    return
+
+
+def _record(_: object, __: str, event: EventDict) -> tuple[tuple[Line], dict[str, Any]]:
+    """The arguments of the standard logger's method."""
+    return (Line(event),), {"exc_info": event.pop("exc_info", None)}
+
+
+def _values(_: object, __: str, event: EventDict) -> EventDict:
+    """The values of our own line, in place of its text."""
+    line = event["_record"].msg
+    return {**event, **line.event} if isinstance(line, Line) else event
