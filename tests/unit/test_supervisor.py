@@ -1,6 +1,7 @@
 """Commands under the supervisor: real processes, no database."""
 
 import asyncio
+import io
 import json
 import os
 import shlex
@@ -18,6 +19,7 @@ import pytest
 
 from cronledger.engine import commands
 from cronledger.engine import process as process_module
+from cronledger.engine.cgroup import Groups, _home, _own, kill, remove
 from cronledger.engine.commands import CommandEnd, Supervisor
 from cronledger.engine.guardian import LAST
 from cronledger.engine.supervisor import EOF_GRACE, KILL_LEAD
@@ -103,6 +105,12 @@ def parent(pid: int) -> int:
 
 def children_of(pid: int) -> str:
     return f"/proc/{pid}/task/{pid}/children"
+
+
+def group_of(pid: int) -> str:
+    """The path of the control group (v2) of a process."""
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    return next((line[3:] for line in lines if line.startswith("0::")), "")
 
 
 def supervisor_pid(supervisor: Supervisor) -> int:
@@ -653,6 +661,89 @@ def test_the_direct_child_outlives_nobody(tmp_path: Path) -> None:
         wait_until(lambda: not alive(child))
 
 
+def test_what_nobody_was_left_to_kill_dies_with_the_next_supervisor(tmp_path: Path) -> None:
+    """Only where there are control groups; elsewhere docs/operations.md says that it goes on."""
+    seen = tmp_path / "pids"
+    shell = f"setsid sh -c 'echo $$ >> {seen}; exec sleep 600' & wait"
+    with runner(600, [["sh", "-c", shell]]) as (process, supervisor, _):
+        wait_until(pids(seen, 1))
+        (left,) = map(int, numbers(seen))
+        group = group_of(left)
+        guardian = int(Path(children_of(supervisor)).read_text())
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (guardian, supervisor, process.pid):
+                os.kill(pid, number)
+        wait_until(lambda: not any(map(alive, (guardian, supervisor, process.pid))))
+    with runner(600, []):
+        if group.startswith(f"{group_of(os.getpid()).rstrip('/')}/cronledger-"):
+            wait_until(lambda: not alive(left))
+        else:
+            assert _home() is None
+            os.kill(left, signal.SIGKILL)
+
+
+async def test_a_command_has_a_control_group_where_there_can_be_one(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    home, ours = _home(), group_of(os.getpid()).rstrip("/")
+    made = f"{ours}/cronledger-{supervisor_pid(supervisor)}"
+    end = await run(supervisor, "grep ^0:: /proc/self/cgroup")
+    group = end.output.strip().removeprefix("0::")
+    again = await run(supervisor, "grep ^0:: /proc/self/cgroup; setsid sleep 600 &")
+    if home is None:
+        assert {end.output, again.output} == {f"0::{ours or '/'}\n"}
+        return
+    assert group == f"{made}/1"
+    directory = Path(f"{home}/cronledger-{supervisor_pid(supervisor)}")
+    assert [x.name for x in directory.iterdir() if x.is_dir()] == []
+    await supervisor.close()
+    assert not directory.exists()
+
+
+def test_a_control_group_is_killed_and_removed() -> None:
+    groups = Groups()
+    group = groups.new()
+    if group is None:
+        assert _home() is None
+        return
+    with subprocess.Popen(["sleep", "600"]) as sleeps:
+        (Path(group) / "cgroup.procs").write_text(str(sleeps.pid))
+        remove(group)
+        assert Path(group).exists()
+        kill(group)
+        assert sleeps.wait(20) == -signal.SIGKILL
+    remove(group)
+    groups.close()
+    assert not Path(group).parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "mount", "expected"),
+    [
+        ("/", "/", "/sys/fs/cgroup", "/sys/fs/cgroup"),
+        ("/a.slice/b.service", "/", "/sys/fs/cgroup", "/sys/fs/cgroup/a.slice/b.service"),
+        ("/docker/c1", "/docker/c1", "/sys/fs/cgroup", "/sys/fs/cgroup"),
+        ("/docker/c1/d", "/docker/c1", "/cg", "/cg/d"),
+        ("/docker/c10", "/docker/c1", "/cg", None),
+        ("/../x", "/docker", "/cg", None),
+    ],
+)
+def test_where_the_control_group_of_a_process_is(
+    monkeypatch: pytest.MonkeyPatch, path: str, root: str, mount: str, expected: str | None
+) -> None:
+    files = {
+        "/proc/self/cgroup": f"4:memory:/else\n0::{path}\n",
+        "/proc/self/mountinfo": "31 1 0:9 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+        f"41 31 0:38 {root} {mount} rw,relatime shared:9 - cgroup2 cgroup2 rw\n",
+    }
+    monkeypatch.setattr("builtins.open", lambda name: io.StringIO(files[name]))
+    if expected is None:
+        with pytest.raises(StopIteration):
+            _own()
+    else:
+        assert _own() == (path, expected)
+
+
 def test_kill_9_of_the_runner_does_not_extend_a_lease(tmp_path: Path) -> None:
     stamps = tmp_path / "stamps"
     with runner(1.0, [[*PYTHON, STAMPS, str(stamps)]]) as (process, supervisor, deadline):
@@ -799,6 +890,7 @@ def test_the_supervisor_imports_little() -> None:
     assert ours == {
         "cronledger",
         "cronledger.engine",
+        "cronledger.engine.cgroup",
         "cronledger.engine.guardian",
         "cronledger.engine.process",
         "cronledger.engine.supervisor",

@@ -25,6 +25,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import NoReturn
 
+from cronledger.engine import cgroup
 from cronledger.engine.process import (
     HANDLED,
     LINUX,
@@ -45,9 +46,15 @@ NEVER = float("inf")
 
 
 def spawn(
-    argv: Sequence[str], cwd: str | None, environ: Mapping[str, str], null: int
+    argv: Sequence[str],
+    cwd: str | None,
+    environ: Mapping[str, str],
+    null: int,
+    group: str | None = None,
 ) -> tuple[int, int, int, int, int]:
     """Fork a guardian, whose child becomes `argv` in a session of its own, stdin from `null`.
+
+    `group`: the directory of its control group, which the guardian removes in the end.
 
     Returns (guardian, control, report, output, exec_status) without waiting for exec(). `guardian`
     is a pid, the others are ends of pipes that do not block: the first two are as above, `output`
@@ -69,11 +76,14 @@ def spawn(
             if pid == 0:
                 stdio = (null, output_w, output_w)
                 _guard(
-                    lambda: _fork(argv, cwd, environ, stdio=stdio, status=status_w, mask=mask),
+                    lambda: _fork(
+                        argv, cwd, environ, stdio=stdio, status=status_w, mask=mask, group=group
+                    ),
                     control=control_r,
                     report=report_w,
                     keep=(null, output_w, status_w),
                     null=null,
+                    group=group,
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -94,6 +104,7 @@ def _fork(
     stdio: tuple[int, int, int],
     status: int,
     mask: set[int],
+    group: str | None,
 ) -> int:
     """Return the pid of a child that becomes `argv`; signals are blocked until it has its own."""
     parent = os.getpid()
@@ -103,13 +114,21 @@ def _fork(
         os.write(status, f"fork {error.errno}".encode())
         raise
     if pid == 0:
-        become(argv, cwd, environ, stdio=stdio, status=status, parent=parent, mask=mask)
+        become(
+            argv, cwd, environ, stdio=stdio, status=status, parent=parent, mask=mask, group=group
+        )
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
 
 
 def _guard(
-    begin: Callable[[], int], *, control: int, report: int, keep: tuple[int, ...], null: int
+    begin: Callable[[], int],
+    *,
+    control: int,
+    report: int,
+    keep: tuple[int, ...],
+    null: int,
+    group: str | None,
 ) -> NoReturn:
     """Be the guardian of what `begin` starts in a child process and returns the pid of.
 
@@ -129,7 +148,7 @@ def _guard(
         pid = begin()
         for fd in keep:
             os.close(fd)
-        _Guardian(pid, control, report, wake_r).run()
+        _Guardian(pid, control, report, wake_r, group).run()
     except BaseException as error:  # noqa: BLE001  nothing of this copy of the supervisor may go on
         sys.stderr.write(f"cronledger guardian: {type(error).__name__}: {error}\n")
         sys.stderr.flush()
@@ -150,7 +169,8 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 class _Guardian:
-    def __init__(self, pid: int, control: int, report: int, wake: int) -> None:
+    def __init__(self, pid: int, control: int, report: int, wake: int, group: str | None) -> None:
+        self._group = group
         self._pid = pid
         self._control = control
         self._report = report
@@ -167,9 +187,11 @@ class _Guardian:
         self._say(f"pid {self._pid}")
         while self._anything_left() and monotonic() < self._give_up_at:
             if self._killing_since != NEVER:
-                self._signal(signal.SIGKILL)
+                self._kill()
             for fd, _ in self._poll.poll(self._patience()):
                 self._read(fd)
+        if self._group is not None:
+            cgroup.remove(self._group)
         self._say("gone")
 
     def _patience(self) -> float | None:
@@ -206,6 +228,11 @@ class _Guardian:
         except ChildProcessError:
             return not LINUX and group_exists(self._pid)
         return True
+
+    def _kill(self) -> None:
+        if self._group is not None:
+            cgroup.kill(self._group)
+        self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
         if LINUX:

@@ -14,9 +14,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from cronledger.engine.cgroup import enter
+
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 """Signals for which the supervisor has handlers."""
 
+_refused: set[int] = set()
+"""Process groups that could not be signalled, each of which is reported once."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform == "linux"
@@ -39,6 +43,7 @@ def become(
     status: int,
     parent: int,
     mask: set[int],
+    group: str | None,
 ) -> NoReturn:
     """In the child: becomes the program, or writes "STEP ERRNO" to `status` and exits."""
     step = "setup"
@@ -50,6 +55,8 @@ def become(
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it died before the line above
             os._exit(127)
+        if group is not None:
+            enter(group)
         for target, source in enumerate(stdio):
             os.dup2(source, target)
         for handled in (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
@@ -118,7 +125,11 @@ def signal_group(group: int, number: int) -> None:
     except ProcessLookupError:
         pass
     except PermissionError:
-        sys.stderr.write(f"cronledger supervisor: may not signal group {group} of another user\n")
+        if group not in _refused:
+            _refused.add(group)
+            sys.stderr.write(
+                f"cronledger: not permitted to signal process group {group} of another user\n"
+            )
 
 
 def signal_process(pid: int, number: int) -> None:

@@ -22,8 +22,9 @@ so the runner's `time.monotonic()` and ours agree; it does not advance while the
 
 Each command has a parent process of its own, its `guardian`. What is ended with a command is all
 that its guardian has as descendants: on Linux everything that the command started, also what left
-its session or became a daemon; elsewhere its process group. What runs as a user whom we may not
-signal (sudo) is not ended. A guardian outlives the supervisor and kills what it guards. The
+its session or became a daemon; elsewhere its process group. Where we may make control groups, each
+command has one, and it is killed as a whole; without, what runs as a user whom we may not signal
+(sudo) is not ended. A guardian outlives the supervisor and kills what it guards. The
 supervisor outlives a guardian, adopts what that guarded, and kills it.
 """
 
@@ -39,6 +40,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from cronledger.engine import cgroup
 from cronledger.engine.guardian import spawn
 from cronledger.engine.process import (
     HANDLED,
@@ -81,6 +83,7 @@ class Command:
         self.pid = self.guardian = self.control = self.report = -1
         self.output = self.exec_status = -1
         self.said = b""  # by the guardian, an unfinished line
+        self.group: str | None = None  # the directory of its control group
         self.has_begun = self.gone = self.lost = False
         self.killing_by = NEVER  # when the guardian must have confirmed a kill
         self.tail = bytearray()
@@ -147,6 +150,7 @@ class Supervisor:
         while self._null <= 2:  # the runner may have closed stderr: children need 0, 1 and 2
             self._null = os.dup(self._null)
         adopt_orphans()
+        self._groups = cgroup.Groups()
         wake_r, wake_w = os.pipe()
         for fd in (0, 1, wake_r, wake_w):
             os.set_blocking(fd, False)
@@ -176,6 +180,7 @@ class Supervisor:
                 key.data(key.fd)
             if monotonic() >= self._soonest:
                 self._look(self._commands.values())
+        self._groups.close()
 
     def _finished(self) -> bool:
         if not self._runner_gone or self._commands:
@@ -254,8 +259,11 @@ class Supervisor:
             return f"not started: {request['deadline'] - now:.3f} s are left of its lease"
         environ = self._environ | request["env"]
         try:
-            spawned = spawn(command.argv, command.cwd, environ, self._null)
+            command.group = self._groups.new()
+            spawned = spawn(command.argv, command.cwd, environ, self._null, command.group)
         except OSError as error:
+            if command.group is not None:
+                cgroup.remove(command.group)
             return f"cannot start a process: {error.strerror}"
         command.guardian, command.control, command.report = spawned[:3]
         command.output, command.exec_status = spawned[3:]
@@ -423,6 +431,8 @@ class Supervisor:
 
     def _look_at_lost(self, command: Command, now: float) -> None:
         """Kill what its guardian has left, which cannot be told from what another one left."""
+        if command.group is not None:
+            cgroup.kill(command.group)
         if LINUX:
             left = signal_descendants(os.getpid(), signal.SIGKILL, but=self._guardians)
         else:
@@ -465,6 +475,8 @@ class Supervisor:
         if command.exec_status >= 0:
             command.exec_status = self._close(command.exec_status)
         self._by_pid.pop(command.pid, None)
+        if command.lost and command.group is not None:
+            cgroup.remove(command.group)
         del self._commands[command.key]
         if command.error is not None:
             self._emit({"event": "failed", "key": command.key, "error": command.error})
