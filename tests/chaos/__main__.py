@@ -27,6 +27,8 @@ import psycopg
 from tabulate import tabulate
 
 from tests.chaos.faults import (
+    COPY_FAULTS,
+    LISTEN_FAULTS,
     MEMBER_FAULTS,
     NETWORK_FAULTS,
     PROCESS_FAULTS,
@@ -45,7 +47,12 @@ from tests.cluster.marks import Mark, read
 
 HANDFUL = 12
 """Lines a replica may log about one outage."""
-PEACE = {"servers": (2.0, 6.0), "processes": (1.0, 4.0)}
+PEACE = {
+    "servers": (2.0, 6.0),
+    "processes": (1.0, 4.0),
+    "listen": (20.0, 60.0),
+    "copies": (5.0, 20.0),
+}
 SHORT_PEACE = (0.5, 1.0)
 SHORT_SEED = 1094
 """One whose last faults leave little to settle."""
@@ -75,7 +82,12 @@ def run(world: World, minutes: float, only: set[str] | None) -> None:
     world.begin()
     world.note("the fleet runs")
     end_at = time.monotonic() + 60 * minutes
-    kinds = {"servers": SERVER_FAULTS, "processes": PROCESS_FAULTS}
+    kinds = {
+        "servers": SERVER_FAULTS,
+        "processes": PROCESS_FAULTS,
+        "listen": LISTEN_FAULTS,
+        "copies": COPY_FAULTS,
+    }
 
     def draw(name: str) -> None:
         faults = {k: x for k, x in kinds[name].items() if only is None or k in only}
@@ -100,13 +112,14 @@ def run_short(world: World) -> None:
         Schedule(servers, world, f"{world.seed}/servers", Brief),
         Schedule(MEMBER_FAULTS, world, f"{world.seed}/members", Brief),
         Schedule(NETWORK_FAULTS, world, f"{world.seed}/networks"),
+        Schedule({**LISTEN_FAULTS, **COPY_FAULTS}, world, f"{world.seed}/others"),
     ]
 
     def each(schedule: Schedule) -> None:
         for _ in range(len(schedule)):
             world.note(schedule.step(SHORT_PEACE))
 
-    names = ("servers", "members", "networks")
+    names = ("servers", "members", "networks", "others")
     _at_once(world, {n: partial(each, x) for n, x in zip(names, schedules, strict=True)})
     _end(world)
 
@@ -128,7 +141,7 @@ def judge(world: World) -> Verdict:
         judge_ledger(verdict, c)
         judge_outside(
             verdict, c, marks, offset=_offset(c),
-            acknowledged=world.load.acknowledged, succeeded=succeeded,
+            acknowledged=world.load.acknowledged, succeeded=succeeded, starved=world.starved,
         )  # fmt: skip
     judge_by_verify(verdict, world.server.start())
     verdict.add("running processes that ended by themselves", world.fleet.deaths)
@@ -228,8 +241,9 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="every fault once")
     parser.add_argument("--binaries", type=Path, help="bin directory of the servers")
     parser.add_argument("--seed", type=int, default=None, help="of the faults; none: any")
-    parser.add_argument("--only", action="append", metavar="FAULT", choices=[*SERVER_FAULTS,
-                        *PROCESS_FAULTS], help="nothing but this; again for more")  # fmt: skip
+    every = [*SERVER_FAULTS, *PROCESS_FAULTS, *LISTEN_FAULTS, *COPY_FAULTS]
+    parser.add_argument("--only", action="append", metavar="FAULT", choices=every,
+                        help="nothing but this; again for more")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep logs and marks of the run")
     options = parser.parse_args()
     if options.short and (options.minutes is not None or options.only):

@@ -12,6 +12,8 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.postmaster import server_pid
+from tests.chaos.settings import hostile_settings
+from tests.chaos.snapshot import restore_snapshot
 from tests.chaos.world import ROLE, World, terminate
 from tests.cluster.harness import until
 from tests.cluster.proxy import Proxy
@@ -158,6 +160,25 @@ def stop(world: World, draw: random.Random) -> None:
     world.fleet.freeze(draw.choice(world.replicas()), draw.uniform(*BEYOND_LEASE))
 
 
+def starve(world: World, draw: random.Random) -> None:
+    """A replica gets the processor for a few hundredths of a second, again and again."""
+    member, since = draw.choice(world.replicas()), time.monotonic()
+    end_at = since + draw.uniform(6, 15)
+    while time.monotonic() < end_at:
+        world.fleet.freeze(member, draw.uniform(0.4, 2))
+        time.sleep(draw.uniform(0.01, 0.05))
+    world.starved.append((since, time.monotonic()))
+
+
+def cut_listen(world: World, draw: random.Random) -> None:
+    """Nothing can LISTEN by the DSN that `plain` has for it."""
+    world.listening.cut()
+    try:
+        time.sleep(draw.uniform(4, 8) if world.short else draw.uniform(60, 150))
+    finally:
+        world.listening.heal()
+
+
 def drain(world: World, draw: random.Random) -> None:
     world.fleet.drain(draw.choice([*world.replicas(), world.fleet.members["worker"]]))
 
@@ -221,11 +242,13 @@ SERVER_FAULTS: Mapping[str, Fault] = {
     "server read-only (25006)": read_only,
     "table locked": lock_tables,
     "failover": fail_over,
+    "settings of roles": hostile_settings,
 }
 MEMBER_FAULTS: Mapping[str, Fault] = {
     "replica killed -9": kill,
     "worker killed -9": kill_worker,
     "replica stopped past its lease": stop,
+    "replica starved of CPU": starve,
     "replica drained and replaced": drain,
     "rolling deploy": deploy,
 }
@@ -239,6 +262,8 @@ NETWORK_FAULTS: Mapping[str, Fault] = {
     "host lost": lose_host,
 }
 PROCESS_FAULTS: Mapping[str, Fault] = {**MEMBER_FAULTS, **NETWORK_FAULTS}
+LISTEN_FAULTS: Mapping[str, Fault] = {"LISTEN cut": cut_listen}
+COPY_FAULTS: Mapping[str, Fault] = {"snapshot restored under live replicas": restore_snapshot}
 NEEDS = {"failover": "failover", "clock jumped": "clock jumps", "pgbouncer killed -9": "pgbouncer",
          "host lost": "hosts"}  # fmt: skip
 

@@ -5,6 +5,7 @@ Two deploys of one source: `first` has `leaving`, `second` has `arriving` and an
 """
 
 import asyncio
+import inspect
 import random
 import time
 from collections.abc import Callable
@@ -139,3 +140,7 @@ async def changing(ctx: Context) -> None:
 
 LAPPING = {job.name for job in first.jobs.values() if job.overlap is Overlap.ALLOW}
 """Jobs that may run beside themselves."""
+THREADED = {
+    name for name, handler in first.handlers.items() if not inspect.iscoroutinefunction(handler)
+}
+"""Jobs whose function runs in a thread."""

@@ -14,7 +14,7 @@ from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 
-from tests.chaos.jobs import LAPPING
+from tests.chaos.jobs import LAPPING, THREADED
 from tests.cluster.harness import ROOT, clean_environ, instant
 from tests.cluster.marks import Mark
 
@@ -121,9 +121,11 @@ def judge_outside(
     offset: float,
     acknowledged: Iterable[int],
     succeeded: Iterable[int],
+    starved: Sequence[tuple[float, float]] = (),
 ) -> None:
     """By lines outside the database. `offset`: CLOCK_MONOTONIC minus the database's clock;
-    `acknowledged`: ids that clients were told; `succeeded`: ids whose SUCCESS a worker was told.
+    `acknowledged`: ids that clients were told; `succeeded`: ids whose SUCCESS a worker was told;
+    `starved`: when a replica was starved of CPU.
     """
     rows = c.execute("SELECT id, status, due_at FROM cronledger.executions").fetchall()
     status = {number: state for number, state, _ in rows}
@@ -145,7 +147,7 @@ def judge_outside(
         [m for m in starts if m.attempt == 1 and m.execution in due
          and m.at < due[m.execution] + offset - EARLY],
     )  # fmt: skip
-    verdict.add("overlapping: alive at once", alive_at_once(marks))
+    verdict.add("overlapping: alive at once", alive_at_once(marks, starved))
     begun_ids = {m.execution for m in starts}
     verdict.add("lost: begun, and not in the ledger", sorted(begun_ids - status.keys()))
     verdict.add("lost: acknowledged to a client", sorted(set(acknowledged) - status.keys()))
@@ -153,11 +155,13 @@ def judge_outside(
                 sorted(x for x in set(succeeded) if status.get(x) != "SUCCESS"))  # fmt: skip
 
 
-def alive_at_once(marks: Sequence[Mark]) -> list[str]:
+def alive_at_once(marks: Sequence[Mark], starved: Sequence[tuple[float, float]] = ()) -> list[str]:
     """Attempts of one (job, scope) that both showed signs of life while the other did.
 
-    Who stood still (SIGSTOP, a host without a processor or a disk to spare) learns what it lost
-    when it goes on: its signs within a second of that do not count.
+    A process that stood still (SIGSTOP, a host without a processor or a disk to spare) learns what
+    it lost when it goes on: its signs within a second of that do not count. Nor do those of a
+    function in a thread while a replica is starved of CPU: nothing can stop it, and the ledger
+    refuses what it writes.
     """
     lives: defaultdict[tuple[str, str], dict[tuple[int, int], Life]] = defaultdict(dict)
     seen: dict[tuple[int, int], float] = {}
@@ -167,6 +171,8 @@ def alive_at_once(marks: Sequence[Mark]) -> list[str]:
         if m.at - seen.get(key, m.at) > SILENT:
             woken[key] = m.at
         seen[key] = m.at
+        if m.job in THREADED and any(a <= m.at < b + AWAKE for a, b in starved):
+            continue
         if m.job in LAPPING or m.at - woken.get(key, -AWAKE) < AWAKE:
             continue
         of_scope = lives[m.job, m.scope]

@@ -26,7 +26,8 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.servers import OwnServer, Pair, single
 
 SETTINGS = {"fsync": "on", "max_connections": "120", "wal_keep_size": "256MB"}
-ROLE = "chaos"
+ROLE: LiteralString = "chaos"
+CLIENT: LiteralString = "chaos_client"
 ALL_AT_ONCE = {False: ("ten", 10), True: ("four", 4)}
 
 
@@ -71,6 +72,7 @@ class World:
         self.far: Host | None = None
         self.bouncer: Bouncer | None = None
         self.proxies: dict[str, Proxy] = {}
+        self.starved: list[tuple[float, float]] = []
         self.clocks: dict[str, FakeClock] = {}
         self.fleet = Fleet(directory, self.marks, "3s" if short else "8s")
         self.watch = Watch(self._pids)
@@ -119,11 +121,12 @@ class World:
         self.dsn = self.pair.start() if self.pair is not None else self.server.start()
         self._start_all_at_once()
         self.sql(f"CREATE ROLE {ROLE} LOGIN IN ROLE cronledger_runner")
+        self.sql(f"CREATE ROLE {CLIENT} LOGIN SUPERUSER")
         migrate(self.dsn)
         with psycopg.connect(self.dsn) as c:
             psycopg.ClientCursor(c).execute(SQL_JOBS, [json.dumps(COMMAND)])
         self._make_fleet(make_conninfo(self.dsn, user=ROLE))
-        self.load = Load(self.dsn, self.seed)
+        self.load = Load(make_conninfo(self.dsn, user=CLIENT), self.seed)
         self.load.start()
         self._keeper.start()
         self.watch.start()
@@ -157,9 +160,10 @@ class World:
             self.bouncer = Bouncer(self.directory / "bouncer", self.server, (ROLE, "postgres"))
             pooled = {"dsn": self.bouncer.dsn(ROLE), "CRONLEDGER_PGBOUNCER": "1"}
             pooled["CRONLEDGER_LISTEN_URL"] = dsn
+        self.listening = self._stack.enter_context(Proxy(here))
         members = [
             self.fleet.replica("lasting", dsn),
-            self.fleet.replica("plain", dsn),
+            self.fleet.replica("plain", dsn, CRONLEDGER_LISTEN_URL=self.listening.dsn),
             self.fleet.replica("far", self.proxies["far"].dsn),
             self.fleet.replica("ahead", self.proxies["ahead"].dsn, **self._clock("ahead")),
             self.fleet.replica("pooled", **pooled, **self._clock("pooled")),
@@ -193,7 +197,7 @@ class World:
 
     def follow_primary(self) -> None:
         """Proxies and the pooler lead to whichever is the primary now."""
-        for proxy in self.proxies.values():
+        for proxy in (*self.proxies.values(), self.listening):
             proxy.lead_to(single(self.dsn, self.server.data))
         if self.bouncer is not None:
             self.bouncer.lead_to(self.server)
@@ -259,6 +263,14 @@ class World:
 def _started(member: Member) -> bool:
     assert member.process.poll() is None, f"{member.name} ended:\n{member.log.read_text()[-3000:]}"
     return member.has_started
+
+
+def terminate_all(world: World) -> None:
+    """Every connection of replicas, of the worker and of the client is ended."""
+    world.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY (%s)",
+        [ROLE, CLIENT],
+    )
 
 
 def terminate(c: psycopg.Connection, kind: str) -> int:
