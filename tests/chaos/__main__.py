@@ -45,8 +45,9 @@ from tests.chaos.watch import flatness
 from tests.chaos.world import World
 from tests.cluster.marks import Mark, read
 
-HANDFUL = 12
-"""Lines a replica may log about one outage."""
+HANDFUL = 20
+"""Lines a replica may log about one outage. Its loops, its heartbeats and its LISTEN each report
+the loss of the connection, each change of the reason, and that it is back."""
 PEACE = {
     "servers": (2.0, 6.0),
     "processes": (1.0, 4.0),
