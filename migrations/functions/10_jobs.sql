@@ -71,17 +71,21 @@ BEGIN
     END IF;
     PERFORM FROM {schema}.schedules s WHERE s.job_name = NEW.name
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
-    -- Only now: the wait for the locks may have been long, and what was planned meanwhile stands.
+    -- Provisional, and only now: the wait for the locks may have been long, and what was planned meanwhile
+    -- stands. These locks hold until the COMMIT, which dates the revision.
     at := {schema}.db_clock();
     SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
     IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at
        AND OLD.paused_until >= last AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
-       AND {schema}.job_definition(NEW) = {schema}.job_definition(OLD) THEN
+       AND {schema}.job_definition(NEW) = {schema}.job_definition(OLD)
+       AND NOT EXISTS (SELECT FROM {schema}.undated u WHERE u.job_name = NEW.name) THEN
         -- The pause ended by itself, whenever that was noticed; an edit never reaches back, and what
         -- was planned under one that came between stays its own.
         at := OLD.paused_until;
+    ELSE
+        at := greatest(at, last);
+        PERFORM {schema}.date_at_commit(NEW.name, at, NEW.revision);
     END IF;
-    at := greatest(at, last);
     INSERT INTO {schema}.job_revisions
         (job_name, revision, effective_from, state, paused_until, definition, requested_by, reason)
     VALUES (NEW.name, NEW.revision, at,
@@ -118,6 +122,7 @@ BEGIN
     SELECT OLD.name, OLD.revision + 1, greatest(at, max(r.effective_from)), 'retired',
            {schema}.job_definition(OLD), session_user
     FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
+    PERFORM {schema}.date_at_commit(OLD.name, at, OLD.revision + 1);
     PERFORM {schema}.cancel_waiting(OLD.name, session_user);
     UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at)
     WHERE job_name = OLD.name;

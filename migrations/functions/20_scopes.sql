@@ -69,6 +69,11 @@ BEGIN
       AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL);
     GET DIAGNOSTICS retired = ROW_COUNT;
     IF appeared + returned + retired > 0 THEN
+        IF fresh IS NOT NULL THEN
+            kinds := array_fill(kind, ARRAY[cardinality(fresh)]) || kinds;
+            changes := array_fill('appears'::text, ARRAY[cardinality(fresh)]) || changes;
+        END IF;
+        PERFORM {schema}.date_at_commit(job, at, kinds => kinds, scopes => fresh || known, changes => changes);
         PERFORM pg_notify('{schema}', 'jobs');
     END IF;
     RETURN NEXT;
@@ -76,10 +81,21 @@ END $$;
 COMMENT ON FUNCTION {schema}.set_scopes(text, text, text[], timestamptz) IS 'The job has exactly these scopes from now on: new ones start at now, others retire, retired ones return and the gap becomes a skip. Scopes that stay as they are are neither written nor locked.';
 
 CREATE OR REPLACE FUNCTION {schema}.retire_other_kinds(job text, kind text, at timestamptz)
-RETURNS void LANGUAGE sql AS $$
-    UPDATE {schema}.schedules s
-    SET retired_at = coalesce(s.retired_at, at), returned_at = NULL, parked = NULL, next_due_at = at
-    WHERE s.job_name = job AND s.scope_kind <> kind
-      AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
-$$;
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    kinds  text[];
+    scopes text[];
+BEGIN
+    WITH gone AS (
+        UPDATE {schema}.schedules s
+        SET retired_at = coalesce(s.retired_at, at), returned_at = NULL, parked = NULL, next_due_at = at
+        WHERE s.job_name = job AND s.scope_kind <> kind
+          AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
+        RETURNING s.scope_kind, s.scope_id
+    ) SELECT array_agg(g.scope_kind), array_agg(g.scope_id) INTO kinds, scopes FROM gone g;
+    IF scopes IS NOT NULL THEN
+        PERFORM {schema}.date_at_commit(job, at, kinds => kinds, scopes => scopes,
+            changes => array_fill('retires'::text, ARRAY[cardinality(scopes)]));
+    END IF;
+END $$;
 COMMENT ON FUNCTION {schema}.retire_other_kinds(text, text, timestamptz) IS 'Scopes of another kind than the job''s retire; those of its kind are the provider''s.';

@@ -60,6 +60,10 @@ BEGIN
         (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at, created_at)
     VALUES (job, kind, scope, definition.queue, at, definition.revision, at, at)
     ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
+    IF FOUND THEN
+        PERFORM {schema}.date_at_commit(
+            job, at, kinds => ARRAY[kind], scopes => ARRAY[scope], changes => ARRAY['appears']);
+    END IF;
     SELECT s.* INTO held FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, scope) FOR NO KEY UPDATE;
     PERFORM pg_notify('{schema}', 'jobs');

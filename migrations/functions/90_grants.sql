@@ -42,6 +42,9 @@ LANGUAGE sql IMMUTABLE AS $$
              maintain_partitions'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
+        -- The dates of edits, written at COMMIT.
+        ('runner', 'EXECUTE', 'date_at_commit'), ('', 'EXECUTE', 'date_all date_revision date_scopes'),
+        ('', 'SELECT', 'undated'), ('', 'USAGE', 'undated_id'),
         -- Nobody: these are parts of the others, which run with the rights of their owner.
         ('', 'EXECUTE',
             'answers_for cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance

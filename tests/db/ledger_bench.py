@@ -18,7 +18,7 @@ START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 TICK = timedelta(milliseconds=1)
 REPLICA, WORKER = ("python",), ("external",)
 
-_STOPPED = """
+STOPPED = """
 CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql STABLE
     AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
 CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, url: str) -> None:
         self.travel = Travel(url)
         self.ledger = Ledger(url, self.travel)
-        self.ledger.rows(_STOPPED.format(at=START.isoformat()))
+        self.ledger.rows(STOPPED.format(at=START.isoformat()))
         self.loop = asyncio.Runner()
         self.replicas = [Runner(url, name) for name in ("r1", "r2")]
         for replica in self.replicas:

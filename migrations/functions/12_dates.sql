@@ -1,0 +1,95 @@
+-- An edit takes effect when it is committed. The statement that edits can only write a provisional date,
+-- because its transaction may stay open for an hour, and what the new definition would have fired in that
+-- hour is the past. So the statement notes in `undated` what it has written, and a deferred constraint
+-- trigger replaces the date at COMMIT. It takes no lock: the transaction has locked these rows already, and
+-- nobody has planned a firing of them since.
+
+CREATE OR REPLACE FUNCTION {schema}.date_at_commit(
+    job text, at timestamptz, revision bigint DEFAULT NULL, kinds text[] DEFAULT NULL,
+    scopes text[] DEFAULT NULL, changes text[] DEFAULT NULL)
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO {schema}.undated (job_name, at, revision, kinds, scopes, changes)
+    VALUES (job, at, revision, kinds, scopes, changes)
+$$;
+COMMENT ON FUNCTION {schema}.date_at_commit(text, timestamptz, bigint, text[], text[], text[]) IS 'The COMMIT of this transaction replaces the date `at` of this revision of the job, or of these scopes of it.';
+
+CREATE OR REPLACE FUNCTION {schema}.date_revision(job text, number bigint, now_ timestamptz)
+RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    before {schema}.job_revisions;
+    at     timestamptz;
+BEGIN
+    SELECT r.* INTO before FROM {schema}.job_revisions r
+    WHERE r.job_name = job AND r.revision < number ORDER BY r.revision DESC LIMIT 1;
+    -- Two revisions of one transaction have the same date: the first was never in force. A retirement
+    -- must have been in force, however briefly, because it ends what was due before it.
+    at := greatest(now_, before.effective_from
+        + CASE before.state WHEN 'retired' THEN interval '1 microsecond' ELSE interval '0' END);
+    UPDATE {schema}.job_revisions r SET effective_from = at
+    WHERE (r.job_name, r.revision) = (job, number);
+    RETURN at;
+END $$;
+COMMENT ON FUNCTION {schema}.date_revision(text, bigint, timestamptz) IS 'Dates an uncommitted revision, never before the one it follows; returns the date.';
+
+-- Without seq scans, because a job may have 100,000 scopes: one probe of the primary key for each.
+CREATE OR REPLACE FUNCTION {schema}.date_scopes(mark {schema}.undated, now_ timestamptz)
+RETURNS timestamptz LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    -- Never before the revision that owns the first plan_times of a new scope.
+    at timestamptz := greatest(now_, (SELECT max(r.effective_from) FROM {schema}.job_revisions r
+                                      WHERE r.job_name = mark.job_name));
+BEGIN
+    UPDATE {schema}.schedules s
+    SET created_at = CASE WHEN u.change = 'appears' THEN at ELSE s.created_at END,
+        planned_through = CASE WHEN u.change = 'appears' THEN at ELSE s.planned_through END,
+        returned_at = CASE WHEN u.change = 'returns' THEN at ELSE s.returned_at END,
+        retired_at = CASE WHEN u.change = 'retires' THEN at ELSE s.retired_at END,
+        next_due_at = CASE s.next_due_at WHEN mark.at THEN at ELSE s.next_due_at END
+    FROM unnest(mark.kinds, mark.scopes, mark.changes) u(kind, scope, change)
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (mark.job_name, u.kind, u.scope)
+      -- Another transaction may have been first to make the change.
+      AND mark.at = CASE u.change WHEN 'appears' THEN s.created_at WHEN 'returns' THEN s.returned_at
+                                  ELSE s.retired_at END;
+    RETURN at;
+END $$;
+COMMENT ON FUNCTION {schema}.date_scopes({schema}.undated, timestamptz) IS 'Dates the uncommitted appearance, retirement or return of scopes, never before the newest revision of the job; returns the date.';
+
+CREATE OR REPLACE FUNCTION {schema}.date_all() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    now_ timestamptz := {schema}.db_clock();
+    mark {schema}.undated;
+    date timestamptz;
+BEGIN
+    -- The first row that fires dates all of them, so that one transaction has one date.
+    IF NOT EXISTS (SELECT FROM {schema}.undated u
+                   WHERE u.id = NEW.id AND u.dated_at IS NOT DISTINCT FROM NEW.dated_at) THEN
+        RETURN NULL;
+    END IF;
+    IF NEW.dated_at >= {schema}.db_now() THEN
+        DELETE FROM {schema}.undated u WHERE u.xact = pg_current_xact_id();
+        RETURN NULL;
+    END IF;
+    -- SET CONSTRAINTS ALL IMMEDIATE fires this before the COMMIT. The UPDATE below makes it fire once
+    -- more, at the COMMIT, and the statement that dates last finds its own date there.
+    SET CONSTRAINTS {schema}.date_at_commit DEFERRED;
+    FOR mark IN SELECT u.* FROM {schema}.undated u WHERE u.xact = pg_current_xact_id() ORDER BY u.id LOOP
+        IF mark.revision IS NOT NULL THEN
+            date := {schema}.date_revision(mark.job_name, mark.revision, now_);
+        ELSE
+            date := {schema}.date_scopes(mark, now_);
+        END IF;
+        UPDATE {schema}.undated u SET at = date, dated_at = now_ WHERE u.id = mark.id;
+    END LOOP;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION {schema}.date_all() IS 'At COMMIT: everything that the transaction noted in undated takes effect at this instant.';
+
+DO $$ BEGIN
+    -- There is no CREATE OR REPLACE CONSTRAINT TRIGGER.
+    IF NOT EXISTS (SELECT FROM pg_trigger t
+                   WHERE t.tgrelid = '{schema}.undated'::regclass AND t.tgname = 'date_at_commit') THEN
+        CREATE CONSTRAINT TRIGGER date_at_commit AFTER INSERT OR UPDATE ON {schema}.undated
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.date_all();
+    END IF;
+END $$;
