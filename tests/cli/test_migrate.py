@@ -1,5 +1,6 @@
 """`cronledger migrate`: applies, checks, prints."""
 
+import json
 import subprocess
 
 import psycopg
@@ -133,3 +134,14 @@ def test_sql_and_check_exclude_each_other(bare: Cli) -> None:
     said = bare("migrate", "--sql", "--check")
     assert said.exit_code == 2
     assert "--sql" in said.stderr
+
+
+def test_json_names_what_was_applied_and_what_is_pending(
+    empty: Cli,
+) -> None:
+    checked = empty("migrate", "--check", "--json")
+    assert checked.exit_code == 4
+    pending = json.loads(checked.stdout)["pending"]
+    done = json.loads(empty("migrate", "--json").stdout)
+    assert done == {"schema": "cronledger", "applied": pending, "pending": []}
+    assert json.loads(empty("migrate", "--json").stdout)["applied"] == []

@@ -153,7 +153,6 @@ def test_cells_cannot_break_a_table(tmp_path: Path) -> None:
 RESULTS_WITHOUT_JSON = {
     "run": "a log, not a result",
     "import-crontab": "a TOML file",
-    "migrate": "SQL, or the names of migrations",
 }
 
 

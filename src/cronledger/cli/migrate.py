@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cronledger.cli.show import json_option, print_json
+
 if TYPE_CHECKING:
     from cronledger.ledger.migrate import Phase, SchemaState
     from cronledger.settings import Settings
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Change nothing; exit 4 when something is pending.")
 @click.option("--sql", "as_sql", is_flag=True, help="Print what is pending as SQL for `psql -1`.")
 @click.option("--pre", is_flag=True, help="Only what adds: code that does not know it goes on.")
-def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
+@json_option
+def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     """Bring the schema up to date, and grant the group roles their rights in it.
 
     The roles cronledger_viewer, cronledger_operator and cronledger_runner may be created before or
@@ -31,8 +34,9 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
     from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
     from cronledger.rules.errors import Exit
 
-    if as_sql and check:
-        raise click.UsageError("--sql and --check exclude each other: choose one of them")
+    if as_sql and (check or as_json):
+        other_option = "--check" if check else "--json"
+        raise click.UsageError(f"--sql and {other_option} exclude each other: choose one of them")
     settings = settings_here()
     schema = settings.schema_name
     phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
@@ -40,6 +44,8 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
         script = migrations.script(schema, _state_here(settings), phases=phases)
         click.echo(script, nl=False)
         return
+    applied: list[str] = []
+    pending: list[str] = []
     with database(settings) as url:
         if check:
             state = migrations.check(url, schema)
@@ -47,17 +53,19 @@ def migrate(*, check: bool, as_sql: bool, pre: bool) -> None:
             pending = [found.name for found in state.pending if found.phase in phases]
             pending += state.ungranted
         else:
-            pending = []
-            for name in migrations.migrate(url, schema, phases=phases):
-                click.echo(f"applied {name}")
+            applied = migrations.migrate(url, schema, phases=phases)
             state = migrations.check(url, schema)
             _warn(state)
         other = None
         if not pending:
             with access(settings, url).connect("cronledger migrate") as connection:
                 other = other_database(connection, schema)
-    for name in pending:
-        click.echo(f"pending {name}")
+    if as_json:
+        print_json({"schema": schema, "applied": applied, "pending": pending})
+    else:
+        for word, names in (("applied", applied), ("pending", pending)):
+            for name in names:
+                click.echo(f"{word} {name}")
     for name in state.unknown:
         click.echo(f"{name} is of a newer cronledger", err=True)
     if pending:
