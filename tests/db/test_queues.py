@@ -41,6 +41,27 @@ async def test_f23_a_paused_queue_starts_nothing_and_the_others_go_on(ledger: Le
         assert [s.claimed.id for s in await r.settle()] == made[:1]
 
 
+@pytest.mark.parametrize(
+    ("pause", "resume"),
+    [("pause_queue('heavy')", "resume_queue('heavy')"), ("pause('job')", "resume('job')")],
+    ids=["queue", "job"],
+)
+async def test_f23_nothing_is_stolen_in_a_pause(ledger: Ledger, pause: str, resume: str) -> None:
+    """A steal is a start: it waits for the end of the pause, and then it happens."""
+    ledger.job(schedule=None, queue="heavy", allow_stale_reentry=True)
+    ledger.trigger()
+    only = {"queues": ["heavy"]}
+    async with runners(ledger.url, only, only) as (holder, thief):
+        assert len(await holder.settle()) == 1
+        assert ledger.one(f"SELECT {pause}")
+        ledger.expire()
+        assert await thief.steal() == []
+        assert ledger.statuses() == ["RUNNING"]
+        assert ledger.one(f"SELECT {resume}")
+        (stolen,) = await thief.steal()
+        assert (stolen.claimed.how, stolen.claimed.attempt) == ("stolen", 2)
+
+
 async def test_f23_everything_is_paused_and_goes_on(ledger: Ledger) -> None:
     ledger.job("light")
     ledger.job("heavy", queue="heavy")

@@ -308,6 +308,19 @@ def test_effective_from_never_goes_back(db: Db) -> None:
     assert first == second == third
 
 
+def test_i10_an_edit_that_waited_for_a_lock_is_dated_after_the_wait(db: Db, other: Db) -> None:
+    """What was planned while it waited belongs to the definition before it."""
+    job(db)
+    with db.transaction():
+        db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+        edit = "UPDATE cronledger.jobs SET schedule = '@daily'"
+        waiting = start_blocked(db, other, lambda: other.execute(edit))
+        planned = now(db)
+        db.execute("UPDATE cronledger.schedules SET planned_through = %s", [planned])
+    waiting.result(30)
+    assert effective(db)[1] > planned
+
+
 def test_a_revision_names_who_made_it_and_nobody_else(db: Db) -> None:
     me = value(db, "SELECT session_user")
     job(db)

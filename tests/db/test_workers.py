@@ -54,6 +54,17 @@ def held(ledger: Ledger) -> Iterator[tuple[int, Any]]:
     yield execution, token
 
 
+def test_f17_the_jitter_of_a_retry_is_added_to_its_backoff(ledger: Ledger) -> None:
+    external(ledger, overlap="allow", max_attempts=2, retry_backoff=["10 m"], retry_jitter=0.5)
+    for _ in range(8):
+        ledger.trigger()
+    for execution, token, _, _ in claim(ledger, n=8):
+        assert ledger.one(CALLS["fail"], execution, token) == "ok"
+    waits = ledger.rows("SELECT next_attempt_at - finished_at FROM executions")
+    assert len(set(waits)) == 8
+    assert all(10 * MINUTE <= wait <= 15 * MINUTE + timedelta(seconds=1) for wait in waits)
+
+
 async def test_f17_firings_are_planned_into_pending_and_claimed_by_workers_only(
     ledger: Ledger, database_url: str
 ) -> None:
