@@ -36,6 +36,12 @@ ifneq ($(SYSTEM_POSTGRES),)
 	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(BIN)/pytest tests/db -n $(WORKERS) --dist worksteal
 endif
 
+# A Sunday; the ledger's partitions are weeks from Monday on.
+INSTANT ?= 2026-11-22T23:59:30
+
+dates: $(STAMP) ## unit, database and command line tests as if at INSTANT; INSTANT=all: at every boundary
+	$(BIN)/python -m tests.dated $(INSTANT) tests/unit tests/db tests/cli -n $(WORKERS) --dist worksteal
+
 lint: $(STAMP) ## ruff, format, strict types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -71,9 +77,9 @@ proofs: $(STAMP) ## bench and chaos in their short forms, under two minutes on t
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 
-check: lint test proofs ## what CI runs
+check: lint test dates proofs ## what CI runs
 
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test lint format bench chaos mutations soak proofs check clean
+.PHONY: help setup run test dates lint format bench chaos mutations soak proofs check clean

@@ -18,7 +18,7 @@ import psycopg
 from tests.cluster.marks import VARIABLE, Mark, read
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0
+PATIENCE = 60.0
 T = TypeVar("T")
 
 
