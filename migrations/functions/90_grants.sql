@@ -145,6 +145,9 @@ BEGIN
             USING HINT = format('Run it as the owner of the schema, %s.', owner::regrole),
                   ERRCODE = 'insufficient_privilege';
     END IF;
+    IF NOT EXISTS (SELECT FROM {schema}.missing_grants()) THEN
+        RETURN;  -- without waiting for a migration that is under way
+    END IF;
     -- The lock of `migrate`: two at once would write the same rows of the catalog.
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.migrate', 0));
     -- The second pass grants what the first one showed: to roles that it made, and what it revoked from

@@ -277,6 +277,26 @@ def test_a_group_without_its_rights_names_the_migration(
     assert "cronledger_viewer itself lacks a right: run `cronledger migrate` as" in said.stderr
 
 
+def test_a_member_that_does_not_inherit_is_told_so(
+    call: Callable[..., Result], roles: Roles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = roles.name("none")
+    alter = f"ALTER ROLE {name} NOINHERIT; GRANT cronledger_viewer TO {name}"
+    try:
+        said = call("none", "jobs", "list", before=alter)
+        assert said.exit_code == 2
+        option = "options=-crole=cronledger_viewer"
+        assert said.stderr.strip().endswith(f"add {option} to the connection string")
+        url = make_conninfo(os.environ["CRONLEDGER_DATABASE_URL"], options=option[8:])
+        monkeypatch.setenv("CRONLEDGER_DATABASE_URL", url)
+        assert CliRunner().invoke(main, ["jobs", "list"]).exit_code == 0
+    finally:
+        with psycopg.connect(roles.databases.url("postgres"), autocommit=True) as c:
+            role = sql.Identifier(name)
+            c.execute(sql.SQL("REVOKE cronledger_viewer FROM {}").format(role))
+            c.execute(sql.SQL("ALTER ROLE {} INHERIT").format(role))
+
+
 def test_a_viewer_may_ask_what_a_backfill_would_do(call: Callable[..., Result]) -> None:
     arguments = [*MATRIX["backfill"].arguments, "--dry-run", "--json"]
     said = call("viewer", *arguments)

@@ -28,7 +28,8 @@ NEEDS = {
 """Commands that do more than read. All others need VIEWER; `migrate`: the owner of the schema."""
 
 _ASK = """
-SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(pg_has_role(r.oid, 'USAGE'), false),
+SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(pg_has_role(r.oid, 'MEMBER'), false),
+       coalesce(pg_has_role(r.oid, 'USAGE'), false),
        format('GRANT %%I TO %%I', g.name, current_user)
 FROM (VALUES (%s)) g(name) LEFT JOIN pg_roles r ON r.rolname = g.name
 """
@@ -46,13 +47,18 @@ def explained(error: errors.InsufficientPrivilege, access: Access) -> DeniedErro
     with access.connect("cronledger cli") as connection:
         row = connection.execute(_ASK, [group]).fetchone()
     assert row is not None
-    role, exists, member, grant = row
+    role, exists, member, inherits, grant = row
     if command == "migrate":
         remedy = "run it as the owner of the schema"
     elif not exists:
         remedy = f"run `CREATE ROLE {group} NOLOGIN` and `cronledger migrate`, then `{grant}`"
     elif not member:
         remedy = f"run `{grant}`"
+    elif not inherits:
+        remedy = (
+            f"it does not inherit the rights of {group}: add options=-crole={group} to the "
+            "connection string"
+        )
     else:
         remedy = (
             f"{group} itself lacks a right: run `cronledger migrate` as the owner of the schema"
