@@ -69,6 +69,9 @@ endif
 mutations: $(STAMP) ## deliberate mistakes in the engine, each until a seed of the simulator finds it
 	$(BIN)/python -m tests.simulation.mutations --most 80
 
+fuzz: $(STAMP) ## bad input to every command for MINUTES (5): no traceback, no hang, no secret
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed0 $(SEED))
+
 soak: $(STAMP) ## the replicas and clients of chaos for MINUTES (10), with nothing but kill -9
 	$(BIN)/python -m tests.chaos $(or $(MINUTES),10) \
 		--only 'replica killed -9' --only 'worker killed -9'
@@ -82,4 +85,4 @@ check: lint test dates proofs ## what CI runs
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test dates lint format bench chaos mutations soak proofs check clean
+.PHONY: help setup run test dates lint format bench chaos mutations fuzz soak proofs check clean

@@ -44,6 +44,11 @@ BEGIN
             USING HINT = 'Name an instant to come, or none: the job then stays paused until it is resumed.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF until <> 'infinity' AND until > at + interval '36525 days' THEN
+        RAISE EXCEPTION 'job %: until % is more than 100 years ahead', job, until
+            USING HINT = 'Name an earlier instant, or none: the job then stays paused until it is resumed.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF definition.retired_at IS NOT NULL THEN
         RAISE EXCEPTION 'job %: it is retired since %', job, definition.retired_at
             USING HINT = 'What is retired runs no more; there is nothing to pause.',

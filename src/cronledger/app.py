@@ -18,8 +18,8 @@ from pydantic_core import to_jsonable_python
 from cronledger.binding import Bound, Function, bind
 from cronledger.cancellation import Cancelled, CancelScope
 from cronledger.rules.errors import ConfigurationError, Problem, problems_of
+from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
-    LARGEST_BIGINT,
     CatchUp,
     Handler,
     Job,

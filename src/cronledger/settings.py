@@ -36,7 +36,8 @@ from cronledger.rules.errors import (
     problems_of,
     shown,
 )
-from cronledger.rules.model import LARGEST_BIGINT, Duration, Name
+from cronledger.rules.limits import LARGEST_BIGINT
+from cronledger.rules.model import Duration, Name
 
 PREFIX = "CRONLEDGER_"
 TEST_PREFIX = "CRONLEDGER_TEST_"
@@ -255,6 +256,12 @@ class Settings(BaseSettings):
         `where` names the file in errors. Raises ConfigurationError with every bad value.
         """
         given = dict(file or {})
+        if unreadable := [
+            Problem(ENVIRONMENT, None, name, None, "is not UTF-8", "set it in UTF-8")
+            for name, value in sorted(os.environ.items())
+            if name.upper() in VARIABLES and value != value.encode("utf-8", "replace").decode()
+        ]:
+            raise ConfigurationError(unreadable)
         try:
             settings = cls(**{_BY_KEY.get(key, key + UNKNOWN): given[key] for key in given})
         except ValidationError as exc:

@@ -89,7 +89,7 @@ def test_executions(filled: Cli) -> None:
         (["--status", "failed"], [2]),
         (["--status", "FAILED", "--status", "SUCCESS"], [2, 1]),
         (["--job", "hourly", "--limit", "1"], [3]),
-        (["--job", "other"], []),
+        (["--job", "manual"], []),
         (["--scope", "global"], [3, 2, 1]),
         (["--scope", "acme"], []),
         (["--since", "90m"], [3, 2]),

@@ -1,6 +1,11 @@
 """The command line. Commands are imported when they are called: `--help` imports click alone."""
 
+import io
+import os
+import sys
+from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -43,6 +48,28 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        # Text of the ledger may have characters that the locale has not.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                sys.stdout.flush()  # here its failure is a message; later the interpreter's
+        except OSError as error:  # a full disk, a directory that is gone: not a defect of ours
+            with suppress(OSError):
+                if not isinstance(error, BrokenPipeError):  # the reader has what it wanted
+                    click.echo(f"Error: {error}", err=True)
+            _discard_output()
+            sys.exit(1)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for number, argument in enumerate(args, 1):
+            _check(number, argument)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -57,6 +84,25 @@ class Commands(click.Group):
                 raise
             echo(failure.text, err=True)
             ctx.exit(failure.code)
+
+
+def _discard_output() -> None:
+    """Let the interpreter end without another error about what it could not write."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _check(number: int, argument: str) -> None:
+    """Raise UsageError for an argument that no command can mean."""
+    if any("\ud800" <= character <= "\udfff" for character in argument):
+        raise click.UsageError(f"argument {number}, {argument!a}, is not UTF-8; write it in UTF-8")
+    option, equals, value = argument.partition("=")
+    empty = option if option.startswith("--") and equals and not value else None
+    if not argument or empty is not None:
+        named = f"argument {number} is empty" if empty is None else f"{empty} has an empty value"
+        raise click.UsageError(f"{named}; leave it out, or give it a value")
 
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:

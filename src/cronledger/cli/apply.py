@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli.parameters import BIGINT
 from cronledger.cli.show import cell, echo, json_option, print_json, without_secrets
 from cronledger.rules.errors import Exit
 
@@ -29,7 +30,7 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
             "--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP]."
         ),
         click.option("--force", is_flag=True, help="Even if a newer deploy was applied."),
-        click.option("--deploy", type=int, help="Ordered version; an older one does not apply."),
+        click.option("--deploy", type=BIGINT, help="Ordered version; an older one does not apply."),
         click.argument("source", metavar="FILE|APP"),
     ):
         command = option(command)

@@ -47,7 +47,9 @@ DRY = Listing(
     show_default=True,
     help="Which starts first.",
 )
-@click.option("--cap", type=click.IntRange(1), help="At most so many unfinished at once.")
+@click.option(
+    "--cap", type=click.IntRange(1, 2**31 - 1), help="At most so many unfinished at once."
+)
 @click.option("--ended-before", metavar="ISO", help="Reprocess nothing that ended since then.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--wait", is_flag=True, help="Until all have ended; exit 1 unless all SUCCESS.")

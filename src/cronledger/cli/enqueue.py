@@ -4,6 +4,7 @@ from uuid import UUID
 
 import click
 
+from cronledger.cli.parameters import BIGINT
 from cronledger.cli.show import echo, json_option, print_json
 
 
@@ -12,7 +13,7 @@ from cronledger.cli.show import echo, json_option, print_json
 @click.option("--scope", metavar="ID", help="For this scope [default: the job's only one].")
 @click.option("--scope-kind", metavar="KIND", help="What the scope is [default: the job's].")
 @click.option("--payload", metavar="JSON", help="Instead of the job's payload.")
-@click.option("--watermark", type=int, help="How far the input has come; only grows.")
+@click.option("--watermark", type=BIGINT, help="How far the input has come; only grows.")
 @click.option("--key", help="Merges with what is PENDING under the same key.")
 @click.option("--group", type=click.UUID, metavar="UUID", help="Followed as one with its like.")
 @json_option

@@ -6,7 +6,7 @@ import click
 
 from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.show import echo, json_option, print_json, print_result, read_moment
+from cronledger.cli.show import echo, iso, json_option, print_json, print_result, read_moment
 
 LISTING = Listing(
     {
@@ -68,14 +68,16 @@ def list_executions(
 
     with session() as ledger:
         now = ledger.reports.now()
+        first = read_moment(since, "--since", now, -1) if since else None
+        end = read_moment(until, "--until", now, -1) if until else None
+        if first is not None and end is not None and end <= first:
+            raise click.UsageError(f"--until {iso(end)} does not lie after --since {iso(first)}")
         rows = ledger.reports.executions(
-            job=job,
-            scope=scope,
-            statuses=statuses,
-            since=read_moment(since, "--since", now, -1) if since else None,
-            until=read_moment(until, "--until", now, -1) if until else None,
-            limit=limit,
+            job=job, scope=scope, statuses=statuses, since=first, until=end, limit=limit
         )
+        # A job that was deleted is known by its history.
+        if not rows and job is not None and not ledger.reports.revisions(job, 1):
+            raise click.UsageError(f"job {job!r}: there is no such job; see `cronledger jobs list`")
     show(rows, now)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 LOCALTIME = Path("/etc/localtime")
 TIMEZONE = Path("/etc/timezone")
+STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""How a shell names a pipe, as in `import-crontab <(crontab -l)`."""
 
 _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -35,8 +37,8 @@ class _Source:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", help="Write here instead of standard output.")
 @click.option("--force", is_flag=True, help="Overwrite the output file.")
-@click.option("--user", "forced", flag_value="user", help="Entries name no user (crontab -l).")
-@click.option("--system", "forced", flag_value="system", help="The sixth field is a user.")
+@click.option("--user", "as_crontab_l", is_flag=True, help="Entries name no user (crontab -l).")
+@click.option("--system", is_flag=True, help="The sixth field is a user.")
 @click.option("--timezone", metavar="ZONE", help="Zone of the schedules [default: this host's].")
 @click.option("--as-user", is_flag=True, help="Run each entry as its user, with runuser.")
 @click.option("--faithful", is_flag=True, help="Let runs overlap, as cron does.")
@@ -45,7 +47,8 @@ def import_crontab(
     files: tuple[str, ...],
     output: str | None,
     force: bool,
-    forced: "Format | None",
+    as_crontab_l: bool,
+    system: bool,
     timezone: str | None,
     as_user: bool,
     faithful: bool,
@@ -60,6 +63,9 @@ def import_crontab(
     from cronledger.sources.crontab import Options
     from cronledger.sources.crontab_toml import render
 
+    if as_crontab_l and system:
+        raise click.UsageError("--user and --system contradict each other; give one of them")
+    forced: Format | None = "user" if as_crontab_l else "system" if system else None
     options = Options(_zone(timezone), _current_user(), as_user, faithful)
     sources = [source for file in files for source in _sources(file)]
     crontabs = _read(sources, forced, options)
@@ -72,10 +78,16 @@ def import_crontab(
 
 def _sources(file: str) -> Iterator[_Source]:
     """The crontabs that one argument names. Raises UsageError when one cannot be read."""
+    from cronledger.rules.errors import RefusedError
+    from cronledger.sources.files import read_file, read_stream
+
     path = Path(file)
     try:
         if file == "-":
-            yield _Source(file, _decoded(sys.stdin.buffer.read()), None, None)
+            yield _Source(file, _decoded(read_stream(sys.stdin.buffer)), None, None)
+        elif file.startswith(STREAMS):
+            with path.open("rb") as stream:
+                yield _Source(file, _decoded(read_stream(stream)), None, None)
         elif path.is_dir():
             for entry in sorted(path.iterdir()):
                 format, owner = _place(entry)
@@ -85,9 +97,11 @@ def _sources(file: str) -> Iterator[_Source]:
                 elif owner is None and not _RUN_PARTS.fullmatch(entry.name):
                     click.echo(f"{entry}: skipped: cron ignores such names", err=True)
                 else:
-                    yield _Source(str(entry), _decoded(entry.read_bytes()), format, owner)
+                    yield _Source(str(entry), _decoded(read_file(entry)), format, owner)
         else:
-            yield _Source(file, _decoded(path.read_bytes()), *_place(path))
+            yield _Source(file, _decoded(read_file(path)), *_place(path))
+    except RefusedError as error:
+        raise click.UsageError(f"FILE {file!r} {error.problem}; {error.remedy}") from None
     except OSError as error:
         raise click.UsageError(
             f"FILE {error.filename or file!r} cannot be read: {error.strerror}; name a crontab, "

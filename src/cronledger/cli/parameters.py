@@ -5,6 +5,9 @@ from typing import Any
 
 import click
 
+BIGINT = click.IntRange(-(2**63), 2**63 - 1)
+"""What PostgreSQL takes for a bigint; a function with a greater number would not be found."""
+
 
 class Duration(click.ParamType[timedelta]):
     """A duration such as `90s` or `1h30m`, which becomes a timedelta."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cronledger.cli.parameters import Duration
+from cronledger.cli.parameters import BIGINT, Duration
 
 
 @click.command()
@@ -15,7 +15,7 @@ from cronledger.cli.parameters import Duration
 @click.option("--slots", type=click.IntRange(1, 10_000), help="Executions to run at once.")
 @click.option("--summary", is_flag=True, help="Print at the end what the ledger says of this run.")
 @click.option("--no-migrate", is_flag=True, help="Leave the schema as it is; exit 4 if it lacks.")
-@click.option("--deploy", type=int, help="Ordered version; an older one changes no jobs.")
+@click.option("--deploy", type=BIGINT, help="Ordered version; an older one changes no jobs.")
 @click.option("--force", is_flag=True, help="Apply the jobs even if a newer deploy was applied.")
 @click.option("--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP].")
 @click.option(
@@ -90,7 +90,7 @@ def _names(queues: tuple[str, ...]) -> tuple[str, ...]:
     from cronledger.rules.model import NAME_PATTERN
 
     for queue in queues:
-        if not re.match(NAME_PATTERN, queue):
+        if not re.fullmatch(NAME_PATTERN, queue):
             raise click.BadParameter(
                 f"{queue!r} is no name of a queue; write 1 to 200 characters",
                 param_hint="--queue",

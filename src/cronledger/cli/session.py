@@ -1,9 +1,9 @@
 """What every command that needs the ledger begins with: settings, a connection, the listings."""
 
 import getpass
+import json
 import os
 import socket
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,12 +13,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, explained
 from cronledger.cli.show import echo
 from cronledger.ledger.database import Access
 from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.reports import Reports
+from cronledger.rules import json_limits
 from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, TABLE, Settings
 
@@ -66,6 +68,19 @@ def _say_once() -> Callable[[psycopg.errors.Diagnostic], None]:
     return say
 
 
+def _readable(text: str | bytes) -> Any:
+    """Return the value of JSON from the ledger, or its text where that is beyond Python.
+
+    Only rows that are older than the limits of `json_limits` have such values.
+    """
+    plain = text.decode() if isinstance(text, bytes) else text
+    try:
+        value = json.loads(plain)
+    except (ValueError, RecursionError):
+        return plain
+    return plain if json_limits.beyond_readers(value) else value
+
+
 @contextmanager
 def session(settings: Settings | None = None) -> Iterator[Session]:
     """A connected session; an embedded server is started, or shared, for as long as it lasts.
@@ -75,6 +90,7 @@ def session(settings: Settings | None = None) -> Iterator[Session]:
     settings = settings or settings_here()
     with database(settings) as url, access(settings, url).connect("cronledger cli") as connection:
         connection.add_notice_handler(_say_once())
+        set_json_loads(_readable, connection)
         reports = Reports(connection, settings.schema_name)
         yield Session(settings, url, connection, reports)
     if reports.withheld:
@@ -121,14 +137,13 @@ def settings_here() -> Settings:
     Only its `[cronledger]` table is looked at. Raises ConfigurationError.
     """
     path = Path(HERE)
-    return Settings.load(_table(path), where=HERE) if path.is_file() else Settings.load()
+    return Settings.load(_table(path), where=HERE) if path.exists() else Settings.load()
 
 
 def _table(path: Path) -> Mapping[str, Any]:
-    try:
-        table = tomllib.loads(path.read_text("utf-8-sig")).get(TABLE, {})
-    except (OSError, ValueError) as exc:
-        raise _refused(f"cannot be read: {exc}", "put that right") from None
+    from cronledger.sources.toml import read_document
+
+    table = read_document(path).get(TABLE, {})
     if not isinstance(table, dict):
         raise _refused(f"`{TABLE}` is not a table", f"write [{TABLE}]")
     return table
@@ -144,4 +159,5 @@ def requester() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as containers have
         user = str(os.geteuid())
-    return f"{user}@{socket.gethostname()}"
+    # The ledger holds text: what is not UTF-8 in a name of this host is replaced.
+    return f"{user}@{socket.gethostname()}".encode("utf-8", "replace").decode()

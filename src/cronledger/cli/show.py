@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from cronledger.rules import durations
+from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 
 MOST_ITEMS = 20
 """Items of a list that a person is shown."""
@@ -110,7 +111,16 @@ def read_instant(text: str, field: str, zone: ZoneInfo | None = None) -> datetim
         raise click.BadParameter(
             f"{text!r} is no instant; write it like 2026-03-08T07:00:00Z", param_hint=field
         ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=zone or UTC)
+    return _usable(found if found.tzinfo is not None else found.replace(tzinfo=zone or UTC), field)
+
+
+def _usable(instant: datetime, field: str) -> datetime:
+    """Return `instant`; raises BadParameter when it lies where no instant of the ledger does."""
+    if FIRST_INSTANT <= instant < END_OF_TIME:
+        return instant
+    raise click.BadParameter(
+        "lies outside the years 1000 to 9998; name another instant", param_hint=field
+    )
 
 
 def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
@@ -124,10 +134,11 @@ def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
                 param_hint=field,
             ) from None
         return read_instant(text, field)
-    try:
-        return now + sign * length
-    except OverflowError:
-        raise click.BadParameter(f"{text!r} is too long", param_hint=field) from None
+    if length > LONGEST:
+        raise click.BadParameter(
+            f"{text!r} is longer than 100 years; write a shorter duration", param_hint=field
+        )
+    return _usable(now + sign * length, field)
 
 
 def without_secrets(target: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Source:
 
 def find_source(named: str | None, *, name: str | None = None) -> Source | None:
     """The source `named`; without one ./cronledger.toml, and None when that is not there."""
-    if named is None and not Path(HERE).is_file():
+    if named is None and not Path(HERE).exists():
         return None
     return load_source(named or HERE, name=name)
 
@@ -51,9 +51,15 @@ def load_source(named: str, *, name: str | None = None) -> Source:
 
 def _file(path: Path, name: str | None) -> Source:
     found = toml.load(path)
+    # Not resolved: a link such as `current` stays the same from one release to the next.
+    place = str(path.absolute())
+    if name is None and place.encode("utf-8", "replace").decode() != place:
+        message = "the file's path is not UTF-8, and the ledger cannot hold it"
+        raise ConfigurationError(
+            [Problem(None, None, "--source", None, message, "give the source a name with --source")]
+        )
     return Source(
-        # Not resolved: a link such as `current` stays the same from one release to the next.
-        name=name or str(path.absolute()),
+        name=name or place,
         settings=Settings.load(found.settings, where=str(path)),
         jobs=found.jobs,
         deploy=found.deploy,

@@ -75,13 +75,23 @@ def trigger(
 
 def read_payload(text: str) -> object:
     """Answer what the JSON of --payload says. Raises BadParameter."""
+    from cronledger.rules import json_limits
+    from cronledger.rules.errors import shown
+
     try:
-        return json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        message = f"{json_limits.TOO_DEEP}; {json_limits.ELSEWHERE}"
+        raise click.BadParameter(message, param_hint="--payload") from None
     except ValueError as error:
         raise click.BadParameter(
-            f"{text!r} is not JSON ({error}); quote it, for example '{{\"day\": 1}}'",
+            f"{shown(text)} is not JSON ({error}); quote it, for example '{{\"day\": 1}}'",
             param_hint="--payload",
         ) from None
+    problem = json_limits.problem(value)
+    if problem is not None:
+        raise click.BadParameter("; ".join(problem), param_hint="--payload")
+    return value
 
 
 def _refuse(constant: str) -> object:

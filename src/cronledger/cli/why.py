@@ -38,7 +38,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
         history = reports.history(job)
         if not history:
             raise click.UsageError(f"job {job!r}: there never was one; see `cronledger jobs list`")
-        since, until = _window(moment, ZoneInfo(history[-1]["timezone"]), reports.now())
+        since, until = _window(moment, _zone(history[-1]["timezone"]), reports.now())
         schedules = _schedules(reports, history, job, scope)
         explain = Why(reports, history).explain
         answers = [explain(row, since, until) for row in schedules[:MOST_SCOPES]]
@@ -48,6 +48,19 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
         _print(answers)
     if len(schedules) > MOST_SCOPES:
         echo(f"Note: the first {MOST_SCOPES} scopes; name another one by --scope", err=True)
+
+
+def _zone(name: str) -> ZoneInfo:
+    from cronledger.rules import zones
+    from cronledger.rules.crontext import CronError
+
+    try:
+        return zones.named(name)
+    except CronError:
+        click.echo(
+            f"Note: the job has the zone {name!r}, which does not exist; UTC is used", err=True
+        )
+        return ZoneInfo("UTC")
 
 
 def _schedules(
@@ -112,9 +125,10 @@ def _clock(text: str) -> time | None:
     if ":" not in text or len(text) > len("03:00:00"):
         return None
     try:
-        return time.fromisoformat(text)
+        clock = time.fromisoformat(text)
     except ValueError:
         return None
+    return clock if clock.tzinfo is None else None  # a time of day is read in the job's zone
 
 
 def _json(answer: "Answer") -> dict[str, Any]:

@@ -20,18 +20,10 @@ from cronledger.rules.errors import (
     problems_of,
     shown,
 )
-from cronledger.rules.model import (
-    END_OF_TIME,
-    FIRST_INSTANT,
-    GLOBAL,
-    CatchUp,
-    Handler,
-    Job,
-    Overlap,
-)
+from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
+from cronledger.rules.model import GLOBAL, CatchUp, Handler, Job, Overlap
 
 SHORTEST_LEASE = timedelta(seconds=3)
-LONGEST = timedelta(days=36_525)
 ANY_SCHEDULE = "* * * * *"
 ANY_ZONE = "UTC"
 # A target may hold secrets in every other place, also under a misspelt name.

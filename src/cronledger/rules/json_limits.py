@@ -6,7 +6,7 @@ where a value is written.
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 JSON_BYTES = 64 * 1024
@@ -35,15 +35,25 @@ def problem(value: Any) -> tuple[str, str] | None:
 
 def beyond_readers(value: Any) -> str | None:
     """Return why readers of JSON may fail at `value`, which has no cycle, or None."""
-    level, depth = [value], 0
-    while level:
+    for level in _levels(value):
         if any(isinstance(inner, int) and abs(inner) > sys.float_info.max for inner in level):
             return TOO_GREAT
-        depth += any(isinstance(inner, _CONTAINERS) for inner in level)
-        if depth > JSON_DEPTH:
-            return TOO_DEEP
+    return TOO_DEEP if is_deeper(value, JSON_DEPTH) else None
+
+
+def is_deeper(value: Any, limit: int) -> bool:
+    """Return whether `value`, which has no cycle, nests more than `limit` lists and mappings."""
+    return any(
+        depth >= limit and any(isinstance(inner, _CONTAINERS) for inner in level)
+        for depth, level in enumerate(_levels(value))
+    )
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    level = [value]
+    while level:
+        yield level
         level = [inner for outer in level for inner in _inside(outer)]
-    return None
 
 
 def _inside(value: Any) -> Iterable[Any]:

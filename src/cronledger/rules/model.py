@@ -6,13 +6,14 @@ docs/configuration.md are all read from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
 from cronledger.rules import durations
+from cronledger.rules.limits import LARGEST_INTEGER
 
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,200}$"
 
@@ -51,11 +52,6 @@ Limit = Annotated[Duration | None, BeforeValidator(_limit)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 GLOBAL = "global"
-FIRST_INSTANT = datetime(1000, 1, 1, tzinfo=UTC)
-END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
-"""Instants of the ledger lie in [FIRST_INSTANT, END_OF_TIME): beyond, a zone's offset overflows."""
-LARGEST_INTEGER = 2**31 - 1
-LARGEST_BIGINT = 2**63 - 1
 
 
 class Handler(StrEnum):

@@ -10,11 +10,21 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import declare
-from cronledger.rules.errors import ConfigurationError, Problem, nearest, problems_of
+from cronledger.rules import declare, json_limits
+from cronledger.rules.errors import (
+    ConfigurationError,
+    Problem,
+    RefusedError,
+    nearest,
+    problems_of,
+)
+from cronledger.rules.json_limits import ELSEWHERE, JSON_DEPTH, TOO_DEEP
+from cronledger.rules.limits import LONGEST
 from cronledger.rules.model import CatchUp, Handler, Job
 from cronledger.settings import TABLE, Settings
+from cronledger.sources.files import read_file
 
+DEPTH_OF_PAYLOAD = 3  # the document, jobs, the job
 TABLES = frozenset({TABLE, "defaults", "jobs"})
 WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
@@ -58,16 +68,25 @@ def load(path: str | Path) -> TomlSource:
     the `CRONLEDGER_*` variables that stand over its settings; then nothing of it is to be used.
     """
     path = Path(path)
-    return _Reader(path, _read(path)).source()
+    return _Reader(path, read_document(path)).source()
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the tables of the file at `path`. Raises ConfigurationError."""
+    remedy = "put this line right"
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except tomllib.TOMLDecodeError as exc:
-        message, remedy = f"is not TOML: {exc}", "put this line right"
+        document = tomllib.loads(read_file(path).decode("utf-8-sig"))
+        if not json_limits.is_deeper(document, JSON_DEPTH + DEPTH_OF_PAYLOAD):
+            return document
+        message, remedy = TOO_DEEP, ELSEWHERE
     except UnicodeDecodeError as exc:
         message, remedy = f"is not UTF-8: byte {exc.start} cannot be read", "save it as UTF-8"
+    except RefusedError as exc:
+        message, remedy = exc.problem, exc.remedy
+    except ValueError as exc:  # TOMLDecodeError, and numbers of 5,000 digits
+        message = f"is not TOML: {exc}"
+    except RecursionError:
+        message, remedy = TOO_DEEP, ELSEWHERE
     except OSError as exc:
         message, remedy = f"cannot be read: {exc.strerror}", "name a readable file"
     raise ConfigurationError([Problem(str(path), None, None, None, message, remedy)])
@@ -88,7 +107,7 @@ class _Reader:
                 self._add(None, name, "there is no such table", nearest(name, TABLES))
         table = self._table(TABLE)
         settings = self._settings(table)
-        retention = declare.LONGEST if settings is None else settings.retention
+        retention = LONGEST if settings is None else settings.retention
         defaults = self._defaults()
         jobs = [
             self._job(name, entry, defaults, retention)

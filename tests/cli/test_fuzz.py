@@ -1,0 +1,29 @@
+"""The short form of `python -m tests.fuzz`: three rounds over every command of the command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.arguments import commands
+
+ROUNDS = 3
+SEED = 1
+
+
+@pytest.mark.timeout(900)
+def test_bad_input_causes_no_traceback_no_hang_and_no_leak() -> None:
+    calls = ROUNDS * len(list(commands()))
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "--seed", str(SEED), "--commands", str(calls)],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert f"{calls} commands" in said.stdout
+
+
+def test_every_command_is_fuzzed() -> None:
+    found = {" ".join(path) for path, _ in commands()}
+    assert {"run", "jobs apply", "executions show", "queues limit", "verify"} <= found
+    assert len(found) >= 20
