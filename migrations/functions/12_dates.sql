@@ -57,7 +57,9 @@ COMMENT ON FUNCTION {schema}.date_scopes({schema}.undated, timestamptz) IS 'Date
 CREATE OR REPLACE FUNCTION {schema}.date_all() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    now_ timestamptz := {schema}.db_clock();
+    -- Not before the COMMIT itself, or its own date would look like an earlier one below, and it would
+    -- date again until a clock that was set back has caught up.
+    now_ timestamptz := greatest({schema}.db_clock(), {schema}.db_now());
     mark {schema}.undated;
     date timestamptz;
 BEGIN

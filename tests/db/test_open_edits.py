@@ -304,6 +304,21 @@ def test_a_retirement_is_seen_though_the_clock_went_back(ledger: Ledger) -> None
     assert returned > retired
 
 
+def test_a_commit_ends_though_the_clock_went_back_during_it(ledger: Ledger) -> None:
+    """It would otherwise date its edits again and again until the clock has caught up."""
+    ledger.job(schedule="* * * * *")
+    began = ledger.clock.now()
+    ledger.rows(
+        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
+        " AS $$ SELECT cronledger.db_now() - interval '1 second' $$"
+    )
+    with transaction(ledger) as execute:
+        execute("SET LOCAL statement_timeout = '30s'")
+        execute(EVERY_SECOND)
+    assert ledger.one("SELECT effective_from FROM job_revisions WHERE revision = 2") == began
+    assert ledger.one("SELECT count(*) FROM undated") == 0
+
+
 async def test_edits_that_wait_for_each_other_are_dated_in_their_order(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *")
     first, second = transaction(ledger), transaction(ledger)
