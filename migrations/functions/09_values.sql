@@ -11,10 +11,10 @@ CREATE OR REPLACE FUNCTION {schema}.json_problem(value jsonb) RETURNS text LANGU
         WHEN jsonb_path_exists(value, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
             THEN 'is nested more than 100 levels deep'
         WHEN jsonb_path_exists(value, 'strict $.** ? (@.type() == "number").abs() ? (@ >= 1.8e308)')
-            THEN 'holds a number beyond 1.8e308, which is infinite to most readers of JSON'
+            THEN 'contains a number of 1.8e308 or more, which most JSON parsers read as infinite'
     END
 $$;
-COMMENT ON FUNCTION {schema}.json_problem(jsonb) IS 'Why this value is not stored: it is too large or too deep, or holds a number that cannot be read; NULL: it can be.';
+COMMENT ON FUNCTION {schema}.json_problem(jsonb) IS 'The reason why this value cannot be stored: it is too large, too deeply nested, or contains a number that cannot be read. NULL: it can be stored.';
 
 CREATE OR REPLACE FUNCTION {schema}.check_json(job text, field text, value jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -23,7 +23,7 @@ DECLARE
 BEGIN
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'job %: % %', job, field, problem
-            USING HINT = 'Store it elsewhere, and hand over where it is.',
+            USING HINT = 'Store the data elsewhere, and put a reference to it here.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
@@ -57,7 +57,7 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
                        ELSE 'has neither "argv" nor "shell"' END
         WHERE handler = 'command' AND (target ? 'argv') = (target ? 'shell')
         UNION ALL
-        SELECT 3, format('has "%s", which means nothing with handler = %s', left(e.key, 60), handler)
+        SELECT 3, format('has "%s", which handler = %s does not use', left(e.key, 60), handler)
         FROM jsonb_object_keys(target) e(key)
         WHERE handler <> 'external' AND e.key NOT IN (SELECT f.key FROM form f)
         UNION ALL
@@ -66,10 +66,10 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
                          CASE WHEN f.kind IN ('array', 'object') THEN 'an' ELSE 'a' END, f.kind)
         FROM form f WHERE jsonb_typeof(target -> f.key) <> f.kind
         UNION ALL
-        SELECT 5, format('has "%s" without text', f.key)
+        SELECT 5, format('has a blank "%s"', f.key)
         FROM form f WHERE f.kind = 'string' AND target ->> f.key !~ '\S'
         UNION ALL
-        SELECT 6, 'has "argv" without a program, or with an argument that is not a string'
+        SELECT 6, 'has an empty "argv", or one with an element that is not a string'
         WHERE handler = 'command' AND jsonb_typeof(target -> 'argv') = 'array'
           AND (jsonb_array_length(target -> 'argv') = 0 OR EXISTS (
               SELECT FROM jsonb_array_elements(
@@ -83,7 +83,7 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     FROM problem p LEFT JOIN needed n ON n.key = handler
     ORDER BY p.place, p.message COLLATE "C" LIMIT 1
 $$;
-COMMENT ON FUNCTION {schema}.target_problem(text, jsonb) IS 'The first reason why a handler cannot run this target, and a hint; NULL: none that SQL can see.';
+COMMENT ON FUNCTION {schema}.target_problem(text, jsonb) IS 'The first reason why a handler cannot run this target, and a hint; NULL: SQL finds no reason.';
 
 CREATE OR REPLACE FUNCTION {schema}.check_target(job text, handler text, target jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -101,17 +101,17 @@ BEGIN
             USING HINT = problem[2], ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_target(text, text, jsonb) IS 'Raises when this handler could never run this target.';
+COMMENT ON FUNCTION {schema}.check_target(text, text, jsonb) IS 'Raises if this handler could never run this target.';
 
 CREATE OR REPLACE FUNCTION {schema}.check_backoff(job text, steps interval[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     bad text := CASE
-        WHEN array_ndims(steps) > 1 THEN 'is an array of arrays'
-        WHEN array_lower(steps, 1) <> 1 THEN 'does not begin with element 1'
+        WHEN array_ndims(steps) > 1 THEN 'is a multidimensional array'
+        WHEN array_lower(steps, 1) <> 1 THEN 'has a first index other than 1'
         WHEN cardinality(steps) > 10000 THEN format('has %s elements; the limit is 10000', cardinality(steps))
-        WHEN array_position(steps, NULL) IS NOT NULL THEN 'holds a NULL'
-        WHEN interval '0' > ANY (steps) THEN format('holds a negative duration: %s', left(steps::text, 60))
+        WHEN array_position(steps, NULL) IS NOT NULL THEN 'contains a NULL'
+        WHEN interval '0' > ANY (steps) THEN format('contains a negative duration: %s', left(steps::text, 60))
     END;
 BEGIN
     IF bad IS NOT NULL THEN
@@ -120,7 +120,7 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_backoff(text, interval[]) IS 'Raises unless these are waits that a failed attempt can be followed by.';
+COMMENT ON FUNCTION {schema}.check_backoff(text, interval[]) IS 'Raises unless each of these is a possible wait before the next attempt.';
 
 CREATE OR REPLACE FUNCTION {schema}.check_scopes(job text, scopes text[]) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -132,7 +132,7 @@ BEGIN
     WHERE u.id IS NULL OR length(u.id) NOT BETWEEN 1 AND 200 OR u.id ~ '[\u0001-\u001f\u007f]'
     ORDER BY u.n LIMIT 1;
     IF array_ndims(scopes) > 1 THEN
-        bad := 'is an array of arrays';
+        bad := 'is a multidimensional array';
     END IF;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION 'job %: scopes %', job, bad
@@ -140,7 +140,7 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_scopes(text, text[]) IS 'Raises unless each of these can be the name of a scope.';
+COMMENT ON FUNCTION {schema}.check_scopes(text, text[]) IS 'Raises unless each of these is a possible name of a scope.';
 
 CREATE OR REPLACE FUNCTION {schema}.jobs_check_values() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -159,7 +159,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}.jobs_check_values() IS 'Before a write to jobs: refuses a target, a payload, a retry_backoff or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a retry_backoff or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_check_values();

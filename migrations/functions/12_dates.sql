@@ -11,7 +11,7 @@ RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     INSERT INTO {schema}.undated (job_name, at, revision, kinds, scopes, changes)
     VALUES (job, at, revision, kinds, scopes, changes)
 $$;
-COMMENT ON FUNCTION {schema}.date_at_commit(text, timestamptz, bigint, text[], text[], text[]) IS 'The COMMIT of this transaction replaces the date `at` of this revision of the job, or of these scopes of it.';
+COMMENT ON FUNCTION {schema}.date_at_commit(text, timestamptz, bigint, text[], text[], text[]) IS 'Makes the COMMIT of this transaction replace the provisional date `at` of this revision of the job, or of these scopes of the job.';
 
 CREATE OR REPLACE FUNCTION {schema}.date_revision(job text, number bigint, now_ timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql AS $$

@@ -67,7 +67,7 @@ DECLARE
 BEGIN
     SELECT i.* INTO here FROM {schema}.identity i;
     IF here.ledger_id <> began_with THEN
-        RAISE EXCEPTION 'this is another ledger than the one that the runner began with: database % of the server with system identifier % holds ledger %, and the runner began with ledger %',
+        RAISE EXCEPTION 'this is not the ledger that the runner began with: database % of the server with system identifier % holds ledger %, and the runner began with ledger %',
                         current_database(), (SELECT s.system_identifier FROM pg_control_system() s),
                         here.ledger_id, began_with
             USING DETAIL = concat('Ledger ', here.ledger_id, ', an accepted copy of ' || here.copy_of),
@@ -75,7 +75,7 @@ BEGIN
                   ERRCODE = 'CL006';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.require_ledger(uuid) IS 'Raises CL006 in another ledger than the one with this id; the detail has the id of this one, and of the ledger that it is an accepted copy of. NULL passes, and so does a ledger without identity, which require_own_database refuses.';
+COMMENT ON FUNCTION {schema}.require_ledger(uuid) IS 'Raises CL006 unless this ledger has this id. The detail contains the id of this ledger, and of the original if it is an accepted copy. Does nothing if the argument is NULL, or if the ledger has no identity (require_own_database refuses such a ledger).';
 
 -- A heartbeat counts for the timeline on which it was written, whoever writes it. The first one after
 -- a failover moves the identity along; in the trigger, because the runner's row still says when it was

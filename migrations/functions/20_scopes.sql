@@ -18,7 +18,7 @@ BEGIN
         ON (s.scope_kind, s.scope_id) = (w.kind, w.id)
     WHERE coalesce(s.planned, false) <> (w.id IS NOT NULL);
 END $$;
-COMMENT ON FUNCTION {schema}.scope_changes(text, text, text[]) IS 'How the scopes of a job differ from this list: those that appear, return or retire. Reads each schedule of the job once and locks none.';
+COMMENT ON FUNCTION {schema}.scope_changes(text, text, text[]) IS 'The scopes of a job that would appear, return or retire if this list replaced them. Reads each schedule of the job once and locks none.';
 
 CREATE OR REPLACE FUNCTION {schema}.set_scopes(
     job text, kind text, ids text[], seen_at timestamptz DEFAULT NULL)
@@ -78,7 +78,7 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.set_scopes(text, text, text[], timestamptz) IS 'The job has exactly these scopes from now on: new ones start at now, others retire, retired ones return and the gap becomes a skip. Scopes that stay as they are are neither written nor locked.';
+COMMENT ON FUNCTION {schema}.set_scopes(text, text, text[], timestamptz) IS 'Gives the job exactly these scopes from now on: new ones start at now, others retire, retired ones return and the gap becomes a skip. Unchanged scopes are neither written nor locked.';
 
 CREATE OR REPLACE FUNCTION {schema}.retire_other_kinds(job text, kind text, at timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -18,13 +18,13 @@ CREATE OR REPLACE FUNCTION {schema}.pruned_through() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.through FROM {schema}.pruned p
 $$;
-COMMENT ON FUNCTION {schema}.pruned_through() IS 'Executions and skips with plan_times up to this instant may have been pruned; NULL: none.';
+COMMENT ON FUNCTION {schema}.pruned_through() IS 'The instant up to which executions and skips may have been pruned, by plan_time; NULL: none were pruned.';
 
 CREATE OR REPLACE FUNCTION {schema}.mark_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
     UPDATE {schema}.pruned p SET through = last_plan_time, recorded_at = {schema}.db_now()
     WHERE p.through < last_plan_time OR p.through IS NULL AND last_plan_time IS NOT NULL
 $$;
-COMMENT ON FUNCTION {schema}.mark_pruned(timestamptz) IS 'Records that plan_times up to this instant may be gone; it never goes back.';
+COMMENT ON FUNCTION {schema}.mark_pruned(timestamptz) IS 'Records that plan_times up to this instant may have been pruned. An earlier instant than the recorded one changes nothing.';
 
 CREATE OR REPLACE FUNCTION {schema}.make_partition(from_plan_time timestamptz, before_plan_time timestamptz)
 RETURNS text LANGUAGE plpgsql SET timezone = 'UTC' SET datestyle = 'ISO' AS $$

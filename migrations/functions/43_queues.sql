@@ -68,4 +68,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'queues');
     RETURN before;
 END $$;
-COMMENT ON FUNCTION {schema}.limit_queue(text, integer, text) IS 'At most so many executions of this queue are RUNNING at once, over all replicas; NULL removes the limit. RUNNING executions beyond a lower limit finish. Returns the limit that was in force before.';
+COMMENT ON FUNCTION {schema}.limit_queue(text, integer, text) IS 'Limits how many executions of this queue are RUNNING at once, over all replicas; NULL removes the limit. RUNNING executions beyond a lower limit finish. Returns the previous limit.';

@@ -108,7 +108,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         = (preview_backfill.job, preview_backfill.scope_kind, preview_backfill.scope_id)
     ORDER BY a.place
 $$;
-COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'What backfill would do about each of these plan_times, in their order: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone; and the execution that is there. No rows: there is no such scope.';
+COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'The action that backfill would take for each of these plan_times, in their order: make, retry, repeat (beside a SUCCESS), or NULL for none; and the existing execution. Returns no rows if the scope does not exist.';
 
 CREATE OR REPLACE FUNCTION {schema}.make_backfill(
     definition {schema}.jobs, scope {schema}.schedules, first_free timestamptz, requester text)

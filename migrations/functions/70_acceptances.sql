@@ -11,30 +11,30 @@ DECLARE
 BEGIN
     IF kind IS NULL OR kind <> ALL (kinds) THEN
         RAISE EXCEPTION 'violation %: it cannot be accepted', coalesce(kind, 'NULL')
-            USING HINT = format('These can: %s. Others describe the present, and disappear once it is put right.',
+            USING HINT = format('These kinds can be accepted: %s. Others describe the present, and disappear once their cause is removed.',
                                 array_to_string(kinds, ', ')),
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF reason IS NULL OR reason !~ '\S' THEN
         RAISE EXCEPTION 'violation % of job %: no reason is given', kind, job
-            USING HINT = 'Name the incident, and what was done about it.', ERRCODE = 'invalid_parameter_value';
+            USING HINT = 'Give the incident, and how it was repaired.', ERRCODE = 'invalid_parameter_value';
     END IF;
     IF NOT EXISTS (SELECT FROM {schema}.job_revisions r WHERE r.job_name = job) THEN
         PERFORM {schema}.unknown_job(job);
     END IF;
     IF scope_kind IS NULL OR scope_id IS NULL THEN
-        RAISE EXCEPTION 'violation % of job %: scope %/%', kind, job, scope_kind, scope_id
-            USING HINT = 'Give both scope_kind and scope_id; without scopes they are global and global.',
+        RAISE EXCEPTION 'violation % of job %: scope %/% is incomplete', kind, job, scope_kind, scope_id
+            USING HINT = 'Give both scope_kind and scope_id. For a job without scopes both are ''global''.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     -- Of plan_times to come nothing can be known that could be accepted.
     IF first IS NULL OR first = '-infinity' OR last < first OR last > {schema}.db_clock() THEN
-        RAISE EXCEPTION 'violation % of job %: plan_times % to %', kind, job, first, last
-            USING HINT = 'Give the plan_time of the violation, and of several in a row the last one; both lie in the past.',
+        RAISE EXCEPTION 'violation % of job %: plan_times % to % are not a range in the past', kind, job, first, last
+            USING HINT = 'Give the plan_time of the violation. For several in a row, also give the last one as through_plan_time.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_acceptance(text, text, text, text, timestamptz, timestamptz, text) IS 'Raises for a violation that accept_violation cannot accept.';
+COMMENT ON FUNCTION {schema}.check_acceptance(text, text, text, text, timestamptz, timestamptz, text) IS 'Raises if accept_violation cannot accept this violation.';
 
 CREATE OR REPLACE FUNCTION {schema}.accept_violation(
     kind text, job text, plan_time timestamptz, reason text, scope_kind text DEFAULT 'global',
@@ -61,14 +61,14 @@ BEGIN
     END IF;
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.accept_violation(text, text, timestamptz, text, text, text, timestamptz, bigint, text) IS 'Accepts the violation of this kind at these plan_times, which must name this execution (NULL: none). verify shows it as accepted and does not fail for it; the view violations leaves it out. Returns the id of the acceptance; that of the earlier one when it was accepted already.';
+COMMENT ON FUNCTION {schema}.accept_violation(text, text, timestamptz, text, text, text, timestamptz, bigint, text) IS 'Accepts the violation of this kind at these plan_times, which must name this execution (NULL: none). verify shows it as accepted and does not fail for it; the view violations leaves it out. Returns the id of the acceptance; if the violation was accepted already, the id of the earlier acceptance.';
 
 CREATE OR REPLACE FUNCTION {schema}.withdraw_acceptance(acceptance bigint, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.acceptances a WHERE a.id = acceptance) THEN
         RAISE EXCEPTION 'acceptance %: there is no such acceptance', acceptance
-            USING HINT = 'The acceptances: SELECT * FROM {schema}.accepted_violations.',
+            USING HINT = 'To list the acceptances, run SELECT * FROM {schema}.accepted_violations.',
                   ERRCODE = 'no_data_found';
     END IF;
     UPDATE {schema}.acceptances a
@@ -76,4 +76,4 @@ BEGIN
     WHERE a.id = acceptance AND a.withdrawn_at IS NULL;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION {schema}.withdraw_acceptance(bigint, text) IS 'The violation counts again from now on. Returns false when the acceptance was withdrawn already.';
+COMMENT ON FUNCTION {schema}.withdraw_acceptance(bigint, text) IS 'Withdraws an acceptance: the violation counts again from now on. Returns false if the acceptance was withdrawn already.';

@@ -70,7 +70,7 @@ LANGUAGE sql IMMUTABLE AS $$
         'db_now db_clock local_time partitions pruned_through other_database masked masked_target decided_grants
          missing_grants', '\s+') o(name)
 $$;
-COMMENT ON FUNCTION {schema}.decided_grants() IS 'Which role may do what with which object; functions without their arguments. Role NULL: nobody has a right to it.';
+COMMENT ON FUNCTION {schema}.decided_grants() IS 'The privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';
 
 CREATE OR REPLACE FUNCTION {schema}.missing_grants()
 RETURNS TABLE (role text, statement text)
@@ -114,7 +114,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) m
     ORDER BY m.place, m.role, m.statement
 $$;
-COMMENT ON FUNCTION {schema}.missing_grants() IS 'What has yet to be done so that the roles have the rights that were decided: statements, and the role that each is about.';
+COMMENT ON FUNCTION {schema}.missing_grants() IS 'The statements that are still needed so that the group roles have the rights in decided_grants(), and the role that each statement is about.';
 
 CREATE OR REPLACE FUNCTION {schema}.make_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -129,10 +129,10 @@ EXCEPTION
         RETURN true;  -- a migration of another database of this server was quicker
     WHEN insufficient_privilege THEN
         RAISE NOTICE 'role % does not exist, and % may not create roles', role, current_user
-            USING HINT = format('Run CREATE ROLE %I NOLOGIN as a role that may, then `cronledger migrate` again.', role);
+            USING HINT = format('Run CREATE ROLE %I NOLOGIN as a role that may create roles, then run `cronledger migrate` again.', role);
         RETURN false;
 END $$;
-COMMENT ON FUNCTION {schema}.make_role(text) IS 'Creates a group role; a NOTICE and false where the caller may not create roles.';
+COMMENT ON FUNCTION {schema}.make_role(text) IS 'Creates a group role. If the caller may not create roles, raises a NOTICE and returns false.';
 
 CREATE OR REPLACE FUNCTION {schema}.grant_roles() RETURNS SETOF text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -142,7 +142,7 @@ DECLARE
 BEGIN
     IF NOT pg_has_role(owner, 'USAGE') THEN
         RAISE EXCEPTION 'role % may not grant rights in the schema {schema}', current_user
-            USING HINT = format('Run it as the owner of the schema, %s.', owner::regrole),
+            USING HINT = format('Run this as the owner of the schema, %s.', owner::regrole),
                   ERRCODE = 'insufficient_privilege';
     END IF;
     IF NOT EXISTS (SELECT FROM {schema}.missing_grants()) THEN
@@ -163,4 +163,4 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.grant_roles() IS 'The group roles exist, where the caller may create roles, and have the rights that were decided, in the schema as it is now; answers the statements that it ran. May be called at any time, by the owner of the schema.';
+COMMENT ON FUNCTION {schema}.grant_roles() IS 'Creates the group roles if the caller may create roles, and grants them their rights in the schema as it is now. Returns the statements that it ran. The owner of the schema may call it at any time.';

@@ -12,12 +12,12 @@ LEFT JOIN (SELECT e.queue, count(*) AS waiting FROM {schema}.executions e
 LEFT JOIN (SELECT e.queue, count(*) AS running FROM {schema}.executions e
            WHERE e.status = 'RUNNING' GROUP BY 1) b ON b.queue = n.name;
 COMMENT ON VIEW {schema}.queue_status IS 'Queues that a job, a runner or a waiting execution names, or that have a limit or a pause.';
-COMMENT ON COLUMN {schema}.queue_status.name IS 'What jobs.queue and a runner''s queues name.';
-COMMENT ON COLUMN {schema}.queue_status.max_running IS 'Executions of this queue RUNNING at once, over all replicas; NULL: no limit.';
-COMMENT ON COLUMN {schema}.queue_status.paused_at IS 'Since when nothing of this queue starts; NULL: not paused.';
-COMMENT ON COLUMN {schema}.queue_status.paused_by IS 'Who paused it.';
+COMMENT ON COLUMN {schema}.queue_status.name IS 'Name of the queue, as in jobs.queue and in the queues of runners.';
+COMMENT ON COLUMN {schema}.queue_status.max_running IS 'Limit of RUNNING executions of this queue, over all replicas; NULL: no limit.';
+COMMENT ON COLUMN {schema}.queue_status.paused_at IS 'When the queue was paused; NULL: it is not paused.';
+COMMENT ON COLUMN {schema}.queue_status.paused_by IS 'The person who paused it.';
 COMMENT ON COLUMN {schema}.queue_status.paused_reason IS 'Why it is paused.';
-COMMENT ON COLUMN {schema}.queue_status.jobs IS 'Jobs that are not retired.';
-COMMENT ON COLUMN {schema}.queue_status.waiting IS 'Executions PENDING or awaiting a retry.';
-COMMENT ON COLUMN {schema}.queue_status.running IS 'Executions RUNNING.';
-COMMENT ON COLUMN {schema}.queue_status.runners IS 'Live runners that take from it.';
+COMMENT ON COLUMN {schema}.queue_status.jobs IS 'Number of jobs that are not retired.';
+COMMENT ON COLUMN {schema}.queue_status.waiting IS 'Number of executions that are PENDING or await a retry.';
+COMMENT ON COLUMN {schema}.queue_status.running IS 'Number of executions that are RUNNING.';
+COMMENT ON COLUMN {schema}.queue_status.runners IS 'Number of live runners that have this queue.';

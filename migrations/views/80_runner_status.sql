@@ -27,4 +27,4 @@ COMMENT ON COLUMN {schema}.runner_status.clock_skew IS 'Its wall clock minus the
 COMMENT ON COLUMN {schema}.runner_status.fingerprint IS 'Versions of Python, croniter and the time zone data.';
 COMMENT ON COLUMN {schema}.runner_status.handlers IS 'Python functions that it has.';
 COMMENT ON COLUMN {schema}.runner_status.diagnostics IS 'How it was at the last heartbeat: executions, ticks, lag, lost leases, database errors.';
-COMMENT ON COLUMN {schema}.runner_status.stale_after IS 'Not seen by then: dead.';
+COMMENT ON COLUMN {schema}.runner_status.stale_after IS 'The runner counts as dead unless it checks in before this instant.';

@@ -254,11 +254,11 @@ SELECT a.id, a.kind, a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.throug
        a.execution_id, a.reason, a.accepted_by, a.accepted_at, a.withdrawn_by, a.withdrawn_at
 FROM {schema}.acceptances a;
 COMMENT ON VIEW {schema}.accepted_violations IS 'Violations that somebody has accepted, with the reason. A violation with this kind, scope and execution, at one of these plan_times, does not make verify fail.';
-COMMENT ON COLUMN {schema}.accepted_violations.id IS 'What withdraw_acceptance() is given.';
+COMMENT ON COLUMN {schema}.accepted_violations.id IS 'Id of the acceptance, the argument of withdraw_acceptance().';
 COMMENT ON COLUMN {schema}.accepted_violations.kind IS 'Kind of the violation.';
 COMMENT ON COLUMN {schema}.accepted_violations.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.accepted_violations.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.accepted_violations.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.accepted_violations.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.accepted_violations.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.accepted_violations.plan_time IS 'First plan_time for which the violation is accepted.';
 COMMENT ON COLUMN {schema}.accepted_violations.through_plan_time IS 'Last plan_time for which it is accepted.';
 COMMENT ON COLUMN {schema}.accepted_violations.execution_id IS 'Execution that the violation names; NULL: it names none.';
@@ -266,7 +266,7 @@ COMMENT ON COLUMN {schema}.accepted_violations.reason IS 'Why it is accepted.';
 COMMENT ON COLUMN {schema}.accepted_violations.accepted_by IS 'The person who accepted it.';
 COMMENT ON COLUMN {schema}.accepted_violations.accepted_at IS 'When it was accepted.';
 COMMENT ON COLUMN {schema}.accepted_violations.withdrawn_by IS 'The person who withdrew the acceptance.';
-COMMENT ON COLUMN {schema}.accepted_violations.withdrawn_at IS 'Since when it no longer holds; NULL: it holds.';
+COMMENT ON COLUMN {schema}.accepted_violations.withdrawn_at IS 'When the acceptance was withdrawn; NULL: it holds.';
 
 CREATE OR REPLACE VIEW {schema}.violations AS
 SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail
@@ -278,7 +278,7 @@ WHERE NOT EXISTS (
     WHERE (a.kind, a.job_name, a.scope_kind, a.scope_id) = (v.kind, v.job_name, v.scope_kind, v.scope_id)
       AND v.plan_time BETWEEN a.plan_time AND a.through_plan_time
       AND a.execution_id IS NOT DISTINCT FROM v.execution_id AND a.withdrawn_at IS NULL);
-COMMENT ON VIEW {schema}.violations IS 'Always empty. What must never be, as far as SQL alone can tell: in plan_times of the last 7 days, and in what stands now. cronledger verify tells the rest. Accepted violations are not in it: see accepted_violations.';
+COMMENT ON VIEW {schema}.violations IS 'Broken promises that SQL alone can find, in plan_times of the last 7 days and in the present state. Normally empty. cronledger verify finds the others. Accepted violations are listed in accepted_violations instead.';
 COMMENT ON COLUMN {schema}.violations.kind IS 'doubled (ran and skipped, or skipped twice), early (started before due_at), overlapping, over_limit, attempts (beyond max_attempts, or a token used twice), unknown_end (run again although how it ended is unknown and the job was not reentrant), stale (RUNNING long after its lease ended, and nobody sweeps), parked (nothing that it waits for is there any more). over_limit of a queue also stands there after its max_running was lowered, until what is RUNNING has ended.';
 COMMENT ON COLUMN {schema}.violations.job_name IS 'The job; NULL: it is about a queue.';
 COMMENT ON COLUMN {schema}.violations.scope_kind IS 'What the scope is.';

@@ -13,9 +13,9 @@ COMMENT ON COLUMN {schema}.verify_schedules.parked IS 'Why the row is out of the
 COMMENT ON COLUMN {schema}.verify_schedules.retired_at IS 'Since when this scope plans no more; NULL: it plans.';
 COMMENT ON COLUMN {schema}.verify_schedules.returned_at IS 'When a retired scope came back; both are cleared once the gap is recorded as a skip.';
 COMMENT ON COLUMN {schema}.verify_schedules.created_at IS 'When the scope appeared; its history starts here.';
-COMMENT ON COLUMN {schema}.verify_schedules.queue IS 'Which runners take it.';
-COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_time behind the cursor, as far as it is known.';
-COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When a claim has to look at this row again; NULL when parked.';
+COMMENT ON COLUMN {schema}.verify_schedules.queue IS 'Queue of the job.';
+COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_time after the cursor; NULL: not known.';
+COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When a claim has to read this row again; NULL when parked.';
 
 CREATE OR REPLACE VIEW {schema}.verify_executions AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.plan_time, t.id, t.trigger, t.status, t.revision,

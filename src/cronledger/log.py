@@ -64,15 +64,15 @@ EVENTS: Mapping[str, str] = {
     "other_database": "This is another database than the ledger's own, restored or cloned: nothing "
     "is claimed or swept here until accept-database; what runs goes on.",
     "other_ledger": "The DSN leads to another ledger than the one that the runner began with; "
-    "`why` names both. The runner does nothing there, and its leases run out.",
+    "`why` names both. The runner does nothing there, and its leases expire.",
     "outcome_dropped": "The end of an execution could not be stored at all.",
     "outcome_not_storable": "The database refused the end of an execution; an error is stored.",
     "partitions_maintained": "A partition of executions was made or dropped, or skips were pruned.",
     "pause_ended": "A pause with an end is over.",
-    "planning_left_to_others": "Which live runners have newer tzdata or croniter has changed, or "
-    "how many of them are `able` to plan; those plan the jobs these decide, and this one executes.",
-    "planning_taken_over": "A due schedule was left to runners with newer tzdata or croniter, and "
-    "none of them planned it; this runner plans until they (`of`) check in again.",
+    "planning_left_to_others": "The live runners with newer tzdata or croniter have changed, or "
+    "the number of them that are `able` to plan. They plan the jobs that depend on these versions.",
+    "planning_taken_over": "The runners with newer tzdata or croniter (`of`) did not plan a due "
+    "schedule that was left to them. This runner plans until they check in again.",
     "planner_failed": "A defect of cronledger in planning a job; the job stands still.",
     "runner_draining": "The runner claims nothing more and lets running work finish.",
     "runner_started": "The runner is registered and looks for work.",

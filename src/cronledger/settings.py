@@ -62,11 +62,11 @@ def check_dsn(dsn: str) -> None:
     uri = re.match(r"postgres(?:ql)?://", dsn)
     if uri is None and not re.match(r"\s*[a-z_]+\s*=", dsn):
         raise RefusedError(
-            "is not a PostgreSQL connection string (it is not shown: it may hold a password)",
+            "is not a PostgreSQL connection string (it is not shown: it may contain a password)",
             "write postgresql://user@host/database or host=… dbname=…",
         )
     if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in dsn):
-        raise RefusedError("contains a NUL, or bytes that are not UTF-8", "percent-encode them")
+        raise RefusedError("contains a NUL or bytes that are not UTF-8", "percent-encode them")
     if uri is not None:
         _check_uri(dsn[uri.end() :])
     # Late, because most of what reads settings needs no database.
@@ -78,9 +78,9 @@ def check_dsn(dsn: str) -> None:
         port = "unreadable"
     if not re.fullmatch(r"[0-9, ]*", port):
         raise RefusedError(
-            "cannot be read as a connection string (it is not shown: it may hold a password)",
+            "is not a valid connection string (it is not shown: it may contain a password)",
             "write postgresql://user:password@host:5432/database with " + _ENCODED + "; or host=… "
-            "password='…', where \\ stands before a quote or a backslash of the password",
+            "password='…', with a \\ before each quote and backslash of the password",
         )
 
 
@@ -92,12 +92,12 @@ def _check_uri(rest: str) -> None:
     before, _, after = rest.partition("@")
     if "@" in after or ("@" in rest and "/" in before and not rest.startswith("/")):
         raise RefusedError(
-            "has an @ or a / that is not encoded (it is not shown: it may hold a password)",
+            "contains an @ or a / that is not encoded (it is not shown: it may contain a password)",
             f"write {_ENCODED}",
         )
     if re.search(r"%(?![0-9A-Fa-f]{2})|%00", rest):
         raise RefusedError(
-            "has a % without two hexadecimal digits (it is not shown: it may hold a password)",
+            "contains a % without two hex digits (it is not shown: it may contain a password)",
             f"write {_ENCODED}",
         )
 

@@ -79,7 +79,7 @@ def test_sql_without_a_database_prints_everything(
 ) -> None:
     script = bare("migrate", "--sql")
     assert script.exit_code == 0
-    assert script.stderr.startswith("Note: no database is set; the statements are those for ")
+    assert script.stderr.startswith("Note: no database is set; these are the statements for ")
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://127.0.0.1:1/x?connect_timeout=2")
     away = bare("migrate", "--sql")
     assert (away.exit_code, away.stdout) == (0, script.stdout)

@@ -211,7 +211,7 @@ def test_a_paused_job_is_triggered_with_force(filled: Cli) -> None:
 def test_trigger_waits_no_longer_than_its_timeout(filled: Cli, ask: Any) -> None:
     said = filled("trigger", "manual", "--wait", "--timeout", "50ms", "--json")
     assert said.exit_code == 1
-    assert "has not ended within --timeout; it goes on" in said.stderr
+    assert "has not ended within --timeout; it continues" in said.stderr
     assert json.loads(said.stdout)["status"] == "PENDING"
     for wrong in (["--timeout", "1s"], ["--wait", "--timeout", "soon"]):
         assert filled("trigger", "manual", *wrong).exit_code == 2

@@ -251,7 +251,7 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
         withheld = call("viewer", *arguments, "--json")
         assert not {"payload", "target"} & json.loads(withheld.stdout).keys()
         assert "acme" not in withheld.output
-        assert "shown to members of cronledger_operator only" in withheld.stderr
+        assert "only members of cronledger_operator can see payloads" in withheld.stderr
         shown = call("operator", *arguments, "--json")
         assert json.loads(shown.stdout)["payload"] == {"customer": "acme"}
         assert shown.stderr == ""
@@ -274,7 +274,9 @@ def test_a_group_without_its_rights_names_the_migration(
     revoke = "REVOKE SELECT ON cronledger.job_overview FROM cronledger_viewer"
     said = call("viewer", "jobs", "list", before=revoke)
     assert said.exit_code == 2
-    assert "cronledger_viewer itself lacks a right: run `cronledger migrate` as" in said.stderr
+    assert (
+        "cronledger_viewer itself does not have this right: run `cronledger migrate`" in said.stderr
+    )
 
 
 def test_a_member_that_does_not_inherit_is_told_so(

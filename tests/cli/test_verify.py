@@ -138,7 +138,7 @@ def test_one_job_or_a_part_of_time(spoiled: Cli) -> None:
         (["nope"], "there is no such job"),
         (["--from", "soon"], "neither an instant"),
         (["--from", "1h", "--to", "2h"], "lies before --from"),
-        (["--kind", "missing"], "--kind goes with --accept"),
+        (["--kind", "missing"], "--kind needs --accept"),
         (["--accept", " "], "needs a reason"),
         (["--accept", "x", "--kind", "parked"], "not a violation that can be accepted"),
     ],

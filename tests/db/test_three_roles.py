@@ -77,7 +77,7 @@ def test_group_roles_that_appear_after_the_schema_get_their_rights(
     first = run("cronledger migrate", **url)
     assert first.returncode == 0, first.stderr
     for who in ("viewer", "operator", "runner"):
-        assert f"Warning: there is no role cronledger_{who}" in first.stderr
+        assert f"Warning: the role cronledger_{who} does not exist" in first.stderr
         assert f"`CREATE ROLE cronledger_{who} NOLOGIN`" in first.stderr
     assert run("cronledger migrate --check", **url).returncode == 0
 
@@ -87,13 +87,13 @@ def test_group_roles_that_appear_after_the_schema_get_their_rights(
     assert checked.returncode == 4
     assert "pending GRANT USAGE ON SCHEMA cronledger TO cronledger_viewer" in checked.stdout
     doctor = run("cronledger doctor", **url)
-    assert "the group roles lack rights: GRANT " in doctor.stdout
-    assert "-> `cronledger migrate` as late_owner, the owner of the schema" in doctor.stdout
+    assert "rights of the group roles are missing: GRANT " in doctor.stdout
+    assert "-> run `cronledger migrate` as late_owner, the owner of the schema" in doctor.stdout
 
     again = run("cronledger migrate", **url)
     assert again.returncode == 0, again.stderr
     assert "applied GRANT USAGE ON SCHEMA cronledger TO cronledger_viewer" in again.stdout
-    assert "there is no role cronledger_runner" in again.stderr
+    assert "the role cronledger_runner does not exist" in again.stderr
     assert run("cronledger migrate --check", **url).returncode == 0
     execute(make_conninfo(superuser, user="watcher", dbname="late"), "TABLE cronledger.overdue")
 

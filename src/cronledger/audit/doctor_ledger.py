@@ -55,8 +55,8 @@ def roles(patient: Patient) -> Iterator[Finding]:
         found = f"there is no {named(row['missing'])}"
         yield Finding("roles", "warning", found, f"{remedy}; then `cronledger migrate`")
     if row["ungranted"]:
-        found = f"the group roles lack rights: {named(row['ungranted'])}"
-        remedy = f"`cronledger migrate` as {row['owner']}, the owner of the schema"
+        found = f"rights of the group roles are missing: {named(row['ungranted'])}"
+        remedy = f"run `cronledger migrate` as {row['owner']}, the owner of the schema"
         yield Finding("roles", "warning", found, remedy)
     if row["lacking"]:
         found = f"{row['role']} may not do what a replica does: {named(row['lacking'])}"

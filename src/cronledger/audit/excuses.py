@@ -88,7 +88,7 @@ class Excuses:
             yield from self._was_missed(self._next_due())
         if self._superseded is not None and self._next_due() is None:
             skip = self._superseded.skip
-            text = "the skip says superseded, and nothing newer came"
+            text = "the reason of the skip is superseded, but nothing newer came"
             yield "untrue_skip", skip.first, text, skip.last
 
     def _held(self, reason: str, due: datetime) -> bool:

@@ -162,12 +162,12 @@ class _Audit:
         if pruned is not None and pruned > now - LEAST_RETENTION:
             yield _nowhere(
                 f"executions and skips up to {pruned} were pruned, and every retention keeps those "
-                f"of the last day: the database's clock, which says {now}, was ahead at that time"
+                f"of the last day: the database's clock was ahead at that time; it is at {now} now"
             )
         elif pruned is not None and self._end <= pruned:
             yield _nowhere(
-                "nothing of the range that was asked for is kept: executions and skips up to "
-                f"{pruned} were pruned behind retention"
+                f"nothing of the requested range is kept: executions and skips up to {pruned} were "
+                "pruned behind retention"
             )
         elif not self._tally.plan_times and self._tally.behind:
             yield _nowhere(
@@ -282,12 +282,12 @@ def _orphan(ran: Ran) -> Violation:
 
 
 def _unknown(stand: Stand) -> Violation:
-    text = "job_revisions has no row of this job, so nothing says what should have run"
+    text = "job_revisions has no row of this job, so it is unknown what should have run"
     return Violation("unchecked", *stand.key, None, None, text)
 
 
 def _lost(row: Row) -> Violation:
-    text = "its job plans this scope, and schedules has no row that says how far"
+    text = "its job plans this scope, but schedules has no row for it"
     return Violation("unchecked", **row, plan_time=None, execution_id=None, detail=text)
 
 

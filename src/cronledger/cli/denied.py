@@ -61,7 +61,8 @@ def explained(error: errors.InsufficientPrivilege, access: Access) -> DeniedErro
         )
     else:
         remedy = (
-            f"{group} itself lacks a right: run `cronledger migrate` as the owner of the schema"
+            f"{group} itself does not have this right: run `cronledger migrate` as the owner of "
+            "the schema"
         )
     return DeniedError(f"role {role} may not run `cronledger {command}`: {said}; {remedy}")
 

@@ -139,7 +139,7 @@ def listed(listing: Listing) -> Callable[[Callable[..., None]], Callable[..., No
             "chosen",
             metavar="NAME,…",
             callback=functools.partial(_columns, listing),
-            help="Print these columns.",
+            help="Print only these columns.",
         )
         @functools.wraps(command)
         def call(*, as_json: bool, wide: bool, chosen: tuple[str, ...], **more: Any) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--check", is_flag=True, help="Change nothing; exit 4 when something is pending.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print what is pending as SQL for `psql -1`.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the pending statements, for `psql -1`.")
 @click.option("--pre", is_flag=True, help="Only what adds: code that does not know it goes on.")
 @json_option
 def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
 
     if as_sql and (check or as_json):
         other_option = "--check" if check else "--json"
-        raise click.UsageError(f"--sql and {other_option} exclude each other: choose one of them")
+        raise click.UsageError(f"--sql and {other_option} cannot be used together; choose one")
     settings = settings_here()
     schema = settings.schema_name
     phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
@@ -101,20 +101,21 @@ def _state_here(settings: "Settings") -> "SchemaState | None":
 
 def _note(reason: str) -> None:
     click.echo(
-        f"Note: {reason}; the statements are those for a database without the schema", err=True
+        f"Note: {reason}; these are the statements for a database without the schema", err=True
     )
 
 
 def _warn(state: "SchemaState") -> None:
     for role in state.absent:
         click.echo(
-            f"Warning: there is no role {role}, and this role may not create it\n"
-            f"Hint: run `CREATE ROLE {role} NOLOGIN` as a role that may, then `cronledger migrate`",
+            f"Warning: the role {role} does not exist, and this role may not create it\n"
+            f"Hint: run `CREATE ROLE {role} NOLOGIN` as a role that may create roles, then "
+            "`cronledger migrate`",
             err=True,
         )
     if state.ungranted:
         click.echo(
-            f"Warning: {len(state.ungranted)} rights of the group roles are missing, the first is "
+            f"Warning: {len(state.ungranted)} rights of the group roles are missing; the first is "
             f"`{state.ungranted[0]}`\nHint: run `cronledger migrate` as the owner of the schema",
             err=True,
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cronledger.rules.cron import Cron, Firing
 
 HORIZON = timedelta(days=365 * 100)
-LISTING = Listing({"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "it fires no more")
+LISTING = Listing({"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "it does not fire any more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ LISTING = Listing(
         "paused_reason": "REASON",
     },
     drop=("paused_by", "runners", "jobs", "paused_reason"),
-    none="there are no queues: no job and no replica names one",
+    none="there are no queues: no job and no replica uses one",
 )
 
 

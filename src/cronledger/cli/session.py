@@ -94,7 +94,7 @@ def session(settings: Settings | None = None) -> Iterator[Session]:
         reports = Reports(connection, settings.schema_name)
         yield Session(settings, url, connection, reports)
     if reports.withheld:
-        echo(f"Note: payloads and targets are shown to members of {OPERATOR} only", err=True)
+        echo(f"Note: only members of {OPERATOR} can see payloads and targets", err=True)
 
 
 @contextmanager

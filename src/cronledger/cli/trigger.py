@@ -50,7 +50,7 @@ def trigger(
     from cronledger.rules.errors import Exit
 
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout limits --wait; give both")
+        raise click.UsageError("--timeout needs --wait; give both")
     given = None if payload is None else Jsonb(read_payload(payload))
     with session() as ledger:
         kind, scope_id = scope_of(ledger, name, scope_kind, scope)
@@ -139,6 +139,6 @@ def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, 
             return row
         left = POLL_SECONDS if give_up_at is None else give_up_at - time.monotonic()
         if left <= 0:
-            echo(f"#{made} has not ended within --timeout; it goes on", err=True)
+            echo(f"#{made} has not ended within --timeout; it continues", err=True)
             return row
         time.sleep(min(left, POLL_SECONDS))

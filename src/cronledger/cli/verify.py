@@ -37,8 +37,8 @@ LISTING_WITH_ACCEPTED = Listing(
 @click.argument("job", metavar="[JOB]", required=False)
 @click.option("--from", "start", metavar="ISO|DURATION", help="First plan_time.")
 @click.option("--to", "end", metavar="ISO|DURATION", help="Last plan_time.")
-@click.option("--accept", metavar="REASON", help="Accept what is found; it no longer fails.")
-@click.option("--kind", "kinds", multiple=True, help="With --accept: only this; repeatable.")
+@click.option("--accept", metavar="REASON", help="Accept the violations that it finds.")
+@click.option("--kind", "kinds", multiple=True, help="With --accept: only this kind; repeatable.")
 @json_option
 def verify(
     *,
@@ -51,10 +51,11 @@ def verify(
 ) -> None:
     """Check the ledger against the schedule history.
 
-    Every plan_time that a job's history asks for, from the creation of its schedule (or the
-    retention) to where planning stands, must have its execution or lie in a skip with a true
-    reason; nothing may have started early, overlapped, run too often. Exit 1 with violations that
-    nobody has accepted. It may run beside live replicas, and only reads unless --accept is given.
+    Every plan_time that a job's history asks for must have its execution or lie in a skip with a
+    true reason. The range begins at the creation of the schedule, or where pruned history ends, and
+    reaches to where planning stands. No execution may have started early, overlapped or run too
+    often. Exit 1 with violations that nobody has accepted. It may run beside live replicas, and
+    only reads unless --accept is given.
     """
     from cronledger.audit import verify as audit
     from cronledger.cli.session import session
@@ -100,9 +101,9 @@ def _check(accept: str | None, kinds: Sequence[str]) -> None:
     from cronledger.audit.accepted import ACCEPTABLE
 
     if accept is None and kinds:
-        raise click.UsageError("--kind goes with --accept REASON")
+        raise click.UsageError("--kind needs --accept REASON")
     if accept is not None and not accept.strip():
-        raise click.UsageError("--accept needs a reason: name the incident")
+        raise click.UsageError("--accept needs a reason; give the incident")
     for kind in kinds:
         if kind not in ACCEPTABLE:
             raise click.UsageError(
@@ -190,7 +191,7 @@ def _cells(violations: "list[Violation]") -> Iterator[dict[str, Any]]:
 def _range(report: "Report") -> str:
     tally = report.tally
     if tally.after is None or tally.through is None:
-        text = "no plan_times were checked: no schedule is planned in this range"
+        text = "no plan_times were checked: no schedule has been planned in this range"
     else:
         text = f"plan_times after {iso(tally.after)} up to {iso(tally.through)} were checked"
     if tally.behind:

@@ -47,7 +47,9 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     else:
         _print(answers)
     if len(schedules) > MOST_SCOPES:
-        echo(f"Note: the first {MOST_SCOPES} scopes; name another one by --scope", err=True)
+        echo(
+            f"Note: only the first {MOST_SCOPES} scopes are shown; use --scope for others", err=True
+        )
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -128,7 +128,7 @@ class Revisions:
         """
         known = self._known[name]
         if not known.run:
-            return "its newest revision is missing in job_revisions; edit it, which appends one"
+            return "its newest revision is missing in job_revisions; edit the job to append one"
         return known.broken.get(known.run[-1].revision)
 
 

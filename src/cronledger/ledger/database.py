@@ -78,13 +78,13 @@ _REFUSALS = (
         r"authentication failed|no password supplied|wrong password",
         "correct the user and the password in the connection string, PGPASSWORD or ~/.pgpass",
     ),
-    (r'role ".*" does not exist|no such user', "create the role, or name another one"),
-    (r"is not permitted to log in", "ALTER ROLE … LOGIN, or name another role"),
+    (r'role ".*" does not exist|no such user', "create the role, or use another one"),
+    (r"is not permitted to log in", "run ALTER ROLE … LOGIN, or use another role"),
     (
         r'database ".*" does not exist|no such database',
         "create the database, or correct its name in the connection string",
     ),
-    (r"permission denied for database", "GRANT CONNECT ON DATABASE … TO this role"),
+    (r"permission denied for database", "run GRANT CONNECT ON DATABASE … TO this role"),
     (r"pg_hba\.conf", "allow this host, role and database in pg_hba.conf of the server"),
     (
         r"server does not support SSL, but SSL was required",

@@ -53,8 +53,8 @@ class PythonTarget(_Target):
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise RefusedError(
-            "is not an absolute path, and each replica would start somewhere else",
-            "write it from / on",
+            "is not an absolute path, so each replica could use another directory",
+            "write an absolute path",
         )
     return path
 
@@ -386,7 +386,7 @@ def target_problems(job: Job, where: str | None = None) -> Iterator[Problem]:
     model, target = TARGETS[job.handler], job.target
     programs = (target.get("argv"), target.get("shell"))
     if job.handler is Handler.COMMAND and programs.count(None) != 1:
-        message = "has not exactly one of `argv` (a list) and `shell` (a string)"
+        message = "needs exactly one of `argv` (a list) and `shell` (a string)"
         yield Problem(where, job.name, "target", None, message, "write one of them")
     try:
         model.model_validate(dict(target))

@@ -38,8 +38,8 @@ EXIT_MEANINGS = {
     Exit.UNREACHABLE: "The database could not be reached.",
     Exit.SCHEMA: "The schema is older or newer than this program; run `cronledger migrate`.",
     Exit.OTHER_DATABASE: "This is another database than the one that was initialised: a restored "
-    "or cloned one (`cronledger accept-database` decides), or the DSN came to lead to another "
-    "ledger.",
+    "or cloned one (run `cronledger accept-database`), or the DSN leads to another ledger than the "
+    "one that `run` began with.",
 }
 
 

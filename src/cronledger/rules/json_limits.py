@@ -12,8 +12,8 @@ from typing import Any
 JSON_BYTES = 64 * 1024
 JSON_DEPTH = 100
 TOO_DEEP = f"is nested more than {JSON_DEPTH} levels deep"
-TOO_GREAT = "holds a number beyond 1.8e308, which is infinite to most readers of JSON"
-ELSEWHERE = "store it elsewhere and hand over where it is"
+TOO_GREAT = "contains a number of 1.8e308 or more, which most JSON parsers read as infinite"
+ELSEWHERE = "store the data elsewhere and put a reference to it here"
 _CONTAINERS = (Mapping, list, tuple)
 PLAIN = "use strings, numbers, booleans, lists and mappings"
 

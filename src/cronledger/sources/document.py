@@ -77,7 +77,7 @@ what is inherited. These variables describe the execution and override both:
 |---|---|
 | `CRONLEDGER_EXECUTION_ID` | Id of the execution, the same in each attempt: an idempotency key. |
 | `CRONLEDGER_JOB` | Name of the job. |
-| `CRONLEDGER_SCOPE_KIND` | What the scope is; `global` for a job without scopes. |
+| `CRONLEDGER_SCOPE_KIND` | Kind of the scope; `global` for a job without scopes. |
 | `CRONLEDGER_SCOPE_ID` | Id of the scope; `global` for a job without scopes. |
 | `CRONLEDGER_PLAN_TIME` | The nominal instant, ISO 8601 in UTC. |
 | `CRONLEDGER_TRIGGER` | `schedule`, `manual`, `backfill` or `enqueue`. |
