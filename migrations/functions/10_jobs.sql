@@ -84,7 +84,7 @@ BEGIN
         at := OLD.paused_until;
     ELSE
         at := greatest(at, last);
-        PERFORM {schema}.date_at_commit(NEW.name, at, NEW.revision);
+        INSERT INTO {schema}.undated (job_name, at, revision) VALUES (NEW.name, at, NEW.revision);
     END IF;
     INSERT INTO {schema}.job_revisions
         (job_name, revision, effective_from, state, paused_until, definition, requested_by, reason)
@@ -122,7 +122,7 @@ BEGIN
     SELECT OLD.name, OLD.revision + 1, greatest(at, max(r.effective_from)), 'retired',
            {schema}.job_definition(OLD), session_user
     FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
-    PERFORM {schema}.date_at_commit(OLD.name, at, OLD.revision + 1);
+    INSERT INTO {schema}.undated (job_name, at, revision) VALUES (OLD.name, at, OLD.revision + 1);
     PERFORM {schema}.cancel_waiting(OLD.name, session_user);
     UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at)
     WHERE job_name = OLD.name;

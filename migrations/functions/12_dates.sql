@@ -4,14 +4,15 @@
 -- trigger replaces the date at COMMIT. It takes no lock: the transaction has locked these rows already, and
 -- nobody has planned a firing of them since.
 
+-- For scopes only: a runner calls it through set_scopes, and has no right to change the history of jobs.
+DROP FUNCTION IF EXISTS {schema}.date_at_commit(text, timestamptz, bigint, text[], text[], text[]);
 CREATE OR REPLACE FUNCTION {schema}.date_at_commit(
-    job text, at timestamptz, revision bigint DEFAULT NULL, kinds text[] DEFAULT NULL,
-    scopes text[] DEFAULT NULL, changes text[] DEFAULT NULL)
+    job text, at timestamptz, kinds text[], scopes text[], changes text[])
 RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    INSERT INTO {schema}.undated (job_name, at, revision, kinds, scopes, changes)
-    VALUES (job, at, revision, kinds, scopes, changes)
+    INSERT INTO {schema}.undated (job_name, at, kinds, scopes, changes)
+    VALUES (job, at, kinds, scopes, changes)
 $$;
-COMMENT ON FUNCTION {schema}.date_at_commit(text, timestamptz, bigint, text[], text[], text[]) IS 'Makes the COMMIT of this transaction replace the provisional date `at` of this revision of the job, or of these scopes of the job.';
+COMMENT ON FUNCTION {schema}.date_at_commit(text, timestamptz, text[], text[], text[]) IS 'Makes the COMMIT of this transaction replace the provisional date `at` of these scopes of the job.';
 
 CREATE OR REPLACE FUNCTION {schema}.date_revision(job text, number bigint, now_ timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql AS $$
