@@ -102,7 +102,7 @@ BEGIN
         PERFORM {schema}.retire_other_kinds(NEW.name, NEW.scope_kind, at);
     END IF;
     UPDATE {schema}.schedules s
-    SET queue = NEW.queue, parked = NULL, next_due_at = least(s.next_due_at, at)
+    SET queue = NEW.queue, parked = NULL, next_due_at = least(s.next_due_at, at), woken = true
     WHERE s.job_name = NEW.name AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL);
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
@@ -124,7 +124,7 @@ BEGIN
     FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
     INSERT INTO {schema}.undated (job_name, at, revision) VALUES (OLD.name, at, OLD.revision + 1);
     PERFORM {schema}.cancel_waiting(OLD.name, session_user);
-    UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at)
+    UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at), woken = true
     WHERE job_name = OLD.name;
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;

@@ -49,21 +49,22 @@ BEGIN
     -- Read after the wait for the locks, which may have been long: what was planned meanwhile stands.
     at := coalesce(seen_at, {schema}.db_clock());
     INSERT INTO {schema}.schedules
-        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at, created_at)
-    SELECT j.name, kind, u.id COLLATE "C", j.queue, at, j.revision, at, at
+        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at,
+         woken, created_at)
+    SELECT j.name, kind, u.id COLLATE "C", j.queue, at, j.revision, at, true, at
     FROM {schema}.jobs j CROSS JOIN unnest(fresh) u(id)
     WHERE j.name = job ORDER BY 1, 2, 3
     ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
     GET DIAGNOSTICS appeared = ROW_COUNT;
     -- Another call may have changed a row before this one had its lock, hence the further conditions.
     UPDATE {schema}.schedules s
-    SET returned_at = at, parked = NULL, next_due_at = at
+    SET returned_at = at, parked = NULL, next_due_at = at, woken = true
     FROM unnest(kinds, known, changes) u(kind, id, change)
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, u.kind, u.id) AND u.change = 'returns'
       AND s.retired_at IS NOT NULL AND s.returned_at IS NULL;
     GET DIAGNOSTICS returned = ROW_COUNT;
     UPDATE {schema}.schedules s
-    SET retired_at = coalesce(s.retired_at, at), returned_at = NULL, parked = NULL, next_due_at = at
+    SET retired_at = coalesce(s.retired_at, at), returned_at = NULL, parked = NULL, next_due_at = at, woken = true
     FROM unnest(kinds, known, changes) u(kind, id, change)
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, u.kind, u.id) AND u.change = 'retires'
       AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL);
@@ -88,7 +89,8 @@ DECLARE
 BEGIN
     WITH gone AS (
         UPDATE {schema}.schedules s
-        SET retired_at = coalesce(s.retired_at, at), returned_at = NULL, parked = NULL, next_due_at = at
+        SET retired_at = coalesce(s.retired_at, at), returned_at = NULL, parked = NULL, next_due_at = at,
+            woken = true
         WHERE s.job_name = job AND s.scope_kind <> kind
           AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
         RETURNING s.scope_kind, s.scope_id

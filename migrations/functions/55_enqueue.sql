@@ -57,8 +57,9 @@ BEGIN
     END IF;
     at := {schema}.db_clock();
     INSERT INTO {schema}.schedules
-        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at, created_at)
-    VALUES (job, kind, scope, definition.queue, at, definition.revision, at, at)
+        (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at,
+         woken, created_at)
+    VALUES (job, kind, scope, definition.queue, at, definition.revision, at, true, at)
     ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
     IF FOUND THEN
         PERFORM {schema}.date_at_commit(

@@ -30,9 +30,9 @@ LANGUAGE sql IMMUTABLE AS $$
             'trigger backfill pause resume retire cancel retry enqueue claim take_results'),
         -- What a replica does. To lock a row takes the right to update it.
         ('runner', 'SELECT',
-            'jobs job_revisions queues schedules executions skips runners sources identity'),
+            'jobs job_revisions queues schedules executions skips runners sources identity scope_providers'),
         ('runner', 'INSERT UPDATE',
-            'jobs queues schedules executions skips runners sources'),
+            'jobs queues schedules executions skips runners sources scope_providers'),
         ('runner', 'DELETE', 'runners'),
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',

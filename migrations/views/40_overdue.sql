@@ -1,20 +1,27 @@
 -- Due for more than two seconds and not started, and why: the first of these reasons that holds.
--- Everything is read through what is due: the due index queue by queue, the parked index, the jobs
--- that are paused or broken, the executions that wait.
+-- Everything is read through what is due: the due index queue by queue, what was woken, the parked
+-- index, the jobs that are paused or broken, the executions that wait.
 CREATE OR REPLACE VIEW {schema}.overdue AS
 WITH RECURSIVE due_queues AS (
-    (SELECT s.queue FROM {schema}.schedules s WHERE s.next_due_at IS NOT NULL ORDER BY s.queue LIMIT 1)
+    (SELECT s.queue FROM {schema}.schedules s
+     WHERE s.next_due_at IS NOT NULL AND NOT s.woken ORDER BY s.queue LIMIT 1)
     UNION ALL
     SELECT (SELECT s.queue FROM {schema}.schedules s
-            WHERE s.next_due_at IS NOT NULL AND s.queue > d.queue ORDER BY s.queue LIMIT 1)
+            WHERE s.next_due_at IS NOT NULL AND NOT s.woken AND s.queue > d.queue
+            ORDER BY s.queue LIMIT 1)
     FROM due_queues d WHERE d.queue IS NOT NULL
+), to_plan AS (
+    SELECT s.* FROM due_queues d
+    JOIN {schema}.schedules s
+        ON s.queue = d.queue AND NOT s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
+    UNION ALL
+    SELECT s.* FROM {schema}.schedules s
+    WHERE s.woken AND s.next_due_at < {schema}.db_now() - interval '2 s'
 ), due AS (
     SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.next_plan_time AS plan_time,
            greatest(s.next_due_at, s.next_plan_time) AS due_at, NULL::bigint AS id, NULL::text AS parked,
            NULL::timestamptz AS forced_at
-    FROM due_queues d
-    JOIN {schema}.schedules s
-        ON s.queue = d.queue AND s.next_due_at < {schema}.db_now() - interval '2 s'
+    FROM to_plan s
     JOIN {schema}.jobs j ON j.name = s.job_name AND j.retired_at IS NULL AND j.schedule IS NOT NULL
     WHERE (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
     UNION ALL

@@ -217,7 +217,7 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
     ]
     return {
         "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c, queues=QUEUES, not_here=[], max_rows=batch
+            c, queues=QUEUES, not_here=[], max_rows=batch, max_woken=batch
         ),
         "lock_limited_queues": lambda s, c: s.lock_limited_queues(c, queues),
         "lock_limited_jobs": lambda s, c: s.lock_limited_jobs(c, jobs),

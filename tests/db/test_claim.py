@@ -333,6 +333,7 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
         await one.settle()
         for n in range(60):
             ledger.job(f"late-{n:02}", **every)
+        ledger.rows("UPDATE schedules SET woken = false")  # as if a claim had planned them
         before = ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
         # First the backlog, then who needs no slot; among the others chance decides.
         ledger.rows(

@@ -87,6 +87,41 @@ def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Conne
     assert after.buffers <= before.buffers + 2 * BATCH
 
 
+def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
+    calls = {
+        "lock_due_schedules": lambda s, c: s.lock_due_schedules(
+            c, queues=plans.QUEUES, not_here=["job-00399"], max_rows=BATCH, max_woken=BATCH
+        ),
+        "next_due": lambda s, c: s.next_due(
+            c, queues=plans.QUEUES, not_here=["job-00399"], since=plans.LONG_AGO
+        ),
+    }
+
+    def costs() -> dict[tuple[str, str], plans.Measured]:
+        found = {}
+        for name, call in calls.items():
+            for mode in plans.MODES:
+                with filled.transaction(force_rollback=True):
+                    found[name, mode] = plans.explain(filled, plans.sent(call), mode)
+        return found
+
+    before = costs()
+    filled.execute(
+        """UPDATE cronledger.schedules SET woken = true, parked = NULL,
+               next_due_at = cronledger.db_now() - interval '1 h'
+           WHERE job_name <= 'job-00001' OR job_name > 'job-00100'"""
+    )
+    filled.execute("VACUUM cronledger.schedules")
+    woken = costs()
+    with psycopg.connect(filled.info.dsn) as other:
+        other.execute("SELECT FROM cronledger.schedules WHERE woken FOR UPDATE")
+        locked = costs()
+    for key, one in [*woken.items(), *locked.items()]:
+        assert not one.seq_scans, key
+        assert one.buffers < before[key].buffers + 50 * BATCH, key
+        assert one.removed <= before[key].removed + 10 * BATCH, key
+
+
 SCOPES = 5_000
 VARIABLES = {
     "job": "text", "kinds": "text[]", "known": "text[]", "changes": "text[]", "at": "timestamptz"

@@ -102,7 +102,7 @@ class Round:
     no_runner: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)  # a runner with newer tzdata or croniter plans them
     busy: int = 0  # rows that were locked and left for another round
-    slotless: int = 0  # rows that were left because all slots are taken by those before them
+    slotless: int = 0  # due rows that were left because those before them have taken all slots
 
     @property
     def writes(self) -> bool:
@@ -205,8 +205,9 @@ class Chooser:
     def _lacks_slot(self, row: ScheduleRow, job: Job) -> bool:
         """Schedules before this one took the last slot, and it needs one: a backlog of many is not
         to be walked again and again for the few of them that fit in. Where what waited took all
-        slots, it is planned: what it misses meanwhile is recorded."""
-        taken = self._slots <= 0 and bool(self.round.new)
+        slots, it is planned: what it misses meanwhile is recorded. One that was woken is planned
+        too, once: if it needs a slot, it is due from then on."""
+        taken = self._slots <= 0 and bool(self.round.new) and not row.woken
         blocked = row.key in self._held.running and job.overlap is not Overlap.ALLOW
         return taken and job.handler is not Handler.EXTERNAL and not blocked
 

@@ -29,6 +29,9 @@ log = get_logger(__name__)
 
 LARGEST_CLAIM = 500
 """Rows of each kind that a claim looks at, at most."""
+SETTLED_AT_ONCE = 200
+"""Schedules of each kind that a claim plans at most beyond those that have a slot. To plan 200
+takes about 20 ms, in which the claim cannot start what comes due meanwhile."""
 LEAST_BREADTH = 50
 """Due schedules that a claim locks, at least. In a backlog the first few take all slots: what is
 locked beyond them is read for nothing, and kept from other replicas."""
@@ -75,6 +78,7 @@ class Claimer:
         self._unknown: dict[UUID, ExecutionKey] = {}
         self._tokens = Tokens()
         self._breadth = LARGEST_CLAIM
+        self._per_slot = 1
 
     async def claim(
         self, slots: int, max_rows: int, *, steal: bool, not_here: Collection[str]
@@ -119,7 +123,7 @@ class Claimer:
 
     async def _attempt(self, slots: int, look: "_Look") -> Claim:
         begun, planners = Round(), self._abilities.planners
-        breadth = min(look.max_rows, self._breadth)
+        breadth = self._width(look.max_rows)
         schedules: Sequence[ScheduleRow] = ()
         writes: list[Any] = []
         try:
@@ -131,6 +135,7 @@ class Claimer:
                     due_rows = await self._statements.lock_due_schedules(
                         c, queues=self._queues,
                         not_here=[*look.not_here, *planners.left()], max_rows=breadth,
+                        max_woken=SETTLED_AT_ONCE,
                     )  # fmt: skip
                     (since,) = await before.fetchone() or (None,)
                     rows = await again.fetchall()
@@ -173,13 +178,30 @@ class Claimer:
             if not is_away(error):
                 self._forget(begun)
             raise
-        if begun.slotless:
-            self._breadth = max(LEAST_BREADTH, 2 * (len(schedules) - begun.slotless))
-        elif len(schedules) >= breadth:
-            self._breadth = min(LARGEST_CLAIM, 2 * self._breadth)
-        more = any(row.more for row in rows) or len(schedules) >= breadth
+        due_count = sum(not row.woken for row in schedules)
+        self._look_wider(due_count, begun.slotless, full=due_count >= breadth)
+        more = any(row.more for row in rows) or due_count >= breadth
         full = more or rearmed or look.only is not None
         return Claim(won, begun, due, sent, asked, full, planners.look_again())
+
+    def _width(self, max_rows: int) -> int:
+        """Return how many due schedules the next claim looks at.
+
+        There may be more of them than free slots. Many need no slot, because their plan_times were
+        missed or overlap.
+        """
+        return min(self._breadth, max(max_rows, min(SETTLED_AT_ONCE, max_rows * self._per_slot)))
+
+    def _look_wider(self, due: int, slotless: int, *, full: bool) -> None:
+        """Set the width of the next claim: this one looked at `due` schedules (`full`: as many as
+        it may), `slotless` of them in vain.
+        """
+        if slotless:
+            self._breadth = max(LEAST_BREADTH, 2 * (due - slotless))
+            self._per_slot = 1
+        elif full:
+            self._breadth = min(LARGEST_CLAIM, 2 * self._breadth)
+            self._per_slot = min(SETTLED_AT_ONCE, 2 * self._per_slot)
 
     def _forget(self, begun: Round) -> None:
         for token, _ in begun.claims():

@@ -124,7 +124,13 @@ class Statements:
         return await self._rows(c, "require_own_database")
 
     async def lock_due_schedules(
-        self, c: Connection, *, queues: Sequence[str], not_here: Sequence[str], max_rows: int
+        self,
+        c: Connection,
+        *,
+        queues: Sequence[str],
+        not_here: Sequence[str],
+        max_rows: int,
+        max_woken: int,
     ) -> AsyncCursor[ScheduleRow]:
         return await self._made(
             c,
@@ -133,6 +139,7 @@ class Statements:
             queues=list(queues),
             not_here=list(not_here),
             max_rows=max_rows,
+            max_woken=max_woken,
         )
 
     async def claim_due(

@@ -265,7 +265,10 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """What a claim reads of one locked `schedules` row."""
+    """What a claim reads of one locked `schedules` row.
+
+    `woken`: it is new or was edited, and has to be planned whether or not anything is due.
+    """
 
     key: ScopeKey
     queue: str
@@ -274,6 +277,7 @@ class ScheduleRow:
     next_plan_time: datetime | None = None
     retired_at: datetime | None = None
     returned_at: datetime | None = None
+    woken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ UPDATE {schema}.schedules s
 SET planned_through = greatest(s.planned_through, u.through),
     planned_revision = greatest(s.planned_revision, u.revision),
     next_plan_time = u.next_plan, next_due_at = u.next_due, parked = u.parked,
+    woken = false,
     retired_at = CASE WHEN s.returned_at <= u.through THEN NULL ELSE s.retired_at END,
     returned_at = CASE WHEN s.returned_at <= u.through THEN NULL ELSE s.returned_at END
 FROM (SELECT * FROM unnest(

@@ -6,6 +6,6 @@ WITH held AS MATERIALIZED (
     JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope)
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s
 )
-UPDATE {schema}.schedules s SET parked = 'spec_error', next_due_at = NULL
+UPDATE {schema}.schedules s SET parked = 'spec_error', next_due_at = NULL, woken = false
 FROM held h
 WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id)

@@ -1,0 +1,156 @@
+"""One job with many scopes does not hold up the others of its queue, whatever is edited."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from cronledger.engine.claim import SETTLED_AT_ONCE
+from cronledger.engine.dispatcher import Start
+from tests.db.engine import Ledger, Runner, runners
+
+MANY = 3_000
+NAMES = [f"s{n:05}" for n in range(MANY)]
+SECOND = timedelta(seconds=1)
+
+
+def woken(ledger: Ledger, job: str) -> int:
+    found: int = ledger.one("SELECT count(*) FROM schedules WHERE job_name = %s AND woken", job)
+    return found
+
+
+def jobs(starts: Sequence[Start]) -> list[str]:
+    return [start.claimed.key.job_name for start in starts]
+
+
+async def finish_all(runner: Runner) -> None:
+    for start in tuple(runner.held):
+        await runner.finish(start)
+
+
+async def tick(ledger: Ledger, runner: Runner) -> None:
+    """A second passes, and the first claim after it starts what is due each second."""
+    await finish_all(runner)
+    ledger.clock.travel(by=SECOND)
+    assert jobs(await runner.step()) == ["tick"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE jobs SET scopes = %s WHERE name = 'many'",
+        "SELECT FROM set_scopes('many', 'shard', %s)",
+        "UPDATE jobs SET scopes = %s, schedule = '@monthly' WHERE name = 'many'",
+    ],
+)
+async def test_what_is_due_starts_in_the_first_claim_while_scopes_are_added_and_removed(
+    ledger: Ledger, database_url: str, edit: str
+) -> None:
+    ledger.job("tick", schedule="* * * * * *")
+    ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=["a"])
+    async with runners(database_url, {"slots": 4}) as (one,):
+        await one.settle()
+        for scopes in (NAMES, NAMES[: MANY // 2], []):
+            ledger.rows(edit, scopes)
+            left = woken(ledger, "many")
+            assert left > SETTLED_AT_ONCE
+            while left:
+                await tick(ledger, one)
+                before, left = left, woken(ledger, "many")
+                assert before - left == min(before, SETTLED_AT_ONCE)
+    states = dict(ledger.rows("SELECT parked, count(*) FROM schedules GROUP BY 1"))
+    assert states == {None: 1, "retired": MANY + 1}
+
+
+async def test_what_is_due_starts_in_the_first_claim_after_a_job_is_retired_paused_or_deleted(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("tick", schedule="* * * * * *")
+    ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
+    edits = (
+        "SELECT pause('many', 'somebody')",
+        "SELECT resume('many', 'somebody')",
+        "SELECT retire('many', 'somebody')",
+        "UPDATE jobs SET retired_at = NULL WHERE name = 'many'",
+        "DELETE FROM jobs WHERE name = 'many'",
+    )
+    async with runners(database_url, {"slots": 4}) as (one,):
+        await one.settle()
+        for edit in edits:
+            ledger.rows(edit)
+            assert woken(ledger, "many") == MANY
+            while woken(ledger, "many"):
+                await tick(ledger, one)
+
+
+async def test_an_edit_does_not_wait_for_the_scopes_of_another_job(
+    ledger: Ledger, database_url: str
+) -> None:
+    for name in ("a-many", "z-many"):
+        ledger.job(name, schedule="@yearly", scope_kind="shard", scopes=NAMES)
+    ledger.job("late", schedule="* * * * * *")
+    async with runners(database_url, {}) as (one,):
+        await one.step()
+        assert woken(ledger, "late") == 0
+        assert woken(ledger, "a-many") == woken(ledger, "z-many") < MANY
+        await finish_all(one)
+        ledger.clock.travel(by=SECOND)
+        assert jobs(await one.step()) == ["late"]
+
+
+async def test_a_claim_passes_over_the_scopes_that_an_edit_has_locked(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("tick", schedule="* * * * * *")
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
+        with psycopg.connect(database_url) as other:
+            other.execute("UPDATE cronledger.jobs SET retired_at = now() WHERE name = 'many'")
+            other.execute("SELECT FROM cronledger.schedules WHERE job_name = 'many' FOR UPDATE")
+            await tick(ledger, one)
+            assert woken(ledger, "many") == MANY
+        await tick(ledger, one)
+        assert woken(ledger, "many") == MANY - SETTLED_AT_ONCE
+
+
+async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(
+    ledger: Ledger, database_url: str
+) -> None:
+    policies = {"schedule": "@hourly", "grace": "2 h", "overlap": "wait", "catch_up": "all"}
+    ledger.job("first", **policies)
+    ledger.job("second", **policies)
+    async with runners(database_url, {"slots": 1}) as (one,):
+        await one.settle()
+        ledger.clock.travel(by=timedelta(hours=1))
+        ledger.edit("second", description="not an edit", max_attempts=2)
+        assert woken(ledger, "second") == 1
+        (start,) = await one.step()
+        assert start.claimed.key.job_name == "first"
+        due, plan_time = ledger.one(
+            "SELECT next_due_at, next_plan_time FROM schedules WHERE job_name = 'second'"
+            " AND NOT woken AND parked IS NULL"
+        )
+        assert due == plan_time <= ledger.one("SELECT db_now()")
+        await one.finish(start)
+        (start,) = await one.step()
+        assert start.claimed.key.job_name == "second"
+    assert ledger.accounted("first") == ledger.accounted("second") == 1
+
+
+async def test_schedules_that_need_no_slot_are_not_limited_by_the_slots(
+    ledger: Ledger, database_url: str
+) -> None:
+    missed = {"schedule": "@daily", "grace": "1 s", "catch_up": "skip"}
+    ledger.job("missed", **missed, scope_kind="shard", scopes=NAMES[:500])
+    async with runners(database_url, {"slots": 2}) as (one,):
+        await one.settle()
+        noon = ledger.clock.now().replace(hour=12)
+        ledger.clock.travel(to=noon + timedelta(days=1))
+        claims = 0
+        while ledger.one("SELECT count(*) FROM schedules WHERE next_due_at <= db_now()"):
+            await one.step()
+            claims += 1
+    assert claims < 15
+    assert [reason for reason, _ in ledger.skips("missed")] == ["missed"] * 500
