@@ -124,6 +124,7 @@ BEGIN
     FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
     INSERT INTO {schema}.undated (job_name, at, revision) VALUES (OLD.name, at, OLD.revision + 1);
     PERFORM {schema}.cancel_waiting(OLD.name, session_user);
+    DELETE FROM {schema}.scope_providers p WHERE p.job_name = OLD.name;
     UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at), woken = true
     WHERE job_name = OLD.name;
     PERFORM pg_notify('{schema}', 'jobs');

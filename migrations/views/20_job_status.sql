@@ -20,10 +20,14 @@ SELECT k.job_name, k.scope_kind, k.scope_id,
        last.finished_at AS last_finished_at, success.finished_at AS last_success_at,
        failures.count AS consecutive_failures,
        coalesce(running.count, 0) AS running, coalesce(pending.count, 0) AS pending,
-       j.paused_at, j.paused_by, j.paused_reason, j.paused_until, j.spec_error
+       j.paused_at, j.paused_by, j.paused_reason, j.paused_until, j.spec_error,
+       p.asked_at AS provider_asked_at, p.answered_at AS provider_answered_at,
+       p.failures AS provider_failures, p.error AS provider_error
 FROM known k
 LEFT JOIN {schema}.jobs j ON j.name = k.job_name
 LEFT JOIN {schema}.queues q ON q.name = j.queue
+LEFT JOIN {schema}.scope_providers p
+    ON p.job_name = j.name AND j.scopes IS NULL AND j.scope_kind <> 'global'
 LEFT JOIN LATERAL (
     SELECT e.id, e.status, e.plan_time, e.finished_at FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (k.job_name, k.scope_kind, k.scope_id)
@@ -71,3 +75,7 @@ COMMENT ON COLUMN {schema}.job_status.paused_by IS 'Who paused it.';
 COMMENT ON COLUMN {schema}.job_status.paused_reason IS 'Why it is paused.';
 COMMENT ON COLUMN {schema}.job_status.paused_until IS 'When the pause ends by itself; NULL: when resumed.';
 COMMENT ON COLUMN {schema}.job_status.spec_error IS 'Why it cannot be planned.';
+COMMENT ON COLUMN {schema}.job_status.provider_asked_at IS 'When the scope provider of the job was last called; NULL: it has none, or it was never called.';
+COMMENT ON COLUMN {schema}.job_status.provider_answered_at IS 'When it last returned a list of scopes.';
+COMMENT ON COLUMN {schema}.job_status.provider_failures IS 'Calls that have failed since then.';
+COMMENT ON COLUMN {schema}.job_status.provider_error IS 'Why the last call failed; NULL: it did not.';

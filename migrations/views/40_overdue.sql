@@ -1,6 +1,8 @@
 -- Due for more than two seconds and not started, and why: the first of these reasons that holds.
 -- Everything is read through what is due: the due index queue by queue, what was woken, the parked
--- index, the jobs that are paused or broken, the executions that wait.
+-- index, the jobs that are paused or broken, the executions that wait, the jobs with a scope provider.
+-- A replica asks a provider every minute (EVERY_SECONDS in engine/scopes.py), so one that has not been
+-- asked for five has no runner. Only of a job with a schedule is it known that its scopes come from one.
 CREATE OR REPLACE VIEW {schema}.overdue AS
 WITH RECURSIVE due_queues AS (
     (SELECT s.queue FROM {schema}.schedules s
@@ -59,6 +61,21 @@ WITH RECURSIVE due_queues AS (
     SELECT h.queue, count(*) AS count FROM held h GROUP BY 1
 ), home AS MATERIALIZED (
     SELECT {schema}.other_database() IS NULL AS same
+), providers AS (
+    SELECT j.name AS job_name, j.scope_kind, j.queue, p.asked_at, p.asked_by, p.failures,
+           p.failing_since, p.error, last.asked_at < {schema}.db_now() - interval '5 min' AS unasked,
+           CASE WHEN last.asked_at < {schema}.db_now() - interval '5 min' THEN last.asked_at
+                ELSE p.failing_since END AS due_at
+    FROM {schema}.jobs j
+    LEFT JOIN {schema}.scope_providers p ON p.job_name = j.name
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN j.schedule IS NULL THEN NULL
+                    WHEN p.asked_at IS NOT NULL THEN p.asked_at
+                    WHEN NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.job_name = j.name)
+                    THEN (SELECT max(r.effective_from) FROM {schema}.job_revisions r
+                          WHERE r.job_name = j.name) END AS asked_at
+    ) last
+    WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.retired_at IS NULL
 ), explained AS (
     SELECT l.*, b.id AS running_id, j.paused_by, j.paused_reason, j.spec_error, j.max_running,
            j.handler, j.target ->> 'function' AS function, q.paused_by AS queue_paused_by,
@@ -109,15 +126,26 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
                                     coalesce(x.queue_max_running::text, 'any'))
            WHEN 'no_slot' THEN format('every live runner of queue %s has its slots full', x.queue)
            ELSE 'live runners have free slots: they work off a backlog, or hang' END AS detail
-FROM explained x;
+FROM explained x
+UNION ALL
+SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due_at,
+       CASE WHEN p.unasked THEN 'no_provider' ELSE 'provider_failed' END, NULL, NULL, p.queue,
+       CASE WHEN p.unasked THEN
+           format('no live runner asks its scope provider: %s',
+                  CASE WHEN p.asked_at IS NULL THEN 'it was never asked'
+                       ELSE format('it was last asked at %s by %s', p.asked_at, p.asked_by) END)
+       ELSE format('its scope provider has failed %s times since its last answer, the last time at %s on %s',
+                   p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, '')
+FROM providers p
+WHERE p.due_at < {schema}.db_now() - interval '2 s';
 COMMENT ON VIEW {schema}.overdue IS 'What has been due for more than 2 s and not started, and why.';
 COMMENT ON COLUMN {schema}.overdue.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Which one it is; NULL: the row is about the scope provider of the job.';
 COMMENT ON COLUMN {schema}.overdue.plan_time IS 'The first plan_time that has not started; NULL: none has been planned yet.';
-COMMENT ON COLUMN {schema}.overdue.due_at IS 'Since when it may start.';
+COMMENT ON COLUMN {schema}.overdue.due_at IS 'Since when it may start. Of a scope provider: since when it fails, or was last asked.';
 COMMENT ON COLUMN {schema}.overdue.overdue_for IS 'How long ago that was.';
-COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker of its own has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots.';
+COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker of its own has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. Of a scope provider: provider_failed, or no_provider (no runner asks it).';
 COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the execution that is RUNNING.';
 COMMENT ON COLUMN {schema}.overdue.id IS 'Id of the execution that is PENDING or awaits its retry; NULL: the schedule itself is due.';
 COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue.';

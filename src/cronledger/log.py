@@ -78,8 +78,11 @@ EVENTS: Mapping[str, str] = {
     "runner_started": "The runner is registered and looks for work.",
     "runner_stopped": "The runner has ended: how many executions `finished` during its drain, were "
     "`given_back` or `failed` at its deadline, and are `unfinished`.",
-    "scope_provider_failed": "A scope provider raised; its scopes stay as they are.",
+    "scope_provider_failed": "A scope provider raised, hung or returned something else than a list "
+    "of scopes. The job keeps the scopes that it has.",
     "scopes_changed": "Scopes appeared, returned or retired.",
+    "scopes_not_stored": "A lock that others hold, or a scope that the database refuses, kept the "
+    "answer of a scope provider out of the ledger. It is asked again a minute later.",
     "setting_unknown": "A CRONLEDGER_ variable of the environment means nothing.",
     "slots_saturated": "All slots are taken; what is due waits.",
     "source_applied": "The jobs of the source are those of the ledger now.",

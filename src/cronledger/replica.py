@@ -305,6 +305,7 @@ class Replica:
         self._parts.executor.close()
         await self._pool.close(timeout=2)
         self._parts.threads.close()
+        self._parts.scopes.close()
 
     # -- between the parts ----------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def test_a_healthy_ledger_has_nothing_but_ok(database_url: str) -> None:
     assert [x.check for x in findings] == [
         "connection", "encryption", "pooler", "connections", "autovacuum", "schema", "identity",
         "roles", "clock", "time_zones", "tables", "horizon", "jit", "partitions", "retention",
-        "runners", "jobs", "queues", "violations",
+        "runners", "jobs", "scopes", "queues", "violations",
     ]  # fmt: skip
 
 

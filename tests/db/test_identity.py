@@ -106,7 +106,9 @@ async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: 
     declared = Job.model_validate({"name": "job", "handler": "python", "scope_kind": "shard"})
     with cloned(ledger, databases) as clone:
         async with runners(clone.url, {}) as (runner,):
-            scopes = Scopes(runner.pool, runner.statements, {"job": (declared, provider)})
+            scopes = Scopes(
+                runner.pool, runner.statements, {"job": (declared, provider)}, runner="r1"
+            )
             await scopes.step()
             assert (asked, clone.rows("SELECT scope_id FROM schedules")) == ([], [])
             accept(clone, skip_missed=True)

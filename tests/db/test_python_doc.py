@@ -49,11 +49,16 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
     payloads = {"ship": ORDER, "fenced": whole.url}
     ended: dict[str, tuple[str, Any]] = {}
     async with whole.replica():
-        for name in whole.app.jobs.keys() - {"report"}:
+        for name in whole.app.jobs.keys() - {"report", "invoices"}:
             row = await whole.run(name, payloads.get(name))
             ended[name] = (row["status"], row["result"] or row["error_code"])
         execution = whole.one("SELECT cronledger.trigger('report', 'tenant', 'acme')")
         report = await whole.end(execution)
+        provided = "SELECT scope_id FROM cronledger.schedules WHERE job_name = 'invoices'"
+        await until(
+            "the scopes of the provider",
+            lambda: {row["scope_id"] for row in whole.rows(provided)} == {"acme", "globex"},
+        )
     assert (report["result"]["tenant"], report["rows_affected"]) == ("acme", 3)
     assert ended == {
         "tidy": ("SUCCESS", "nothing to do"),

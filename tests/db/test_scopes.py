@@ -2,22 +2,30 @@
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from cronledger.app import App
+from cronledger.audit.doctor import Patient
+from cronledger.audit.doctor_ledger import scopes as scopes_check
+from cronledger.cli import main
 from cronledger.engine import scopes as scopes_module
 from cronledger.engine.scopes import Scopes
 from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Connection, Rows, Statements
 from cronledger.rules.model import Job
+from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.travel import Travel
 
 
 class Asked:
@@ -29,15 +37,17 @@ class Asked:
         self._jobs: dict[str, tuple[Job, Callable[[], Any]]] = {}
         self._app = App()
 
-    def job(self, name: str, provider: Callable[[], Any]) -> None:
-        self._app.job(name=name, scope_kind="tenant", scopes=provider)(lambda: None)
+    def job(self, name: str, provider: Callable[[], Any], schedule: str | None = "@daily") -> None:
+        self._app.job(schedule, name=name, scope_kind="tenant", scopes=provider)(lambda: None)
         apply(self._url, list(self._app.jobs.values()), source="test")
         self._jobs[name] = (self._app.jobs[name], provider)
 
     async def replica(self, statements: Statements | None = None) -> Scopes:
         pool = Access(self._url).pool("test", 2)
         await self._stack.enter_async_context(pool)
-        return Scopes(pool, statements or Statements(), self._jobs)
+        scopes = Scopes(pool, statements or Statements(), self._jobs, runner="r1")
+        self._stack.callback(scopes.close)
+        return scopes
 
     def execute(self, statement: str) -> list[Any]:
         with psycopg.connect(self._url, autocommit=True) as c:
@@ -208,3 +218,167 @@ async def test_one_replica_asks_at_a_time(asked: Asked) -> None:
     await other.step()
     assert calls == 2
     assert set(asked.scopes("job")) == {"a"}
+
+
+# How the calls ended
+
+OVERDUE = (
+    "SELECT job_name, reason, detail FROM cronledger.overdue"
+    " WHERE reason IN ('provider_failed', 'no_provider') ORDER BY 1"
+)
+LATER = timedelta(minutes=6)
+
+
+def found(url: str) -> list[tuple[str, str]]:
+    """What the doctor says of scopes: severity and finding."""
+    with psycopg.connect(url, autocommit=True) as c:
+        findings = scopes_check(Patient(c, Settings(), url))
+        return [(finding.severity, finding.found) for finding in findings]
+
+
+async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answers(
+    asked: Asked, database_url: str, travel: Travel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Callable[[], list[str]]] = [_raises, _raises, lambda: ["a"], _raises]
+
+    def provider() -> list[str]:
+        return answers.pop(0)()
+
+    asked.job("job", provider)
+    replica = await asked.replica()
+    await replica.step()
+    await replica.step()
+    travel.travel(by=timedelta(seconds=5))
+
+    ((job, reason, detail),) = asked.execute(OVERDUE)
+    assert (job, reason) == ("job", "provider_failed")
+    assert "failed 2 times" in detail
+    assert detail.endswith("on r1: RuntimeError: down")
+    assert found(database_url) == [("problem", f"job: {detail}")]
+    status = (
+        "SELECT state, provider_asked_at > provider_answered_at, provider_failures, provider_error"
+        " FROM cronledger.job_status"
+    )
+    assert asked.execute(status) == [("no_scope", None, 2, "RuntimeError: down")]
+    assert asked.execute("SELECT revision FROM cronledger.jobs") == [(1,)]
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
+    why = CliRunner().invoke(main, ["why", "job", "03:00"])
+    assert why.exit_code == 2
+    assert f"job 'job' has no scope; provider_failed: {detail}" in " ".join(why.output.split())
+
+    await replica.step()
+    assert asked.execute(OVERDUE) == []
+    assert found(database_url) == [("ok", "each scope provider answers")]
+    assert asked.execute(status) == [("active", False, 0, None)]
+    await replica.step()
+    travel.travel(by=timedelta(seconds=5))
+    assert [row[1] for row in asked.execute(OVERDUE)] == ["provider_failed"]
+    assert asked.execute(status) == [("active", True, 1, "RuntimeError: down")]
+
+
+async def test_a_provider_that_no_runner_asks_shows_in_sql(
+    asked: Asked, database_url: str, travel: Travel
+) -> None:
+    asked.job("job", lambda: ["a"])
+    asked.job("pushed", lambda: ["a"], schedule=None)
+    assert asked.execute(OVERDUE) == []
+    travel.travel(by=LATER)
+    ((job, reason, detail),) = asked.execute(OVERDUE)
+    assert (job, reason) == ("job", "no_provider")
+    assert detail == "no live runner asks its scope provider: it was never asked"
+    assert found(database_url) == [("problem", f"job: {detail}")]
+
+    replica = await asked.replica()
+    await replica.step()
+    assert asked.execute(OVERDUE) == []
+    travel.travel(by=LATER)
+    ((_, reason, detail),) = asked.execute(OVERDUE)
+    assert reason == "no_provider"
+    assert "it was last asked at" in detail
+    await replica.step()
+    assert asked.execute(OVERDUE) == []
+
+
+async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(
+    asked: Asked, travel: Travel
+) -> None:
+    for name in ("listed", "whole", "retired", "deleted"):
+        asked.job(name, _raises)
+    await (await asked.replica()).step()
+    asked.execute("UPDATE cronledger.jobs SET scopes = '{a}' WHERE name = 'listed'")
+    asked.execute("UPDATE cronledger.jobs SET scope_kind = 'global' WHERE name = 'whole'")
+    asked.execute("SELECT cronledger.retire('retired')")
+    asked.execute("DELETE FROM cronledger.jobs WHERE name = 'deleted'")
+    travel.travel(by=LATER)
+    assert asked.execute(OVERDUE) == []
+    kept = asked.execute("SELECT job_name FROM cronledger.scope_providers ORDER BY 1")
+    assert kept == [("listed",), ("retired",), ("whole",)]
+
+
+async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(
+    asked: Asked, travel: Travel
+) -> None:
+    asked.job("bad", lambda: ["a"])
+    asked.job("good", lambda: ["a"])
+    asked.execute(
+        "ALTER TABLE cronledger.schedules ADD CHECK (NOT (job_name = 'bad' AND scope_id = 'a'))"
+    )
+    await (await asked.replica()).step()
+    assert asked.scopes("good") == {"a": True}
+    travel.travel(by=timedelta(seconds=5))
+    ((job, reason, detail),) = asked.execute(OVERDUE)
+    assert (job, reason) == ("bad", "provider_failed")
+    assert "the scopes could not be stored" in detail
+
+
+async def test_a_provider_that_hangs_is_not_called_again_before_it_returns(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scopes_module, "PATIENCE_SECONDS", 0.2)
+    calls, go_on = [], threading.Event()
+
+    def provider() -> list[str]:
+        calls.append(1)
+        go_on.wait(60)
+        return ["a"]
+
+    asked.job("job", provider)
+    replica = await asked.replica()
+    errors = []
+    for _ in range(2):
+        await replica.step()
+        errors += asked.execute("SELECT error FROM cronledger.scope_providers")
+    assert errors == [
+        ("it did not return within 0.2 s",),
+        ("TimeoutError: an earlier call has not returned yet",),
+    ]
+    assert len(calls) == 1
+    go_on.set()
+    while asked.scopes("job") == {}:
+        await replica.step()
+    assert len(calls) == 2
+
+
+async def _exits() -> list[str]:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("provider", [lambda: sys.exit(3), _exits])
+async def test_a_provider_that_exits_is_one_that_fails(
+    asked: Asked, provider: Callable[[], Any]
+) -> None:
+    asked.job("job", provider)
+    await (await asked.replica()).step()
+    ((error,),) = asked.execute("SELECT error FROM cronledger.scope_providers")
+    assert error == "RuntimeError: it raised SystemExit(3)"
+
+
+async def test_an_error_is_kept_without_passwords_and_at_a_bounded_length(asked: Asked) -> None:
+    def provider() -> list[str]:
+        raise OSError("postgresql://me:secret@host/db is away\0" + "x" * 5000)
+
+    asked.job("job", provider)
+    await (await asked.replica()).step()
+    ((error,),) = asked.execute("SELECT error FROM cronledger.scope_providers")
+    assert error.startswith("OSError: postgresql://me:***@host/db is awayxx")
+    assert len(error) <= scopes_module.MOST_SAID

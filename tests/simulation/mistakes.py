@@ -70,9 +70,9 @@ def silence_means_no_scopes(_: Database) -> AbstractContextManager[None]:
     """A provider that raises has answered that there are none."""
 
     def make(original: Any) -> Any:
-        async def answer(provider: Any) -> Any:
+        async def answer(*call: Any) -> Any:
             try:
-                return await original(provider)
+                return await original(*call)
             except Exception:  # noqa: BLE001 - that is the mistake
                 return []
 

@@ -254,6 +254,22 @@ def _needs(row: dict[str, Any]) -> str:
     return ", external" if row["handler"] == "external" else ""
 
 
+def scopes(patient: Patient) -> Iterator[Finding]:
+    """Whether every scope provider answers."""
+    rows = patient.rows("examine_scope_providers")
+    for row in rows:
+        if row["reason"] == "provider_failed":
+            remedy = "correct what the error names; until then the job keeps the scopes that it has"
+        else:
+            remedy = (
+                f"start a replica that declares {row['job_name']} with its scope provider, or list"
+                " its scopes in the job"
+            )
+        yield Finding("scopes", "problem", f"{row['job_name']}: {row['detail']}", remedy)
+    if not rows:
+        yield Finding("scopes", "ok", "each scope provider answers")
+
+
 def queues(patient: Patient) -> Iterator[Finding]:
     """Pauses that were perhaps forgotten."""
     rows = patient.rows("examine_queues")
@@ -287,5 +303,5 @@ def _about(length: timedelta) -> str:
 
 CHECKS: tuple[Check, ...] = (
     identity, roles, clock, time_zones, tables, horizon, jit, partitions, retention, runners, jobs,
-    queues, violations,
+    scopes, queues, violations,
 )  # fmt: skip

@@ -76,9 +76,14 @@ def _schedules(
         kinds = [(kind, scope) for kind in sorted({row["scope_kind"] for row in history})]
     found = (reports.schedule(ScopeKey(job, kind, name)) for kind, name in kinds)
     schedules = [row for row in found if row is not None]
+    trouble = reports.provider_trouble(job)
+    because = f"{trouble['reason']}: {trouble['detail']}" if trouble is not None else None
     if not schedules:
         named = f" of the name {scope!r}" if scope is not None else ""
-        raise click.UsageError(f"job {job!r} has no scope{named}; see `cronledger jobs show {job}`")
+        advice = because or f"see `cronledger jobs show {job}`"
+        raise click.UsageError(f"job {job!r} has no scope{named}; {advice}")
+    if because is not None:
+        click.echo(f"Note: {because}", err=True)
     return schedules
 
 

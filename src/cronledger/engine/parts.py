@@ -167,7 +167,9 @@ class Parts:
         self.registry = Registry(
             self._plugins, self._access.url, expected, self._runner, hooks.pulse
         )
-        self.scopes = Scopes(self._pool, self._statements, self._plugins.providers)
+        self.scopes = Scopes(
+            self._pool, self._statements, self._plugins.providers, runner=self._runner
+        )
         self.stepping = Stepping(
             self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
             hooks.pulse, self.clock,

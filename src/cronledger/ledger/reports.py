@@ -157,6 +157,10 @@ class Reports:
         `alive`: the runners that were seen both before and after."""
         return self._read("show_signs_of_life", at=at)[0]
 
+    def provider_trouble(self, job: str) -> Row | None:
+        """Reason, detail and due_at of a scope provider that fails or is not asked; else None."""
+        return self._one("show_provider_trouble", job=job)
+
     def overdue(self, key: ScopeKey) -> Row | None:
         """Reason, detail and due_at of what is overdue of one scope; None when nothing is."""
         return self._one("show_overdue", **_named(key))

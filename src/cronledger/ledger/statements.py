@@ -415,6 +415,11 @@ class Statements:
     async def take_turn(self, c: Connection, subject: str) -> Rows:
         return await self._rows(c, "take_turn", subject=subject)
 
+    async def record_scopes_asked(
+        self, c: Connection, job: str, runner: str, error: str | None
+    ) -> Rows:
+        return await self._rows(c, "record_scopes_asked", job=job, runner=runner, error=error)
+
     async def compare_scopes(self, c: Connection, job: str, kind: str, digest: str) -> Rows:
         return await self._rows(c, "compare_scopes", job=job, kind=kind, digest=digest)
 
