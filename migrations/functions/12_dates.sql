@@ -32,9 +32,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.date_revision(text, bigint, timestamptz) IS 'Dates an uncommitted revision, never before the one it follows; returns the date.';
 
--- Without seq scans, because a job may have 100,000 scopes: one probe of the primary key for each.
+-- Without seq scans and nested loops, because a job may have 100,000 scopes: each of its schedules is read
+-- once. A nested loop would search the arrays again for each of them.
 CREATE OR REPLACE FUNCTION {schema}.date_scopes(mark {schema}.undated, now_ timestamptz)
-RETURNS timestamptz LANGUAGE plpgsql SET enable_seqscan = off AS $$
+RETURNS timestamptz LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 DECLARE
     -- Never before the revision that owns the first plan_times of a new scope.
     at timestamptz := greatest(now_, (SELECT max(r.effective_from) FROM {schema}.job_revisions r
