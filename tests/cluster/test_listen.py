@@ -116,6 +116,15 @@ async def test_connections_that_end_while_they_are_idle_cost_nothing(ledger: Led
         assert one._parts.clock.trusted_since == trusted
 
 
+async def test_connections_that_have_not_ended_are_kept(ledger: Ledger) -> None:
+    pids = "SELECT array_agg(pid ORDER BY pid) AS pids" + OURS
+    async with ledger.replica() as one:
+        before = ledger.rows(pids)
+        for _ in range(20):
+            await one.step()
+        assert ledger.rows(pids) == before
+
+
 async def test_another_server_process_costs_trust(ledger: Ledger) -> None:
     """Its clock may be another one, and it was away meanwhile."""
     async with ledger.replica() as one:

@@ -110,16 +110,15 @@ def sever(connection: AsyncConnection[tuple[Any, ...]]) -> None:
 
 
 def ended(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
-    """Return whether the server, or what is in between, has ended the connection. Sends nothing."""
+    """Return whether the server, or what is in between, has ended this connection, which nobody
+    uses. Sends nothing."""
     poll = select.poll()
     try:
         poll.register(connection.fileno(), select.POLLIN)
-        # The end comes behind the server's last words.
-        while poll.poll(0):
-            connection.pgconn.consume_input()
     except (psycopg.Error, OSError):
         return True
-    return False
+    # Nobody waits for an answer: what can be read is the end, or the server's last words before it.
+    return bool(poll.poll(0))
 
 
 class StepConnection(AsyncConnection[tuple[Any, ...]]):
@@ -217,6 +216,7 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
                 raise self._explained(error) from self._failure or error
             if not ended(connection):
                 return connection
+            await connection.close()
             await self.putconn(connection)
 
     def _explained(self, error: PoolTimeout) -> PoolTimeout:
