@@ -79,7 +79,7 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
             lambda: replica.unregister(app), lambda: parts.registry.apply(later),
         ]  # fmt: skip
         for step in steps:
-            with pytest.raises(psycopg.Error, match="this is another ledger") as caught:
+            with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
                 await step()
             assert caught.value.sqlstate == "CL006"
         await replica._sign_off(False)
@@ -167,7 +167,7 @@ async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_i
         (row,) = ledger.rows("SELECT ledger_id, copy_of FROM identity")
         assert (row["copy_of"], row["ledger_id"] == before) == (before, False)
         ledger.travel(by="1m")
-        with pytest.raises(psycopg.Error, match="another ledger") as caught:
+        with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
             await replica.step()
         replica._parts.loops._failed(_a_loop(), caught.value)
         if refused:
@@ -175,7 +175,7 @@ async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_i
             assert replica.health().database == "ok"
         else:
             assert replica.health().database == "other"
-            with pytest.raises(psycopg.Error, match="another ledger"):
+            with pytest.raises(psycopg.Error, match="this is not the ledger"):
                 await replica.step()
     if not refused:
         async with ledger.replica(app, runner_id="one") as restarted:
@@ -226,7 +226,7 @@ def test_a_replica_as_a_process_waits_for_its_own_ledger(
         cluster._connection.close()
         _rename(databases, (name, aside), (other, name))
         said = replica.event("other_ledger")
-        assert "this is another ledger" in said["why"] or "holds ledger" in said["why"]
+        assert "this is not the ledger" in said["why"] or "holds ledger" in said["why"]
         cluster.reconnect()
         assert cluster.rows("SELECT count(*) FROM cronledger.executions") == [0]
         assert cluster.rows("SELECT count(*) FROM cronledger.runners") == [0]
