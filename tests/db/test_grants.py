@@ -95,7 +95,7 @@ def test_who_does_not_own_the_schema_grants_nothing(db: Db) -> None:
         db.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier("cronledger_test_not_owner")))
         with pytest.raises(errors.InsufficientPrivilege, match="may not grant rights") as refused:
             db.execute("SELECT cronledger.grant_roles()")
-    assert refused.value.diag.message_hint == f"Run it as the owner of the schema, {owner}."
+    assert refused.value.diag.message_hint == f"Run this as the owner of the schema, {owner}."
 
 
 def test_functions_with_the_rights_of_their_owner_pin_their_search_path(db: Db) -> None:
