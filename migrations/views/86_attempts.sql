@@ -1,12 +1,20 @@
 -- Every attempt of every execution, from the row and its history, as one list. What conditions say of
 -- the key reaches the primary key; history is opened only where there is some.
+-- Viewers read it, so it has a digest of each lease_token and not the token.
+DO $$ BEGIN
+    -- It had the token: CREATE OR REPLACE takes no column away. What depends on it is made again below.
+    IF EXISTS (SELECT FROM pg_attribute a
+               WHERE a.attrelid = to_regclass('{schema}.attempts') AND a.attname = 'lease_token') THEN
+        DROP VIEW {schema}.attempts CASCADE;
+    END IF;
+END $$;
 CREATE OR REPLACE VIEW {schema}.attempts AS
 SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.revision, e.queue, e.due_at,
        e.requested_by, (a.entry ->> 'attempt')::integer AS attempt,
        CASE WHEN a.number = 1 THEN 'won'
             WHEN e.attempts -> (a.number - 2)::integer ->> 'error_code' = 'runner_crashed' THEN 'stolen'
             ELSE 'again' END AS how,
-       a.entry ->> 'runner_id' AS runner_id, (a.entry ->> 'lease_token')::uuid AS lease_token,
+       a.entry ->> 'runner_id' AS runner_id, md5(a.entry ->> 'lease_token') AS token_digest,
        (a.entry ->> 'started_at')::timestamptz AS started_at,
        (a.entry ->> 'last_seen')::timestamptz AS last_seen,
        (a.entry ->> 'ended_at')::timestamptz AS ended_at, a.entry ->> 'error_code' AS error_code,
@@ -26,7 +34,7 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
        CASE WHEN e.attempts = '[]' THEN 'won'
             WHEN e.attempts -> -1 ->> 'error_code' = 'runner_crashed' THEN 'stolen'
             ELSE 'again' END,
-       e.runner_id, e.lease_token, e.started_at, e.heartbeat_at, e.finished_at, e.error_code,
+       e.runner_id, md5(e.lease_token::text), e.started_at, e.heartbeat_at, e.finished_at, e.error_code,
        CASE WHEN e.status = 'RUNNING' THEN 'infinity'
             WHEN e.error_code = 'stale_timeout' THEN coalesce(e.heartbeat_at, e.started_at)
             ELSE e.finished_at END,
@@ -48,7 +56,7 @@ COMMENT ON COLUMN {schema}.attempts.requested_by IS 'Who asked for the execution
 COMMENT ON COLUMN {schema}.attempts.attempt IS 'Which attempt it is.';
 COMMENT ON COLUMN {schema}.attempts.how IS 'won: the first one. stolen: the lease of the one before was stale. again: retried, or claimed after it was given back.';
 COMMENT ON COLUMN {schema}.attempts.runner_id IS 'Runner that held it.';
-COMMENT ON COLUMN {schema}.attempts.lease_token IS 'Its token; random and never used again.';
+COMMENT ON COLUMN {schema}.attempts.token_digest IS 'MD5 of its lease_token, which is a secret of its holder. Tokens are random and never used again.';
 COMMENT ON COLUMN {schema}.attempts.started_at IS 'When it was claimed.';
 COMMENT ON COLUMN {schema}.attempts.last_seen IS 'When its lease was last renewed.';
 COMMENT ON COLUMN {schema}.attempts.ended_at IS 'When its end was written; NULL: it is RUNNING, or was stolen.';

@@ -75,7 +75,7 @@ LANGUAGE sql STABLE AS $$
                 ELSE format('attempt %s; %s were given back, and max_attempts was %s', t.attempt,
                             t.given_back, h.definition ->> 'max_attempts') END
     FROM (SELECT a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id, a.revision,
-                 max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.lease_token) AS tokens,
+                 max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.token_digest) AS tokens,
                  -- What a reentrant job gives back keeps the error_code of its handler.
                  count(*) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
                      AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started') OR EXISTS (

@@ -19,7 +19,10 @@ COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When a claim has to 
 
 CREATE OR REPLACE VIEW {schema}.verify_executions AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.plan_time, t.id, t.trigger, t.status, t.revision,
-       t.due_at, t.created_at, t.started_at, t.finished_at, t.attempts
+       t.due_at, t.created_at, t.started_at, t.finished_at,
+       CASE WHEN t.attempts = '[]' THEN t.attempts ELSE (
+           SELECT jsonb_agg(a.entry - 'lease_token' ORDER BY a.place)
+           FROM jsonb_array_elements(t.attempts) WITH ORDINALITY a(entry, place)) END AS attempts
 FROM {schema}.executions t;
 COMMENT ON VIEW {schema}.verify_executions IS 'What verify compares of every execution: neither payload nor result nor output.';
 COMMENT ON COLUMN {schema}.verify_executions.job_name IS 'The job.';
@@ -34,7 +37,7 @@ COMMENT ON COLUMN {schema}.verify_executions.due_at IS 'plan_time + schedule_del
 COMMENT ON COLUMN {schema}.verify_executions.created_at IS 'When the row was made.';
 COMMENT ON COLUMN {schema}.verify_executions.started_at IS 'When the last attempt was claimed.';
 COMMENT ON COLUMN {schema}.verify_executions.finished_at IS 'When the last attempt ended.';
-COMMENT ON COLUMN {schema}.verify_executions.attempts IS 'How earlier attempts ended and who held them: attempt, runner_id, lease_token, started_at, last_seen, ended_at, error_code, error_msg.';
+COMMENT ON COLUMN {schema}.verify_executions.attempts IS 'How earlier attempts ended and who held them: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
 
 CREATE OR REPLACE VIEW {schema}.verify_skips AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.from_plan_time, t.through_plan_time, t.count,

@@ -95,6 +95,7 @@ Format = Literal["auto", "console", "json"]
 
 _FIRST = ("time", "level", "event", "job", "scope", "execution_id", "plan_time", "attempt")
 _USER = re.compile(r"(?<=://)([^\s:@/?#]*):\S*@")
+_ROW = re.compile(r"(Failing row contains \()(.*\)|.*)")  # a lease_token may be in it
 _PASSWORD = re.compile(r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)")
 _WORDS = {
     "execution_succeeded": "done",
@@ -177,10 +178,12 @@ class _Patient:
 
 
 def scrub(_: object, __: str, event: EventDict) -> EventDict:
-    """Mask the passwords of connection strings in every text of the line."""
+    """Mask the passwords of connection strings, and rows that PostgreSQL quotes, in every text."""
     for key, value in event.items():
         if isinstance(value, str) and ("://" in value or "assword" in value.lower()):
             event[key] = _PASSWORD.sub(rf"\g<1>{MASK}", _USER.sub(rf"\1:{MASK}@", value))
+        if isinstance(value, str) and "Failing row contains" in value:
+            event[key] = _ROW.sub(rf"\1{MASK})", event[key])
     return event
 
 

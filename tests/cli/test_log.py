@@ -123,6 +123,18 @@ def test_passwords_are_masked() -> None:
     assert "http://u:***@h then a@b" in stream.getvalue()
 
 
+def test_rows_that_the_database_quotes_are_masked() -> None:
+    stream = io.StringIO()
+    configure("json", "info", stream)
+    try:
+        raise ValueError("no\nDETAIL:  Failing row contains (job, s3cret, {(a)}).\nCONTEXT:  x")
+    except ValueError:
+        structlog.get_logger().exception("x", error="Failing row contains (s3cret")
+    assert "s3cret" not in stream.getvalue()
+    assert "Failing row contains (***)" in stream.getvalue()
+    assert "CONTEXT:  x" in stream.getvalue()
+
+
 def test_lines_for_people() -> None:
     stream = Terminal()
     configure("auto", "info", stream)

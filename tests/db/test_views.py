@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from tests.db.rows import Db, connected, execution, insert, job, now, one, runner, travel, value
 
@@ -612,3 +614,25 @@ def most_rows(plan: dict[str, Any]) -> float:
         own = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
         own *= plan["Actual Loops"]
     return max([own, *(most_rows(child) for child in plan.get("Plans", []))])
+
+
+def test_no_view_shows_a_lease_token(db: Db) -> None:
+    """Viewers read them; a token is a secret of the process that holds the lease."""
+    job(db)
+    token, old = str(uuid4()), str(uuid4())
+    entry = {"attempt": 1, "runner_id": "r0", "lease_token": old, "error_code": "runner_crashed"}
+    execution(db, "RUNNING", lease_token=token, attempt=2, attempts=Jsonb([entry]))
+    views = [
+        row["name"]
+        for row in db.execute(
+            "SELECT viewname AS name FROM pg_views WHERE schemaname = 'cronledger' ORDER BY 1"
+        ).fetchall()
+    ]
+    assert {"attempts", "running", "ledger", "execution_status"} <= set(views)
+    for name in views:
+        rows = db.execute(
+            sql.SQL("SELECT v::text AS row FROM cronledger.{} v").format(sql.Identifier(name))
+        ).fetchall()
+        assert not any(secret in row["row"] for row in rows for secret in (token, old)), name
+    digests = db.execute("SELECT token_digest FROM cronledger.attempts").fetchall()
+    assert len({row["token_digest"] for row in digests}) == 2

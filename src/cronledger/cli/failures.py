@@ -16,6 +16,8 @@ from cronledger.sources.python import traceback_of
 
 MIGRATE = "run `cronledger migrate`, or set CRONLEDGER_SCHEMA to the schema of the ledger"
 
+ROW = "Failing row contains"
+
 _OUT_OF_DATE = (
     errors.UndefinedTable,
     errors.UndefinedColumn,
@@ -91,7 +93,8 @@ def _database(error: psycopg.Error) -> Failure:
             Exit.UNREACHABLE, f"Error: the database does not answer: {said}\nHint: {hint}"
         )
     lines = [f"Error: {_primary(error)}"]
-    if error.diag.message_detail:
+    # A row that violates a constraint may hold secrets: environments, headers, a lease_token.
+    if error.diag.message_detail and not error.diag.message_detail.startswith(ROW):
         lines.append(f"Detail: {error.diag.message_detail}")
     advice = error.diag.message_hint or _hint(error)
     if advice:

@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 
 from cronledger.engine.leases import Lease, Leases
+from cronledger.engine.trouble import reason
 from cronledger.ledger.database import PASSING, POISON, AsyncPool, is_away, step_transaction
 from cronledger.ledger.rows import Ending
 from cronledger.ledger.statements import Statements
@@ -117,7 +118,7 @@ class Finisher:
 
     async def _write_plain(self, ended: Ended, error: Exception) -> list[Ended]:
         # What the handler left cannot be stored, and the work is done: it must not run again.
-        text = clean_text(f"the outcome could not be stored: {error}", 4000)
+        text = clean_text(f"the outcome could not be stored: {reason(error)}", 4000)
         plain = replace(
             ended.outcome, result_json=None, output=None, rows_affected=None,
             error_code=ended.outcome.error_code or ErrorCode.RESULT_INVALID, error_msg=text,
