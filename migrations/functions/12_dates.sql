@@ -97,3 +97,4 @@ DO $$ BEGIN
             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.date_all();
     END IF;
 END $$;
+COMMENT ON TRIGGER date_at_commit ON {schema}.undated IS 'Dates what the transaction has written, at its COMMIT.';

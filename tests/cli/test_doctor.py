@@ -21,12 +21,12 @@ def test_a_healthy_ledger_exits_0(well: Cli) -> None:
     said = well("doctor")
     assert said.exit_code == 0, said.output
     assert said.stdout == ""
-    assert said.stderr == "19 findings: 0 problems, 0 warnings\n"
+    assert said.stderr == "22 findings: 0 problems, 0 warnings\n"
     every = well("doctor", "--all")
-    assert len(every.stdout.splitlines()) == 19
+    assert len(every.stdout.splitlines()) == 22
     assert "ok       runners: 1 alive" in every.stdout
     told = json.loads(well("doctor", "--json").stdout)
-    assert told[6] == {
+    assert told[8] == {
         "check": "identity",
         "severity": "ok",
         "found": "the ledger's own database",
@@ -47,6 +47,43 @@ def test_a_warning_exits_0_and_a_problem_1(well: Cli, database_url: str) -> None
     assert "PROBLEM  runners: no replica is alive\n         -> start some" in said.stdout
     told = json.loads(well("doctor", "--json").stdout)
     assert {x["check"] for x in told if x["severity"] == "problem"} == {"runners", "jobs"}
+
+
+def test_strict_fails_with_a_warning(well: Cli, database_url: str) -> None:
+    assert well("doctor", "--strict").exit_code == 0
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("UPDATE cronledger.runners SET clock_skew = '1 h'")
+    assert well("doctor").exit_code == 0
+    said = well("doctor", "--strict")
+    assert said.exit_code == 1
+    assert "0 problems, 1 warnings" in said.stderr
+
+
+def test_a_check_that_could_not_be_made_exits_1(well: Cli, database_url: str) -> None:
+    """Whether functions are there is known without calling them: this one fails."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "CREATE OR REPLACE FUNCTION cronledger.partitions() RETURNS TABLE (name text,"
+            " from_plan_time timestamptz, before_plan_time timestamptz) LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE 'no idea'; END $$"
+        )
+    said = well("doctor")
+    assert said.exit_code == 1
+    assert "NOT CHECKED partitions: no idea\n         -> look at" in said.stdout
+    assert said.stderr == "22 findings: 0 problems, 0 warnings, 2 not checked\n"
+    told = json.loads(well("doctor", "--json").stdout)
+    unchecked = [x["check"] for x in told if x["severity"] == "unchecked"]
+    assert unchecked == ["partitions", "retention"]
+
+
+@pytest.mark.parametrize("statement", ["TABLE cronledger.sources", "VIEW cronledger.overdue"])
+def test_missing_objects_exit_4(well: Cli, database_url: str, statement: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(f"DROP {statement} CASCADE".encode())
+    said = well("doctor")
+    assert said.exit_code == 4
+    kind, name = statement.lower().split(" cronledger.")
+    assert f"PROBLEM  objects: somebody dropped {kind} {name}" in said.stdout
 
 
 def test_an_unreachable_database_exits_3(bare: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,9 +212,11 @@ def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role:
     said = call(role, "doctor", "--all")
     if role in MATRIX["doctor"].allowed:
         assert said.exit_code == MATRIX["doctor"].code, said.output
-        assert "could not be looked at" not in said.stdout
+        assert "NOT CHECKED" not in said.stdout
     else:
-        assert "permission denied for schema cronledger" in said.stdout
+        assert said.exit_code == 1
+        assert "NOT CHECKED schema: permission denied for schema cronledger" in said.stdout
+        assert " 0 not checked" not in said.stderr
 
 
 @pytest.mark.parametrize("role", ROLES)

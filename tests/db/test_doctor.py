@@ -4,9 +4,9 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from pydantic import SecretStr
 from cronledger.audit import doctor_ledger, doctor_server
 from cronledger.audit.doctor import Finding, Patient, examine
 from cronledger.ledger.binaries import as_ordinary_user
+from cronledger.ledger.migrate import REPEATED, migrate
 from cronledger.rules import cron
 from cronledger.settings import Settings
 from tests.cluster.harness import until
@@ -75,9 +76,9 @@ def test_a_healthy_ledger_has_nothing_but_ok(database_url: str) -> None:
         findings = examine(seen)
     assert [x for x in findings if x.severity != "ok"] == []
     assert [x.check for x in findings] == [
-        "connection", "encryption", "pooler", "connections", "autovacuum", "schema", "identity",
-        "roles", "clock", "time_zones", "tables", "horizon", "jit", "partitions", "retention",
-        "runners", "jobs", "scopes", "queues", "violations",
+        "connection", "encryption", "pooler", "listening", "connections", "autovacuum", "schema",
+        "objects", "identity", "roles", "clock", "time_zones", "tables", "horizon", "jit",
+        "partitions", "retention", "runners", "jobs", "scopes", "queues", "violations",
     ]  # fmt: skip
 
 
@@ -134,15 +135,30 @@ def test_pooler(ledger: Ledger, tmp_path: Path) -> None:
         unknown = one(url, "pooler")
         assert unknown.severity == "problem"
         assert "CRONLEDGER_PGBOUNCER=true" in str(unknown.remedy)
-        deaf = one(url, "pooler", pgbouncer=True)
+        assert one(url, "pooler", pgbouncer=True).severity == "ok"
+        deaf = one(url, "listening", pgbouncer=True)
         assert (deaf.severity, "CRONLEDGER_LISTEN_URL" in str(deaf.remedy)) == ("warning", True)
-        direct = one(url, "pooler", pgbouncer=True, listen_url=SecretStr(ledger.url))
+        direct = one(url, "listening", pgbouncer=True, listen_url=SecretStr(ledger.url))
         assert direct.severity == "ok"
-        pooled = one(url, "pooler", pgbouncer=True, listen_url=SecretStr(url))
-        assert "leads to a pooler as well" in pooled.found
-        nowhere = make_conninfo(ledger.url, host="/nowhere")
-        gone = one(url, "pooler", pgbouncer=True, listen_url=SecretStr(nowhere))
-        assert "does not answer" in gone.found
+        pooled = one(url, "listening", pgbouncer=True, listen_url=SecretStr(url))
+        assert "CRONLEDGER_LISTEN_URL leads to a pooler" in pooled.found
+
+
+def test_listening(
+    ledger: Ledger, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = one(ledger.url, "listening")
+    assert (own.severity, own.found) == ("ok", "notifications arrive")
+    assert one(ledger.url, "listening", listen_url=SecretStr(ledger.url)).severity == "ok"
+    nowhere = make_conninfo(ledger.url, host="/nowhere")
+    gone = one(ledger.url, "listening", listen_url=SecretStr(nowhere))
+    assert (gone.severity, gone.found.split(":")[0]) == (
+        "problem",
+        "CRONLEDGER_LISTEN_URL cannot LISTEN",
+    )
+    monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", 0.2)
+    other = one(ledger.url, "listening", listen_url=SecretStr(empty_database_url))
+    assert (other.severity, "leads to another database" in other.found) == ("problem", True)
 
 
 @contextmanager
@@ -181,7 +197,7 @@ def test_schema(ledger: Ledger, empty_database_url: str) -> None:
     assert (old.severity, old.remedy) == ("problem", "run `cronledger migrate`")
     assert "functions and views" in old.found
     with patient(empty_database_url) as seen:
-        assert [x.severity for x in examine(seen)] == [*["ok"] * 5, "problem"]
+        assert [x.severity for x in examine(seen)] == [*["ok"] * 6, "problem"]
     ledger.rows("UPDATE schema_migrations SET name = '0009_post_x' WHERE phase = 'repeated'")
     newer = one(ledger.url, "schema")
     assert "0009_post_x, which this cronledger" in newer.found
@@ -206,19 +222,20 @@ def test_roles(ledger: Ledger) -> None:
         assert poor["roles"].severity == "warning"
         assert "executions: INSERT" in poor["roles"].found
         assert poor["roles"].remedy == f"to run replicas with it: GRANT cronledger_runner TO {name}"
-        assert not [x for x in poor.values() if "could not be looked at" in x.found]
+        assert not [x for x in poor.values() if x.severity == "unchecked"]
         ledger.rows(f"GRANT cronledger_runner TO {name}")
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
             enough = {x.check: x for x in examine(seen)}
         assert enough["roles"].severity == "ok"
-        assert not [x for x in enough.values() if "could not be looked at" in x.found]
+        assert not [x for x in enough.values() if x.severity == "unchecked"]
     finally:
         ledger.rows(f"DROP OWNED BY {name}")
         ledger.rows(f"DROP ROLE {name}")
 
 
-def test_roles_that_are_not_there(ledger: Ledger) -> None:
+def test_roles_that_are_not_there(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", 0.1)  # none arrives before a COMMIT
     with patient(ledger.url) as seen, seen.connection.transaction(force_rollback=True):
         seen.connection.execute("ALTER ROLE cronledger_viewer RENAME TO cronledger_test_away")
         (finding,) = [x for x in examine(seen) if x.check == "roles"]
@@ -290,6 +307,16 @@ def test_horizon(ledger: Ledger) -> None:
         assert "idle in transaction, open for 0:06:0" in old.found
         assert old.remedy == f"end it: SELECT pg_terminate_backend({other.info.backend_pid})"
     assert one(ledger.url, "horizon").severity == "ok"
+
+
+def test_what_is_hidden_from_a_role_is_not_passed_over(ledger: Ledger) -> None:
+    with patient(ledger.url) as seen:
+        seen.connection.execute("SET ROLE cronledger_viewer")
+        hidden = [x for x in doctor_ledger.horizon(seen) if "are hidden from" in x.found]
+        assert seen.row("examine_server")["connections"] >= 2  # the test's own, and this one
+    assert [x.severity for x in hidden] == ["warning"]
+    assert hidden[0].remedy is not None
+    assert hidden[0].remedy.endswith("GRANT pg_read_all_stats TO cronledger_viewer")
 
 
 def test_jit(ledger: Ledger) -> None:
@@ -451,9 +478,68 @@ def test_violations(ledger: Ledger) -> None:
     assert one(ledger.url, "violations").severity == "ok"
 
 
-def test_what_cannot_be_looked_at_hides_nothing_else(ledger: Ledger) -> None:
-    ledger.rows("ALTER TABLE queues RENAME TO queues_away")
+DROPPED = [
+    ("DROP TABLE skips CASCADE", "table skips"),
+    ("ALTER TABLE jobs DROP COLUMN jitter CASCADE", "column jobs.jitter"),
+    ("DROP INDEX executions_running", "index executions_running"),
+    ("DROP SEQUENCE acceptance_id CASCADE", "sequence acceptance_id"),
+    ("ALTER TABLE queues RENAME TO queues_away", "table queues"),
+]
+DAMAGED = [
+    ("DROP VIEW overdue CASCADE", "view overdue"),
+    ("DROP FUNCTION claim_next(text, text, integer)", "function claim_next(text, text, integer)"),
+    ("DROP FUNCTION missing_grants() CASCADE", "function missing_grants()"),
+    ("DROP FUNCTION finish(bigint, uuid, jsonb)", "function finish(bigint, uuid, jsonb)"),
+    ("DROP TRIGGER append_revision ON jobs", "trigger jobs.append_revision"),
+]
+
+
+@pytest.mark.parametrize(("statement", "name"), DROPPED)
+def test_what_somebody_dropped_is_a_problem(ledger: Ledger, statement: str, name: str) -> None:
+    assert one(ledger.url, "objects").severity == "ok"
+    ledger.rows(statement)
+    lost = found(ledger.url, "objects")[0]
+    assert (lost.severity, name in lost.found) == ("problem", True)
+    assert "restore it from a backup" in str(lost.remedy)
+
+
+@pytest.mark.parametrize(("statement", "name"), DAMAGED)
+def test_dropped_functions_and_views_are_created_again(
+    ledger: Ledger, statement: str, name: str
+) -> None:
+    ledger.rows(statement)
+    lost = one(ledger.url, "objects")
+    assert (lost.severity, name in lost.found) == ("problem", True)
+    assert "run `cronledger migrate`" in str(lost.remedy)
+    assert migrate(ledger.url) == [REPEATED]
+    assert one(ledger.url, "objects").severity == "ok"
+    assert migrate(ledger.url) == []
+
+
+def test_a_check_that_cannot_be_made_does_not_pass(ledger: Ledger) -> None:
+    name = f"cronledger_test_{ledger.one('SELECT pg_backend_pid()')}_{token_hex(4)}"
+    ledger.rows(f"CREATE ROLE {name}")
+    try:
+        with patient(ledger.url) as seen:
+            seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
+            findings = {x.check: x for x in examine(seen)}
+    finally:
+        ledger.rows(f"DROP ROLE {name}")
+    assert {check for check, x in findings.items() if x.severity == "unchecked"} >= {
+        "identity", "clock", "partitions", "retention", "runners", "jobs", "queues", "violations",
+    }  # fmt: skip
+    jobs = findings["jobs"]
+    assert "permission denied" in jobs.found
+    assert jobs.remedy is not None
+    assert "GRANT cronledger_viewer TO" in jobs.remedy
+
+
+def test_a_check_that_cannot_be_made_hides_nothing_else(ledger: Ledger) -> None:
+    ledger.rows("DROP VIEW queue_status CASCADE")
     with patient(ledger.url) as seen:
-        findings = {x.check: x for x in examine(replace(seen, fingerprint={}))}
-    assert "could not be looked at: relation" in findings["queues"].found
+        findings = {x.check: x for x in examine(seen)}
+    assert (findings["queues"].severity, findings["queues"].remedy) == (
+        "unchecked",
+        "put right what `objects` or `schema` says first",
+    )
     assert findings["partitions"].severity == "ok"

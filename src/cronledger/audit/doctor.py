@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 import psycopg
+from psycopg import errors
 
 from cronledger.audit import doctor_ledger, doctor_server
-from cronledger.audit.findings import Check, Finding, Patient
+from cronledger.audit.findings import PATIENCE, Check, Finding, Patient
 from cronledger.ledger.database import is_away
 
 __all__ = ["Finding", "Patient", "examine"]
@@ -16,9 +17,8 @@ def examine(patient: Patient) -> list[Finding]:
 
     Raises psycopg.OperationalError when the database is away.
     """
-    found = list(_looked(patient, doctor_server.CHECKS))
-    found += _looked(patient, [doctor_ledger.schema])
-    if found[-1].severity != "problem":
+    found = list(_looked(patient, (*doctor_server.CHECKS, doctor_ledger.schema)))
+    if not any(one.check == "schema" and one.severity == "problem" for one in found):
         found += _looked(patient, doctor_ledger.CHECKS)
     return found
 
@@ -31,5 +31,17 @@ def _looked(patient: Patient, checks: Sequence[Check]) -> Iterator[Finding]:
             if is_away(error):
                 raise
             said = error.diag.message_primary or type(error).__name__
-            remedy = "ask as a role that may: cronledger_runner and pg_read_all_stats, or the owner"
-            yield Finding(check.__name__, "warning", f"could not be looked at: {said}", remedy)
+            yield Finding(check.__name__, "unchecked", said, _remedy(error, patient))
+
+
+def _remedy(error: psycopg.Error, patient: Patient) -> str:
+    """Return how the check that raised `error` can be made."""
+    match error:
+        case errors.InsufficientPrivilege():
+            role = patient.connection.info.user
+            return f"run it as a member of cronledger_viewer: GRANT cronledger_viewer TO {role}"
+        case errors.UndefinedTable() | errors.UndefinedFunction() | errors.UndefinedColumn():
+            return "put right what `objects` or `schema` says first"
+        case errors.QueryCanceled():
+            return f"it took longer than {PATIENCE}; run it again when the server is less busy"
+    return "look at the server's log"

@@ -25,7 +25,11 @@ def schema(patient: Patient) -> Iterator[Finding]:
     except (migrations.MigrationError, migrations.SchemaNewerError) as error:
         yield Finding("schema", "problem", str(error), "use the cronledger that migrated it")
         return
-    missing = [found.name for found in state.pending if found.phase != "post"]
+    missing = [
+        found.name
+        for found in state.pending
+        if found.phase == "pre" or (found.phase == "repeated" and not state.damaged)
+    ]
     if missing:
         found = f"{name} lacks {named(missing)}"
         yield Finding("schema", "problem", found, "run `cronledger migrate`")
@@ -36,6 +40,20 @@ def schema(patient: Patient) -> Iterator[Finding]:
     else:
         found = f"{name} is up to date for cronledger {metadata.version('cronledger')}"
         yield Finding("schema", "ok", found)
+    if not missing or state.lost or state.damaged:
+        yield from _objects(state)
+
+
+def _objects(state: migrations.SchemaState) -> Iterator[Finding]:
+    """Whether what the applied migrations made is there."""
+    if state.lost:
+        remedy = "restore it from a backup; a numbered migration is applied only once"
+        yield Finding("objects", "problem", f"somebody dropped {named(state.lost)}", remedy)
+    if state.damaged:
+        remedy = "run `cronledger migrate`, which creates functions and views again"
+        yield Finding("objects", "problem", f"somebody dropped {named(state.damaged)}", remedy)
+    if not state.lost and not state.damaged:
+        yield Finding("objects", "ok", "tables, functions and views are there")
 
 
 def identity(patient: Patient) -> Iterator[Finding]:

@@ -1,12 +1,15 @@
 """Checks of `doctor` on the connection and the server; none needs the ledger's schema."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from ipaddress import ip_address
+from secrets import token_hex
 from statistics import median
 from time import monotonic
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from cronledger.audit.findings import Check, Finding, Patient
 from cronledger.ledger.database import connect
@@ -14,6 +17,7 @@ from cronledger.ledger.database import connect
 SLOW_MS = 20.0
 REPLICA_CONNECTIONS = 7  # its pool, heartbeats, LISTEN
 ROUND_TRIPS = 5
+ARRIVES_SECONDS = 5.0  # a notification arrives within milliseconds, or never
 
 
 def connection(patient: Patient) -> Iterator[Finding]:
@@ -60,25 +64,17 @@ def _loopback(address: str) -> bool:
 def pooler(patient: Patient) -> Iterator[Finding]:
     """A pooler answers with a process id of its own; what it is told has to fit what it is."""
     pooled = _pooled(patient.connection)
-    listen = patient.settings.listen_url
-    if not patient.settings.pgbouncer:
-        if not pooled:
-            yield Finding("pooler", "ok", "none")
-            return
+    if pooled and not patient.settings.pgbouncer:
         remedy = (
             "in transaction mode set CRONLEDGER_PGBOUNCER=true, and CRONLEDGER_LISTEN_URL to a "
             "direct DSN"
         )
         yield Finding("pooler", "problem", "a pooler, which the settings do not know", remedy)
-    elif not pooled:
+    elif patient.settings.pgbouncer and not pooled:
         remedy = "unset CRONLEDGER_PGBOUNCER: it costs prepared statements, and LISTEN"
         yield Finding("pooler", "warning", "none, though CRONLEDGER_PGBOUNCER is set", remedy)
-    elif listen is None:
-        remedy = "set CRONLEDGER_LISTEN_URL to a direct DSN, and triggers start at once"
-        found = f"a pooler and no LISTEN: polling every {patient.settings.poll_interval}"
-        yield Finding("pooler", "warning", found, remedy)
     else:
-        yield _listening(listen.get_secret_value())
+        yield Finding("pooler", "ok", "as the settings say" if pooled else "none")
 
 
 def _pooled(connection: psycopg.Connection) -> bool:
@@ -86,16 +82,41 @@ def _pooled(connection: psycopg.Connection) -> bool:
     return row is None or row[0] != connection.info.backend_pid
 
 
-def _listening(url: str) -> Finding:
-    remedy = "point CRONLEDGER_LISTEN_URL at the server itself"
-    try:
-        with connect(url, "cronledger doctor") as connection:
-            if not _pooled(connection):
-                return Finding("pooler", "ok", "a pooler, and LISTEN on a DSN of its own")
-    except psycopg.OperationalError as error:
-        said = str(error).partition("\n")[0]
-        return Finding("pooler", "problem", f"the DSN for LISTEN does not answer: {said}", remedy)
-    return Finding("pooler", "problem", "the DSN for LISTEN leads to a pooler as well", remedy)
+def listening(patient: Patient) -> Iterator[Finding]:
+    """Whether what is notified in the ledger's database arrives where replicas listen."""
+    settings = patient.settings
+    if settings.listen_url is not None:
+        yield _listening(patient, settings.listen_url.get_secret_value(), "CRONLEDGER_LISTEN_URL")
+    elif settings.pgbouncer:
+        remedy = "set CRONLEDGER_LISTEN_URL to a direct DSN, and triggers start at once"
+        found = f"a pooler and no LISTEN: polling every {settings.poll_interval}"
+        yield Finding("listening", "warning", found, remedy)
+    else:
+        yield _listening(patient, patient.url, "CRONLEDGER_DATABASE_URL")
+
+
+def _listening(patient: Patient, url: str, name: str) -> Finding:
+    remedy = f"point {name} at the server and the database of the ledger itself, not at a pooler"
+    channel = f"cronledger_doctor_{token_hex(8)}"
+    with ExitStack() as stack:
+        try:
+            listener = stack.enter_context(connect(url, "cronledger doctor"))
+            if _pooled(listener):
+                found = f"{name} leads to a pooler, which carries no LISTEN"
+                return Finding("listening", "problem", found, remedy)
+            listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except psycopg.Error as error:
+            found = f"{name} cannot LISTEN: {str(error).strip().splitlines()[0]}"
+            return Finding("listening", "problem", found, remedy)
+        # Nothing else tells for certain that both are in one database: names and ports recur.
+        patient.connection.execute("SELECT pg_notify(%s, '')", [channel])
+        if any(True for _ in listener.notifies(timeout=ARRIVES_SECONDS, stop_after=1)):
+            return Finding("listening", "ok", "notifications arrive")
+        found = (
+            f"{name} leads to another database than the ledger's: a notification of the ledger did "
+            f"not arrive in database {listener.info.dbname} within {ARRIVES_SECONDS:g} s"
+        )
+    return Finding("listening", "problem", found, remedy)
 
 
 def connections(patient: Patient) -> Iterator[Finding]:
@@ -128,4 +149,4 @@ def vacuuming(server: dict[str, Any]) -> Finding:
     return Finding("autovacuum", "problem", f"{' and '.join(off)} = off", remedy)
 
 
-CHECKS: tuple[Check, ...] = (connection, encryption, pooler, connections, autovacuum)
+CHECKS: tuple[Check, ...] = (connection, encryption, pooler, listening, connections, autovacuum)

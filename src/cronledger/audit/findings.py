@@ -10,14 +10,17 @@ from psycopg.rows import dict_row
 from cronledger.ledger.statements import text
 from cronledger.settings import Settings
 
-Severity = Literal["ok", "warning", "problem"]
+Severity = Literal["ok", "warning", "problem", "unchecked"]
+"""`unchecked`: the check could not be made, so nothing is known; it does not pass."""
+
 PATIENCE = "10s"
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. `remedy`: what to do about it; None when it is `ok`."""
+    """What one check found; with `unchecked` why it could not be made. `remedy`: what to do about
+    it; None when it is `ok`."""
 
     check: str
     severity: Severity

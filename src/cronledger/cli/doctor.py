@@ -1,21 +1,30 @@
 """`cronledger doctor`: what is wrong, each with its remedy."""
 
+from collections import Counter
+
 import click
 
 from cronledger.cli.show import echo, json_option, print_json
 
-MARKS = {"ok": "ok", "warning": "WARNING", "problem": "PROBLEM"}
+MARKS = {
+    "ok": "ok",
+    "warning": "WARNING",
+    "problem": "PROBLEM",
+    "unchecked": "NOT CHECKED",
+}
 
 
 @click.command()
 @json_option
 @click.option("--all", "every", is_flag=True, help="Print what is well, too.")
-def doctor(*, as_json: bool, every: bool) -> None:
+@click.option("--strict", is_flag=True, help="Exit 1 with warnings, too.")
+def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
     """Look for what is wrong, with the remedy for each; nothing is changed.
 
     Looks from this host, with this role: at the connection, the server, the schema, clocks and time
-    zone data, partitions, runners, jobs. Exit 0 without a problem (warnings are none), 1 with any;
-    4 when it is the schema, 5 when this is another database than the ledger's own.
+    zone data, partitions, runners, jobs. Exit 0 without a problem; 1 with a problem, with a check
+    that could not be made, and with --strict also with a warning; 4 when the problem is the schema,
+    5 when this is another database than the ledger's own.
     """
     from dataclasses import asdict
 
@@ -28,6 +37,7 @@ def doctor(*, as_json: bool, every: bool) -> None:
     with database(settings) as url, access(settings, url).connect("cronledger doctor") as c:
         findings = examine(Patient(c, settings, url, cron.FINGERPRINT))
     bad = {finding.check for finding in findings if finding.severity == "problem"}
+    count = Counter(finding.severity for finding in findings)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -36,12 +46,15 @@ def doctor(*, as_json: bool, every: bool) -> None:
                 echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
                 if finding.remedy is not None:
                     echo(f"{'':<8} -> {finding.remedy}")
-        warnings = sum(finding.severity == "warning" for finding in findings)
-        problems = sum(finding.severity == "problem" for finding in findings)
-        echo(f"{len(findings)} findings: {problems} problems, {warnings} warnings", err=True)
-    if "schema" in bad:
+        unchecked = f", {count['unchecked']} not checked" if count["unchecked"] else ""
+        echo(
+            f"{len(findings)} findings: {count['problem']} problems, {count['warning']} warnings"
+            f"{unchecked}",
+            err=True,
+        )
+    if bad & {"schema", "objects"}:
         raise click.exceptions.Exit(Exit.SCHEMA)
     if "identity" in bad:
         raise click.exceptions.Exit(Exit.OTHER_DATABASE)
-    if bad:
+    if bad or count["unchecked"] or (strict and count["warning"]):
         raise click.exceptions.Exit(Exit.FAILED)

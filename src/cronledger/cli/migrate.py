@@ -32,7 +32,6 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     from cronledger.cli.session import access, database, settings_here
     from cronledger.ledger import migrate as migrations
     from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
-    from cronledger.rules.errors import Exit
 
     if as_sql and (check or as_json):
         other_option = "--check" if check else "--json"
@@ -68,9 +67,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
                 click.echo(f"{word} {name}")
     for name in state.unknown:
         click.echo(f"{name} is of a newer cronledger", err=True)
-    if pending:
-        click.echo("the schema is out of date; run `cronledger migrate`", err=True)
-        raise click.exceptions.Exit(Exit.SCHEMA)
+    _require_current(state, pending)
     click.echo(f"schema {schema} is up to date", err=True)
     if other is not None:
         click.echo(f"Warning: {OtherDatabaseError(other)}\nHint: {ACCEPT}", err=True)
@@ -119,3 +116,19 @@ def _warn(state: "SchemaState") -> None:
             f"`{state.ungranted[0]}`\nHint: run `cronledger migrate` as the owner of the schema",
             err=True,
         )
+
+
+def _require_current(state: "SchemaState", pending: list[str]) -> None:
+    """Exit unless the schema is up to date and whole."""
+    from cronledger.rules.errors import Exit
+
+    if state.lost:
+        click.echo(
+            f"Error: the schema has lost {', '.join(map(str, state.lost))}\n"
+            "Hint: restore it from a backup; a numbered migration is applied only once",
+            err=True,
+        )
+    if pending:
+        click.echo("the schema is out of date; run `cronledger migrate`", err=True)
+    if pending or state.lost:
+        raise click.exceptions.Exit(Exit.SCHEMA)

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 
 from cronledger.ledger.database import connect, transaction
+from cronledger.ledger.inventory import Made, inventory, lost
 
 Phase = Literal["pre", "post", "repeated"]
 REPEATED = "functions and views"
@@ -67,14 +68,18 @@ class Migration:
 class SchemaState:
     """What the schema lacks (`pending`) and what it has beyond this code (`unknown`).
 
-    `ungranted`: statements that would give the group roles their rights; `absent`: group roles that
-    do not exist. Both are known only where functions and views are up to date.
+    `lost`: what numbered migrations made and somebody dropped; only a backup brings it back.
+    `damaged`: functions and views that somebody dropped; they are pending again unless something is
+    lost. `ungranted`: statements that would give the group roles their rights; `absent`: group
+    roles that do not exist. Both are known only where functions and views are up to date.
     """
 
     pending: tuple[Migration, ...]
     unknown: tuple[str, ...]
     ungranted: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    lost: tuple[Made, ...] = ()
+    damaged: tuple[Made, ...] = ()
 
     @property
     def unusable(self) -> tuple[str, ...]:
@@ -107,6 +112,14 @@ def _numbered(where: Path, schema: str) -> Iterator[Migration]:
             raise MigrationError(f"{path.name}: neither NNNN_pre_ nor NNNN_post_")
         text = path.read_text("utf-8").replace("{schema}", schema)
         yield Migration(path.stem, "pre" if phase == "pre" else "post", text)
+
+
+def created(
+    schema: str = "cronledger", applied: Sequence[Migration] | None = None
+) -> frozenset[Made]:
+    """Return what is there once these migrations (None: all) were applied."""
+    texts = (m.text for m in (migrations(schema) if applied is None else applied))
+    return inventory((_BOOTSTRAP.replace("{schema}", schema), *texts), schema)
 
 
 def script(
@@ -228,8 +241,15 @@ def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: s
     pending = tuple(m for m in known if _is_pending(m, have.get(m.name)))
     names = {m.name for m in known}
     unknown = tuple(sorted(name for name in have if name not in names))
-    if any(migration.phase == "repeated" for migration in pending):
-        return SchemaState(pending, unknown)
+    applied = [m for m in known if have.get(m.name, ("",))[0] == m.checksum]
+    gone = lost(connection, created(schema, applied), schema)
+    again = inventory(tuple(m.text for m in applied if m.phase == "repeated"), schema)
+    damaged = tuple(one for one in gone if one in again)
+    gone = tuple(one for one in gone if one not in again)
+    if damaged and not gone:
+        pending += tuple(m for m in known if m.phase == "repeated")
+    if gone or damaged or any(migration.phase == "repeated" for migration in pending):
+        return SchemaState(pending, unknown, lost=gone, damaged=damaged)
     return SchemaState(pending, unknown, *_missing_grants(connection, schema))
 
 
@@ -262,6 +282,18 @@ def _is_pending(migration: Migration, applied: tuple[str, str] | None) -> bool:
     return False
 
 
+def _is_damaged(
+    connection: psycopg.Connection,
+    migration: Migration,
+    applied: tuple[str, str] | None,
+    schema: str,
+) -> bool:
+    """Return whether functions and views of exactly this text were applied, and some are lost."""
+    if migration.phase != "repeated" or applied is None or applied[0] != migration.checksum:
+        return False
+    return bool(lost(connection, inventory((migration.text,), schema), schema))
+
+
 def _version(text: str | None = None) -> tuple[int, ...]:
     text = text or metadata.version("cronledger")
     return tuple(int(part) for part in text.split(".")[:3] if part.isdigit())
@@ -280,7 +312,7 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
             [migration.name],
         ).fetchone()
         # Somebody else may have applied it while this one waited for the lock.
-        if not _is_pending(migration, row):
+        if not _is_pending(migration, row) and not _is_damaged(connection, migration, row, schema):
             return False
         try:
             connection.execute(migration.text.encode())

@@ -1,6 +1,6 @@
 -- What keeps vacuum from removing dead rows of this database: transactions open for longer than five
--- minutes, prepared ones, replication slots that hold a snapshot and that nobody reads. Others' sessions
--- show only to a member of pg_read_all_stats. No lock; zero rows: nothing does.
+-- minutes, prepared ones, replication slots that hold a snapshot and that nobody reads; and, to a role that
+-- is no member of pg_read_all_stats, that it cannot see others' transactions. No lock; zero rows: nothing does.
 SELECT format('%s of %s, pid %s, %s', coalesce(nullif(a.application_name, ''), 'a session'),
               a.usename, a.pid, a.state) AS holder,
        {schema}.db_clock() - a.xact_start AS age,
@@ -8,6 +8,11 @@ SELECT format('%s of %s, pid %s, %s', coalesce(nullif(a.application_name, ''), '
 FROM pg_stat_activity a
 WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
   AND a.xact_start < {schema}.db_clock() - interval '5 minutes'
+UNION ALL
+SELECT format('transactions of other roles are hidden from %s: %s sessions', current_user, count(*)), NULL,
+       format('run it as a member of pg_read_all_stats: GRANT pg_read_all_stats TO %I', current_user)
+FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.backend_type IS NULL HAVING count(*) > 0
 UNION ALL
 SELECT format('prepared transaction %s of %s', p.gid, p.owner), {schema}.db_clock() - p.prepared,
        format('end it: ROLLBACK PREPARED %L', p.gid)

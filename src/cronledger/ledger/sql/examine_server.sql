@@ -1,5 +1,6 @@
 -- The server as a replica finds it, and the room it has for connections: the least of what server,
--- database and role leave. No lock; one row; needs no schema.
+-- database and role leave. No lock; one row; needs no schema. A role without pg_read_all_stats sees no
+-- backend_type of others, but that they are there.
 SELECT current_setting('server_version') AS version,
        current_setting('autovacuum')::boolean AS autovacuum,
        current_setting('track_counts')::boolean AS track_counts,
@@ -13,5 +14,6 @@ FROM pg_database d, pg_roles r, (
     SELECT count(*)::integer AS of_server,
            (count(*) FILTER (WHERE a.datname = current_database()))::integer AS of_database,
            (count(*) FILTER (WHERE a.usename = current_user))::integer AS of_role
-    FROM pg_stat_activity a WHERE a.backend_type = 'client backend') u
+    FROM pg_stat_activity a
+    WHERE coalesce(a.backend_type, 'client backend') = 'client backend' AND a.datname IS NOT NULL) u
 WHERE d.datname = current_database() AND r.rolname = current_user
