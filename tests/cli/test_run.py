@@ -72,7 +72,7 @@ class Run:
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
 
-    def until(self, met: Callable[[], object], seconds: float = 40) -> None:
+    def until(self, met: Callable[[], object], seconds: float = 90) -> None:
         """Return once `met`; fail when the process ends before, or after so long."""
         deadline = time.monotonic() + seconds
         while not met():
@@ -87,7 +87,7 @@ class Run:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 40) -> int:
+    def end(self, seconds: float = 90) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:

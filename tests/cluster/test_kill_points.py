@@ -53,17 +53,25 @@ class Worlds:
         self._made: dict[str, tuple[str, list[Point]]] = {}
 
     def of(self, step: str) -> tuple[str, list[Point]]:
-        """The template of the step and its points, by a run in which nobody is killed."""
+        """The template of the step and its points, by runs in which nobody is killed."""
         if step not in self._made:
             name = self.databases.create(self._template)
             build(step, self.databases.url(name))
-            trial = self.databases.create(name)
-            answer = self._killer.order(step, self.databases.url(trial), self._marks / step)
-            assert not answer["killed"], answer
-            assert "error" not in answer, answer
-            self.databases.drop(trial)
-            self._made[step] = name, points(step, answer["seen"])
+            # What happens to be under way elsewhere can make a step send more, never less.
+            seen = min((self._record(step, name, n) for n in range(3)), key=len)
+            self._made[step] = name, points(step, seen)
         return self._made[step]
+
+    def _record(self, step: str, template: str, number: int) -> list[str]:
+        """Return what the step sends in a run in which nobody is killed."""
+        trial = self.databases.create(template)
+        marks = self._marks / f"{step}-{number}"
+        answer = self._killer.order(step, self.databases.url(trial), marks)
+        assert not answer["killed"], answer
+        assert "error" not in answer, answer
+        self.databases.drop(trial)
+        seen: list[str] = answer["seen"]
+        return seen
 
 
 @pytest.fixture(scope="module")
