@@ -8,6 +8,8 @@
 -- db_now() is the same in all of them: the time at which the client's statement began. So a row is due
 -- here if it was due then; leases count from then, which is early and therefore safe.
 -- plpgsql, because it keeps its plans: planning for all partitions costs more than these statements.
+-- IN (SELECT unnest), not = ANY: of the two only the first has a hash in a generic plan, and a runner may have
+-- thousands of functions, or leave thousands of jobs to others.
 -- Parameters have names that are no columns: tests take the statements out and look at their plans.
 -- LATERAL, and LIMIT of a batch's own length, where a table is to be probed: docs/architecture.md, "Locks".
 
@@ -52,9 +54,9 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT j.* FROM {schema}.jobs j WHERE j.name = d.job_name AND j.retired_at IS NULL
           AND j.handler = ANY (of_kinds)
-          AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (of_functions))
+          AND (j.handler <> 'python' OR j.target ->> 'function' IN (SELECT f.name FROM unnest(of_functions) f(name)))
           AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
-          AND j.name <> ALL (not_here) LIMIT 1
+          AND j.name NOT IN (SELECT h.job FROM unnest(not_here) h(job)) LIMIT 1
     ) j
     CROSS JOIN LATERAL (
         SELECT CASE WHEN j.max_running IS NOT NULL THEN greatest(0, j.max_running - (
@@ -107,9 +109,9 @@ BEGIN
       AND e.queue = ANY (of_queues)
       AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
       AND j.handler = ANY (of_kinds)
-      AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (of_functions))
+      AND (j.handler <> 'python' OR j.target ->> 'function' IN (SELECT f.name FROM unnest(of_functions) f(name)))
       AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
-      AND j.name <> ALL (not_here)
+      AND j.name NOT IN (SELECT h.job FROM unnest(not_here) h(job))
     ORDER BY e.stale_after
     LIMIT most_rows
     FOR NO KEY UPDATE OF s SKIP LOCKED;

@@ -108,6 +108,18 @@ def explain(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
             cursor.execute("DEALLOCATE measured")
 
 
+def plan(c: psycopg.Connection, statement: Sent, mode: str) -> str:
+    """Its plan as text; nothing is run."""
+    cursor = ClientCursor(c)
+    for setting in (*PLANNING, f"plan_cache_mode = force_{mode}_plan"):
+        cursor.execute(f"SET LOCAL {setting}".encode())
+    _prepare(cursor, "planned", statement)
+    cursor.execute(f"EXPLAIN {_execute(cursor, 'planned', statement)}".encode())
+    lines = [line for (line,) in cursor.fetchall()]
+    cursor.execute("DEALLOCATE planned")
+    return "\n".join(lines)
+
+
 def _order(statement: Sent) -> list[str]:
     return list(dict.fromkeys(re.findall(r"%\((\w+)\)s", statement.text)))
 
@@ -118,10 +130,14 @@ def _prepare(cursor: Cursor, name: str, statement: Sent) -> None:
     cursor.execute(f"PREPARE {name} AS {text.replace('%%', '%')}".encode())
 
 
-def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
+def _execute(cursor: Cursor, name: str, statement: Sent) -> str:
     order = _order(statement)
     values = cursor.mogrify(", ".join(["%s"] * len(order)), [statement.params[x] for x in order])
-    run = f"EXECUTE {name} ({values})" if order else f"EXECUTE {name}"
+    return f"EXECUTE {name} ({values})" if order else f"EXECUTE {name}"
+
+
+def _run(cursor: Cursor, name: str, statement: Sent) -> Measured:
+    run = _execute(cursor, name, statement)
     cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON, TIMING OFF) {run}".encode())
     row = cursor.fetchone()
     assert row is not None

@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from cronledger.ledger import statements
 from tests.bench import dataset, plans
+from tests.bench.plans import LONG_AGO
 
+STATEMENTS = Path(statements.__file__).parent / "sql"
 BATCH = 100
 SIZE = dataset.Size(400, 20_000, 60_000, 400, 4_000, 1_000, 400)
 RUNNING = "job_name_scope_kind_scope_id_plan_time_idx"
@@ -85,6 +89,26 @@ def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Conne
 
     assert after.removed <= before.removed + BATCH
     assert after.buffers <= before.buffers + 2 * BATCH
+
+
+def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection) -> None:
+    """In a generic plan `<> ALL ($1)` and, where no index serves, `= ANY ($1)` have no hash."""
+    texts = {file.stem: file.read_text() for file in STATEMENTS.glob("*.sql")}
+    texts |= dict(
+        filled.execute(
+            "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'cronledger'::regnamespace"
+        ).fetchall()
+    )
+    linear = re.compile(r"\w\.\w+ <> ALL \((?!ARRAY)|= ANY \((of_functions|ids)\)")
+    assert {name for name, text in texts.items() if linear.search(text)} == set()
+    able = {
+        "of_queues": list(plans.QUEUES), "of_kinds": ["python"], "of_functions": ["f"] * 9,
+        "sql_commands": False, "not_here": ["j"] * 9, "most_rows": 9,
+    }  # fmt: skip
+    for function, more in (("lock_due_again", {}), ("lock_stale", {"trusted_since": LONG_AGO})):
+        statement = plans.nested(filled, function, **able, **more)
+        with filled.transaction(force_rollback=True):
+            assert plans.plan(filled, statement, "generic").count("hashed SubPlan") >= 2
 
 
 def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
