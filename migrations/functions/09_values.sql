@@ -67,7 +67,7 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
         FROM form f WHERE jsonb_typeof(target -> f.key) <> f.kind
         UNION ALL
         SELECT 5, format('has a blank "%s"', f.key)
-        FROM form f WHERE f.kind = 'string' AND target ->> f.key !~ '\S'
+        FROM form f WHERE f.kind = 'string' AND target ->> f.key !~ '[^[:space:]]'
         UNION ALL
         SELECT 6, 'has an empty "argv", or one with an element that is not a string'
         WHERE handler = 'command' AND jsonb_typeof(target -> 'argv') = 'array'
@@ -129,7 +129,7 @@ DECLARE
 BEGIN
     SELECT coalesce('has ' || quote_literal(left(u.id, 40)), 'has a NULL') || ' as element ' || u.n
     INTO bad FROM unnest(scopes) WITH ORDINALITY u(id, n)
-    WHERE u.id IS NULL OR length(u.id) NOT BETWEEN 1 AND 200 OR u.id ~ '[\u0001-\u001f\u007f]'
+    WHERE u.id IS NULL OR length(u.id) NOT BETWEEN 1 AND 200 OR u.id ~ E'[\u0001-\u001f\u007f]'
     ORDER BY u.n LIMIT 1;
     IF array_ndims(scopes) > 1 THEN
         bad := 'is a multidimensional array';

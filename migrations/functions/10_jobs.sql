@@ -2,8 +2,9 @@
 -- Lock order: the job row (held by the write itself), then its schedules by key, then executions.
 -- The triggers are SECURITY DEFINER: who may write jobs needs no right to write their history.
 
+-- The texts in it depend on these settings, and revisions that differ only in them are equal.
 CREATE OR REPLACE FUNCTION {schema}.job_definition(job {schema}.jobs) RETURNS jsonb
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
         'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error']
 $$;

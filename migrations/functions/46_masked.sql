@@ -1,10 +1,11 @@
--- What people see of a target. The rules are those of `cronledger.settings.masked`.
+-- What people see of a target. The rules are those of `cronledger.settings.masked`. Its patterns are written
+-- as E'…', which means the same whatever standard_conforming_strings is.
 
 CREATE OR REPLACE FUNCTION {schema}.masked(text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT regexp_replace(
-        regexp_replace(masked.text, '(://[^:@/?#]*):.*@', '\1:***@', 'g'),
-        '((?:ssl)?password\s*=\s*)(?:''(?:[^''\\]|\\.)*''?|(?:[^\s&\\]|\\.)*)', '\1***', 'gi')
+        regexp_replace(masked.text, '(://[^:@/?#]*):.*@', E'\\1:***@', 'g'),
+        E'((?:ssl)?password\\s*=\\s*)(?:''(?:[^''\\\\]|\\\\.)*''?|(?:[^\\s&\\\\]|\\\\.)*)', E'\\1***', 'gi')
 $$;
 COMMENT ON FUNCTION {schema}.masked(text) IS 'The text with every password of a URL or a connection string replaced by ***.';
 

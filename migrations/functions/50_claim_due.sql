@@ -320,6 +320,7 @@ DECLARE
     unseen     boolean;
     won        record;
 BEGIN
+    PERFORM {schema}.require_read_committed('claim_due');
     PERFORM {schema}.require_own_database();
     LOOP
         candidates := NULL;
@@ -352,4 +353,4 @@ BEGIN
         EXIT WHEN NOT refused OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at most of them. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due. Raises CL005 in another database than the ledger''s own.';
+COMMENT ON FUNCTION {schema}.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at most of them. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due. Raises CL005 in another database than the ledger''s own, and in any transaction that is not READ COMMITTED.';

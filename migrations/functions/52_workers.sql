@@ -59,6 +59,7 @@ BEGIN
             USING HINT = 'queue is the queue of the jobs, runner a name of 1 to 200 characters, n is 1 to 500.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM {schema}.require_read_committed('claim_next');
     trusted_since := {schema}.register_worker(claim_next.runner, claim_next.queue);
     tokens := ARRAY(SELECT gen_random_uuid() FROM generate_series(1, n));
     -- A few more are looked at than claimed: schedules that another claim holds must not hide the rest.
@@ -70,7 +71,7 @@ BEGIN
         JOIN {schema}.jobs j ON j.name = c.job_name
         WHERE c.how <> 'refused';
 END $$;
-COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'At most n executions of this queue whose jobs have handler external, RUNNING from now on under this runner''s name and the given lease_token, until stale_after unless heartbeat renews it (every third of stale_timeout). No row: nothing is due, may start, or was free; ask again. A runner that has been seen without a gap of a minute also steals stale leases of reentrant jobs. The worker must stop the work after run_timeout, unless it is NULL: nothing else stops it.';
+COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'At most n executions of this queue whose jobs have handler external, RUNNING from now on under this runner''s name and the given lease_token, until stale_after unless heartbeat renews it (every third of stale_timeout). No row: nothing is due, may start, or was free; ask again. A runner that has been seen without a gap of a minute also steals stale leases of reentrant jobs. Raises unless the transaction is READ COMMITTED. The worker must stop the work after run_timeout, unless it is NULL: nothing else stops it.';
 
 CREATE OR REPLACE FUNCTION {schema}.unheld(execution_id bigint, token uuid) RETURNS text
 LANGUAGE plpgsql AS $$

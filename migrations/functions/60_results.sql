@@ -89,6 +89,7 @@ BEGIN
         RAISE EXCEPTION 'job %: runner is not a text of 1 to 200 characters', claim.job
             USING HINT = 'Name the process that will hold the lease.', ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM {schema}.require_read_committed('claim');
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
         PERFORM {schema}.unknown_job(claim.job);
@@ -152,7 +153,7 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Asks for one execution of this scope. answer won, retried, stolen: it is RUNNING under lease_token until stale_after, to be renewed with heartbeat and ended with finish or fail. What waits and is due is taken first; where nothing waits one is made, also for a scope that was never enqueued. Otherwise the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (push, or retry it), concurrency_limit, paused, busy (its row is being written; ask again), refused (a value that the database does not accept; spec_error says which); execution_id then names what is in the way. The runner is seen, as by claim_next; stale leases of reentrant jobs are stolen by one that has been seen for a stale_timeout. Raises where the job is unknown or retired. Waits for the locks of a limited queue and job and of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Asks for one execution of this scope. answer won, retried, stolen: it is RUNNING under lease_token until stale_after, to be renewed with heartbeat and ended with finish or fail. What waits and is due is taken first; where nothing waits one is made, also for a scope that was never enqueued. Otherwise the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (push, or retry it), concurrency_limit, paused, busy (its row is being written; ask again), refused (a value that the database does not accept; spec_error says which); execution_id then names what is in the way. The runner is seen, as by claim_next; stale leases of reentrant jobs are stolen by one that has been seen for a stale_timeout. Raises where the job is unknown or retired, and unless the transaction is READ COMMITTED. Waits for the locks of a limited queue and job and of the schedule row (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.take_results(queue text, n integer DEFAULT 100)
 RETURNS TABLE (

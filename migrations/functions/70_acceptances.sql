@@ -15,7 +15,7 @@ BEGIN
                                 array_to_string(kinds, ', ')),
                   ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF reason IS NULL OR reason !~ '\S' THEN
+    IF reason IS NULL OR reason !~ '[^[:space:]]' THEN
         RAISE EXCEPTION 'violation % of job %: no reason is given', kind, job
             USING HINT = 'Give the incident, and how it was repaired.', ERRCODE = 'invalid_parameter_value';
     END IF;

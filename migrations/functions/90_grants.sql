@@ -42,6 +42,8 @@ LANGUAGE sql IMMUTABLE AS $$
              maintain_partitions'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
+        -- What a promise needs of a transaction.
+        ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.
         ('runner', 'EXECUTE', 'date_at_commit'), ('', 'EXECUTE', 'date_all date_revision date_scopes'),
         ('', 'SELECT', 'undated'), ('', 'USAGE', 'undated_id'),
@@ -60,7 +62,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'acceptances pruned'),
         ('', 'USAGE', 'acceptance_id')
     ) d(roles, privileges, objects)
-    CROSS JOIN LATERAL regexp_split_to_table(d.objects, '\s+') o(name)
+    CROSS JOIN LATERAL regexp_split_to_table(d.objects, '[[:space:]]+') o(name)
     CROSS JOIN LATERAL regexp_split_to_table(d.privileges, ' ') p(name)
     CROSS JOIN LATERAL regexp_split_to_table(d.roles, ' ') r(name)
     UNION ALL
@@ -68,7 +70,7 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT 'PUBLIC', 'EXECUTE', o.name
     FROM regexp_split_to_table(
         'db_now db_clock local_time partitions pruned_through other_database masked masked_target decided_grants
-         missing_grants', '\s+') o(name)
+         missing_grants', '[[:space:]]+') o(name)
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'The privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';
 

@@ -83,6 +83,8 @@ EVENTS: Mapping[str, str] = {
     "scopes_changed": "Scopes appeared, returned or retired.",
     "scopes_not_stored": "A lock that others hold, or a scope that the database refuses, kept the "
     "answer of a scope provider out of the ledger. It is asked again a minute later.",
+    "server_not_durable": "These settings of the server are `off`: a crash of its host may lose or "
+    "corrupt what was committed.",
     "setting_unknown": "A CRONLEDGER_ variable of the environment means nothing.",
     "slots_saturated": "All slots are taken; what is due waits.",
     "source_applied": "The jobs of the source are those of the ledger now.",

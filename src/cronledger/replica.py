@@ -25,6 +25,7 @@ from cronledger.engine.stepping import Ran
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access
+from cronledger.ledger.server import ServerSettings
 from cronledger.ledger.statements import Statements
 from cronledger.logger import follow, get_logger
 from cronledger.rules.errors import ConfigurationError, Problem
@@ -170,9 +171,15 @@ class Replica:
         """The ledger of this database is the one that the runner works in from now on."""
         try:
             async with self._pool.connection() as c:
+                found = await (await self._statements.read_server_settings(c)).fetchone()
+                assert found is not None
+                server = ServerSettings(*found)
+                server.require()
                 row = await (await self._statements.begin_in_ledger(c)).fetchone()
             assert row is not None
             self._expected.id = row[1]
+            if server.not_durable:
+                log.warning("server_not_durable", off=list(server.not_durable))
         except (errors.InvalidSchemaName, errors.UndefinedTable, errors.UndefinedFunction):
             await asyncio.to_thread(self._require_schema)  # which names what is missing
             raise

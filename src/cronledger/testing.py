@@ -43,6 +43,11 @@ __all__ = ["Ledger", "Ran", "Replica", "Travel", "cronledger_server", "ledger"]
 SERVER = PREFIX + "TEST_DATABASE_URL"
 FAST: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 
+_READABLE = """
+SELECT set_config('datestyle', 'ISO', false), set_config('timezone', 'UTC', false),
+       set_config('intervalstyle', 'postgres', false)
+"""
+
 _INSTALL = """
 CREATE TABLE {schema}.time_travel (ahead interval NOT NULL);
 INSERT INTO {schema}.time_travel VALUES ('0');
@@ -55,6 +60,13 @@ CREATE OR REPLACE FUNCTION {schema}.db_clock() RETURNS timestamptz
 """
 
 
+def _connect(url: str) -> psycopg.Connection[Any]:
+    """A connection that reads instants and intervals whatever the role is set to."""
+    connection = psycopg.connect(url, autocommit=True, client_encoding="UTF8")
+    connection.execute(_READABLE)
+    return connection
+
+
 class Travel:
     """The clock of one database. It goes on by itself; `travel` sets it, for every process.
 
@@ -64,7 +76,7 @@ class Travel:
 
     def __init__(self, url: str, schema: str = "cronledger") -> None:
         self._schema = sql.Identifier(schema)
-        self._connection = psycopg.connect(url, autocommit=True)
+        self._connection = _connect(url)
         self._connection.execute(sql.SQL(_INSTALL).format(schema=self._schema))
 
     def now(self) -> datetime:
@@ -102,7 +114,8 @@ class Ledger:
     def __init__(self, url: str) -> None:
         self.url = url
         self._clock = Travel(url)
-        self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
+        self._connection = _connect(url)
+        self._connection.row_factory = dict_row
         # A clone of a database with a ledger in it; replicas would take it for another's.
         self.rows(
             "UPDATE identity SET ledger_id = gen_random_uuid(), database_oid ="

@@ -1,6 +1,6 @@
 """Checks of `doctor` on the connection and the server; none needs the ledger's schema."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from ipaddress import ip_address
 from secrets import token_hex
@@ -13,6 +13,8 @@ from psycopg import sql
 
 from cronledger.audit.findings import Check, Finding, Patient
 from cronledger.ledger.database import connect
+from cronledger.ledger.server import ServerSettings
+from cronledger.rules.errors import ConfigurationError
 
 SLOW_MS = 20.0
 REPLICA_CONNECTIONS = 7  # its pool, heartbeats, LISTEN
@@ -149,4 +151,30 @@ def vacuuming(server: dict[str, Any]) -> Finding:
     return Finding("autovacuum", "problem", f"{' and '.join(off)} = off", remedy)
 
 
-CHECKS: tuple[Check, ...] = (connection, encryption, pooler, listening, connections, autovacuum)
+def durability(patient: Patient) -> Iterator[Finding]:
+    """Whether a crash of the server may lose what was committed. That is its owner's decision."""
+    yield durable(patient.row("read_server_settings")["not_durable"])
+
+
+def durable(off: Sequence[str]) -> Finding:
+    if not off:
+        return Finding("durability", "ok", "fsync and full_page_writes are on")
+    found = f"{' and '.join(off)} = off: a crash of the host may lose or corrupt the ledger"
+    return Finding("durability", "warning", found, f"set {' and '.join(off)} = on")
+
+
+def settings(patient: Patient) -> Iterator[Finding]:
+    """Settings that no replica would start with."""
+    try:
+        ServerSettings(**patient.row("read_server_settings")).require()
+    except ConfigurationError as error:
+        for problem in error.problems:
+            found = f"{problem.field} = {problem.value}: {problem.message}"
+            yield Finding("settings", "problem", found, problem.remedy)
+    else:
+        yield Finding("settings", "ok", "the encoding is UTF8, and triggers fire")
+
+
+CHECKS: tuple[Check, ...] = (
+    connection, encryption, pooler, listening, connections, autovacuum, durability, settings,
+)  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import psycopg
 from psycopg.rows import dict_row
 
+from cronledger.ledger.database import transaction
 from cronledger.ledger.statements import text
 from cronledger.settings import Settings
 
@@ -41,11 +42,8 @@ class Patient:
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """The rows of a statement of `ledger/sql`. Raises psycopg.Error."""
         # In a transaction: behind a pooler the settings hold no longer.
-        with self.connection.transaction(), self.connection.cursor(row_factory=dict_row) as c:
-            c.execute(
-                "SELECT set_config('jit', 'off', true), set_config('statement_timeout', %s, true)",
-                [PATIENCE],
-            )
+        with transaction(self.connection), self.connection.cursor(row_factory=dict_row) as c:
+            c.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
             c.execute(text(name, self.settings.schema_name).encode(), params or None)
             return c.fetchall()
 

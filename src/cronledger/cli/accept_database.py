@@ -23,8 +23,9 @@ def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None
         raise click.UsageError("say one of --skip-missed and --catch-up")
     from cronledger.cli.session import requester, session
     from cronledger.ledger import identity
+    from cronledger.ledger.database import transaction
 
-    with session() as ledger:
+    with session() as ledger, transaction(ledger.connection, ledger.settings.lock_timeout):
         schema = ledger.settings.schema_name
         done = identity.accept(ledger.connection, schema, skip_missed=skip_missed, by=requester())
     if as_json:

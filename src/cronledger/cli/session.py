@@ -17,7 +17,7 @@ from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, explained
 from cronledger.cli.show import echo
-from cronledger.ledger.database import Access
+from cronledger.ledger.database import Access, transaction
 from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.reports import Reports
 from cronledger.rules import json_limits
@@ -48,7 +48,10 @@ class Session:
             for name in arguments
         )
         name = sql.Identifier(self.settings.schema_name, function)
-        with self.connection.cursor(row_factory=dict_row) as cursor:
+        with (
+            transaction(self.connection, self.settings.lock_timeout),
+            self.connection.cursor(row_factory=dict_row) as cursor,
+        ):
             row = cursor.execute(
                 sql.SQL("SELECT * FROM {}({})").format(name, given), arguments
             ).fetchone()

@@ -94,9 +94,7 @@ class Audits:
             self._connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
             bound(self._connection, READER_RESTS_SECONDS)
             # Only for this transaction: behind a pooler the next one is another's.
-            self._connection.execute(
-                "SELECT set_config('jit', 'off', true), set_config('work_mem', '32MB', true)"
-            )
+            self._connection.execute("SELECT set_config('work_mem', '32MB', true)")
             yield
 
     def _read(self, name: str, **params: object) -> list[Row]:

@@ -5,7 +5,7 @@ import os
 import re
 import select
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,7 +13,14 @@ from time import monotonic
 from typing import Any, Self
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, conninfo, errors
+from psycopg import (
+    AsyncConnection,
+    AsyncCursor,
+    AsyncPipeline,
+    IsolationLevel,
+    conninfo,
+    errors,
+)
 from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -24,6 +31,8 @@ from cronledger.settings import check_dsn
 HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a database that answers, patience with a scope
 provider included."""
+
+HAS_TRANSACTION_TIMEOUT = 170000
 
 STANDS_STILL_SECONDS = 30.0
 """A client that says nothing for so long in the middle of a step has lost its transaction, and with
@@ -37,16 +46,89 @@ KEEPALIVES: Mapping[str, str] = {
     "keepalives_count": "3",
 }
 
-# The same for the server, which would find out after two hours that a host is gone, and keep its
-# locks until then.
-_WATCH = """
-SELECT set_config('tcp_keepalives_idle', '5', %(local)s),
-       set_config('tcp_keepalives_interval', '2', %(local)s),
-       set_config('tcp_keepalives_count', '3', %(local)s)
+# The settings below override those of the server, the database and the role, because the promises
+# do not depend on them. Behind a pooler in transaction mode only what is local to a transaction
+# holds; datestyle, timezone and client_encoding are kept for each of its clients.
+_UTF8 = {"client_encoding": "UTF8"}
+
+# psycopg reads dates by what the server reports of the session.
+_DATES = {"datestyle": "ISO", "timezone": "UTC"}
+
+_VALUES = {
+    "intervalstyle": "postgres",
+    "array_nulls": "on",  # otherwise the NULL of an array literal is the text NULL
+    "search_path": "pg_catalog, pg_temp",
+}
+"""What values and names mean."""
+
+# The same as KEEPALIVES for the server, which would find out after two hours that a host is gone,
+# and keep its locks until then.
+_WATCH = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+}
+
+# Of a connection that is ours alone, and waits for work.
+_SESSION = {
+    **_WATCH,
+    **_DATES,
+    **_VALUES,
+    "idle_session_timeout": "0",
+    "statement_timeout": f"{HUNG_SECONDS:.0f}s",  # of what runs outside of a step's transaction
+    "default_transaction_isolation": "read committed",
+    "exit_on_error": "off",
+    "extra_float_digits": "1",
+}
+
+# Plans of steps are pinned by costs, which count for nothing where a kind of plan is switched off.
+_ALL_PLANS = """(
+SELECT count(set_config(s.name, 'on', false)) FROM pg_settings s
+WHERE starts_with(s.name, 'enable_') AND s.setting = 'off' AND s.boot_val = 'on')
 """
 
-# A connection of ours waits for work; a limit for idle sessions would end it each time.
-_WAITS = "SELECT set_config('idle_session_timeout', '0', false)"
+# Of a step's transaction. The statements of a step end long before; a limit of the role's would end
+# them at any time.
+_STEP = {
+    **_VALUES,
+    "jit": "off",
+    "seq_page_cost": "1000",
+    "plan_cache_mode": "force_generic_plan",
+    "statement_timeout": f"{HUNG_SECONDS:.0f}s",
+}
+
+# Of a command's transaction: a command has the time that it takes.
+_COMMAND = {
+    **_WATCH,
+    **_DATES,
+    **_VALUES,
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "jit": "off",
+    "statement_timeout": "0",
+    "client_min_messages": "notice",
+}
+
+
+# The tables of the ledger see to that themselves; this is for what else a command writes.
+_DURABLE = """
+pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
+    WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+"""
+
+
+def _set(settings: Mapping[str, str], *, local: bool) -> str:
+    """The expressions that set all of them."""
+    return ", ".join(
+        # Qualified, because the search_path may have a function of that name in front.
+        f"pg_catalog.set_config('{name}', '{value}', {str(local).lower()})"
+        for name, value in settings.items()
+    )
+
+
+VALUES_SET = _set(_VALUES, local=True)
+_STEP_SET = _set(_STEP, local=True)
+_COMMAND_SET = _set(_COMMAND, local=True)
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """The database did not answer, or the connection is gone."""
@@ -286,53 +368,87 @@ class Access:
             "tcp_user_timeout": str(round(self.tcp_user_timeout.total_seconds() * 1000)),
             "application_name": name,
             **conninfo.conninfo_to_dict(self.url),
+            **_UTF8,
         }
 
     @property
     def prepare_threshold(self) -> int | None:
         return 1 if self.prepare else None
 
-    def connect(self, name: str = "cronledger") -> psycopg.Connection:
-        """A blocking connection in autocommit mode, for commands and migrations."""
-        return psycopg.connect(
+    def connect(self, name: str = "cronledger", *, for_handler: bool = False) -> psycopg.Connection:
+        """A blocking connection in autocommit mode, for commands, migrations and handlers. Its
+        transactions are READ COMMITTED; `transaction` and `bound` set what else a command needs.
+        `for_handler`: see `connect_async`."""
+        made = psycopg.connect(
             **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
         )
+        try:
+            made.isolation_level = IsolationLevel.READ_COMMITTED
+            settings = self._kept(_WATCH if for_handler else _SESSION)
+            if settings:
+                made.execute(f"SELECT {_set(settings, local=False)}".encode())
+        except BaseException:
+            made.close()
+            raise
+        return made
 
-    async def connect_async(self, name: str) -> AsyncConnection[tuple[Any, ...]]:
-        """A connection in autocommit mode."""
+    def _kept(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Those that hold for as long as the connection: behind a pooler, whose client is not the
+        server's, only those that it keeps for each of its clients."""
+        if self.prepare:
+            return settings
+        return {name: settings[name] for name in _DATES if name in settings}
+
+    async def connect_async(
+        self, name: str, *, for_handler: bool = False
+    ) -> AsyncConnection[tuple[Any, ...]]:
+        """A connection in autocommit mode, whose transactions are READ COMMITTED. `for_handler`:
+        apart from that the settings of the role hold, because the handler may rely on them."""
         connection = await StepConnection.connect(
             **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
         )
         connection.expected = self.expected
         try:
-            await self._watch(connection)
+            await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+            if for_handler:
+                await self._settle(connection, _WATCH)
+            else:
+                await self._settle(connection, _SESSION, _ALL_PLANS)
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    async def _watch(self, connection: AsyncConnection[Any], pool: AsyncPool | None = None) -> None:
-        if not self.prepare:  # behind a pooler the server's client is the pooler
-            return
+    async def _settle(
+        self, connection: AsyncConnection[Any], settings: Mapping[str, str], *more: str
+    ) -> Sequence[Any]:
+        """Set these for the session; return the values of the expressions `more`, behind a pooler
+        nothing."""
+        settings = self._kept(settings)
+        if not settings:
+            return ()
         timer = asyncio.get_running_loop().call_later(
             self.connect_timeout.total_seconds(), sever, connection
         )
         try:
-            await connection.execute(_WATCH, {"local": False})
-            await connection.execute(_WAITS)
-            if pool is not None:
-                # While an answer is under way, keepalives do not tell that a host is gone. Not for
-                # handlers' connections: it also ends whoever rests in the middle of an answer.
-                patience = round(self.tcp_user_timeout.total_seconds() * 1000)
-                answer = await connection.execute(
-                    "SELECT pg_postmaster_start_time(), set_config('tcp_user_timeout', %s, false)",
-                    [str(patience)],
-                )
-                row = await answer.fetchone()
-                assert row is not None
-                pool.reached(row[0])
+            await connection.execute(f"SELECT {_set(settings, local=False)}".encode())
+            if not more or not self.prepare:
+                return ()
+            # By itself, because the search_path holds now.
+            row = await (await connection.execute(f"SELECT {', '.join(more)}".encode())).fetchone()
         finally:
             timer.cancel()
+        return row or ()
+
+    async def _configure(self, connection: AsyncConnection[Any], pool: AsyncPool) -> None:
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        # While an answer is under way, keepalives do not tell that a host is gone. Not for the
+        # connections of handlers: it also ends whoever rests in the middle of an answer.
+        patience = round(self.tcp_user_timeout.total_seconds() * 1000)
+        settings = {**_SESSION, "tcp_user_timeout": str(patience)}
+        found = await self._settle(connection, settings, "pg_postmaster_start_time()", _ALL_PLANS)
+        if found:
+            pool.reached(found[0])
 
     def pool(self, name: str, size: int) -> AsyncPool:
         """A closed pool of `size` connections in autocommit mode; open it in the loop that uses
@@ -351,7 +467,7 @@ class Access:
             timeout=self.connect_timeout.total_seconds() + 5,
             # Short, because its waits double: whoever asks next for a connection tries anew.
             reconnect_timeout=1,
-            configure=lambda connection: self._watch(connection, pool),
+            configure=lambda connection: self._configure(connection, pool),
             open=False,
             name=name,
         )
@@ -366,22 +482,38 @@ def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
 
 
 @contextmanager
-def transaction(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """A transaction of a command; see `bound`."""
+def transaction(
+    connection: psycopg.Connection[Any], lock_timeout: timedelta = timedelta(0)
+) -> Iterator[None]:
+    """A transaction of a command; see `bound`. `lock_timeout`: zero waits for a lock without
+    limit."""
     with connection.transaction():
-        bound(connection, STANDS_STILL_SECONDS)
+        bound(connection, STANDS_STILL_SECONDS, lock_timeout.total_seconds())
         yield
 
 
-def bound(connection: psycopg.Connection[Any], stands_still: float) -> None:
-    """This transaction ends if its client stands still for so many seconds, and soon after its host
-    is gone.
+def bound(
+    connection: psycopg.Connection[Any], stands_still: float, lock_timeout: float = 0.0
+) -> None:
+    """This transaction of a command ends if its client stands still for so many seconds, and soon
+    after its host is gone. What it reads and how long it may take does not depend on the settings
+    of the role, the database and the server.
     """
-    connection.execute(_WATCH, {"local": True})
-    connection.execute(
-        "SELECT set_config('idle_in_transaction_session_timeout', %s, true)",
-        [_milliseconds(stands_still)],
-    )
+    limits = {
+        "idle_in_transaction_session_timeout": _milliseconds(stands_still),
+        "lock_timeout": _milliseconds(lock_timeout),
+        **_whole(connection, 0.0),
+    }
+    connection.execute(f"SELECT {_COMMAND_SET}, {_set(limits, local=True)}, {_DURABLE}".encode())
+
+
+def _whole(
+    connection: psycopg.Connection[Any] | AsyncConnection[Any], seconds: float
+) -> dict[str, str]:
+    """The limit of a transaction as a whole, which servers before PostgreSQL 17 do not have."""
+    if connection.info.server_version < HAS_TRANSACTION_TIMEOUT:
+        return {}
+    return {"transaction_timeout": _milliseconds(seconds)}
 
 
 @asynccontextmanager
@@ -397,28 +529,24 @@ async def step_transaction(
     most of these statements. Sequential scans at a deterring price: a new week's partition looks
     empty to the planner until it is analyzed (enable_seqscan = off would drown all other costs
     where a small table without an index is read). SET LOCAL rides in the pipeline instead of the
-    connection's start, because behind PgBouncer in transaction mode nothing else holds.
+    connection's start, because behind PgBouncer in transaction mode nothing else holds. That its
+    COMMIT is durable is seen to by the tables that it writes (functions/14_transactions.sql).
 
     Raises psycopg.Error (CL006), and does nothing, where the connection leads to another ledger
     than the expected one: the DSN of a live replica may do so at any time.
     """
     expected = getattr(connection, "expected", None)
+    limits = {
+        "idle_in_transaction_session_timeout": _milliseconds(stands_still or STANDS_STILL_SECONDS),
+        # A client that stands still between two statements of one round trip is not idle.
+        **_whole(connection, HUNG_SECONDS),
+    }
     async with connection.pipeline(), connection.transaction():
         await connection.execute(
-            "SELECT set_config('jit', 'off', true), set_config('seq_page_cost', '1000', true), "
-            "set_config('plan_cache_mode', 'force_generic_plan', true), "
-            "set_config('lock_timeout', %s, true), "
-            "set_config('idle_in_transaction_session_timeout', %s, true), "
-            # Who stands still between two statements of one round trip does not count as idle.
-            "CASE WHEN current_setting('server_version_num')::int >= 170000"
-            " THEN set_config('transaction_timeout', %s, true) END"
+            f"SELECT {_STEP_SET}, {_set(limits, local=True)}, "
+            "pg_catalog.set_config('lock_timeout', %s, true)"
             + ("" if expected is None else f", {expected.schema}.require_ledger(%s)"),
-            [
-                str(lock_timeout_ms),
-                _milliseconds(stands_still or STANDS_STILL_SECONDS),
-                _milliseconds(HUNG_SECONDS),
-                *([] if expected is None else [expected.id]),
-            ],
+            [str(lock_timeout_ms), *([] if expected is None else [expected.id])],
         )
         yield
 

@@ -16,6 +16,7 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
+from cronledger.ledger import server
 from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.inventory import Made, inventory, lost
 
@@ -197,11 +198,13 @@ def migrate(
 
     Ends with the rights of the group roles, unless this role is not the owner of the schema. Safe
     when any number of processes do it at once: each script is applied once. Raises
-    psycopg.OperationalError when the database is away, MigrationError, SchemaNewerError.
+    psycopg.OperationalError when the database is away, ConfigurationError for a setting that no
+    ledger can work with, MigrationError, SchemaNewerError.
     """
     known = migrations(schema)
     applied = []
     with connect(url) as connection:
+        server.read(connection).require()
         state = _state(connection, known, schema)
         require_usable(state)
         for migration in state.pending:

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from cronledger.ledger.database import transaction
 from cronledger.ledger.statements import text
 from cronledger.rules.model import ScopeKey
 
@@ -35,9 +36,7 @@ class Reports:
         self.withheld = False
 
     def _read(self, name: str, **params: object) -> list[Row]:
-        with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as c:
-            # Only for this transaction: behind a pooler the next one is another's.
-            c.execute("SELECT set_config('jit', 'off', true)")
+        with transaction(self._connection), self._connection.cursor(row_factory=dict_row) as c:
             c.execute(text(name, self._schema).encode(), params or None)
             return c.fetchall()
 

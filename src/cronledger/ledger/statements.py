@@ -117,6 +117,9 @@ class Statements:
     async def read_clock(self, c: Connection) -> Rows:
         return await self._rows(c, "read_clock")
 
+    async def read_server_settings(self, c: Connection) -> Rows:
+        return await self._rows(c, "read_server_settings")
+
     async def begin_in_ledger(self, c: Connection) -> Rows:
         return await self._rows(c, "begin_in_ledger")
 

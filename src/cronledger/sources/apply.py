@@ -70,7 +70,7 @@ def check_owners(
     """Raise ConfigurationError if one of these jobs, by the source that is to have them, belongs to
     another source. Changes nothing; `apply` checks again."""
     problems: list[Problem] = []
-    with connect(url) as c:
+    with connect(url) as c, transaction(c):
         for source, names in sources.items():
             rows = _Applying(c, schema, source, None).rows("read_job_revisions", jobs=list(names))
             owners = {name: owner for name, _, retired, owner in rows if not retired}
@@ -114,7 +114,8 @@ def retire(
             ]  # fmt: skip
         asked: dict[int, str] = {}
         for _ in range(BUSY_TRIES):  # a heartbeat may hold a row
-            asked.update(applying.rows("cancel_running", jobs=names, requested_by=by))
+            with transaction(c):
+                asked.update(applying.rows("cancel_running", jobs=names, requested_by=by))
             if "busy" not in asked.values():
                 break
             sleep(BUSY_SECONDS)

@@ -42,7 +42,8 @@ class SqlHandlers:
             async with transaction as connection:
                 connection.add_notice_handler(said.notice)
                 await connection.execute(
-                    "SELECT set_config('statement_timeout', %s, true)", [_milliseconds(limit)]
+                    "SELECT pg_catalog.set_config('statement_timeout', %s, true)",
+                    [_milliseconds(limit)],
                 )
                 cursor = AsyncCursor(connection)
                 # Without parameters it goes out as it is: many statements, and % is no mark.

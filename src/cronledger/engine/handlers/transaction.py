@@ -23,7 +23,7 @@ from cronledger.engine.finisher import Ended
 from cronledger.engine.handlers.guard import LeaseEndedError
 from cronledger.engine.handlers.threads import Threads
 from cronledger.engine.leases import Lease
-from cronledger.ledger.database import Access, is_away
+from cronledger.ledger.database import VALUES_SET, Access, is_away
 from cronledger.ledger.statements import Statements, text
 from cronledger.logger import get_logger
 from cronledger.rules import outcome
@@ -39,14 +39,17 @@ POLL = 0.05
 RETRY = 0.25
 MARK = "cronledger.execution_id"
 LONGEST_IDLE_MS = 2**31 - 1
+# The names of functions are qualified: the search_path is the role's, or what the handler made it.
 _IDLE = """
-    set_config('idle_in_transaction_session_timeout', coalesce(least(%s::bigint, nullif((1000 *
-        extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)
-        )::bigint, 0)), 0)::text, true)
+    pg_catalog.set_config('idle_in_transaction_session_timeout', coalesce(least(%s::bigint,
+        nullif((1000 * extract(epoch FROM pg_catalog.current_setting(
+            'idle_in_transaction_session_timeout')::interval))::bigint, 0)), 0)::text, true)
 """
 _CLOSING = f"""
-    SELECT current_setting('{MARK}', true) = %s, set_config('jit', 'off', true),
-           set_config('statement_timeout', '60000', true), set_config('lock_timeout', '5000', true)
+    SELECT pg_catalog.current_setting('{MARK}', true) = %s, {VALUES_SET},
+           pg_catalog.set_config('jit', 'off', true),
+           pg_catalog.set_config('statement_timeout', '60000', true),
+           pg_catalog.set_config('lock_timeout', '5000', true)
 """
 
 
@@ -88,7 +91,7 @@ class Connections:
         idle = None
         if run_timeout is not None:
             idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
-        configs = sql.SQL(", ").join([sql.SQL("set_config(%s, %s, true)")] * len(names))
+        configs = sql.SQL(", ").join([sql.SQL("pg_catalog.set_config(%s, %s, true)")] * len(names))
         schema = sql.Identifier(self.statements.schema)
         query = sql.SQL("SELECT {}.require_ledger(%s), {}.assert_lease(%s, %s), {}, {}").format(
             schema, schema, sql.SQL(_IDLE), configs
@@ -147,7 +150,9 @@ class ExecutionTransaction:
         try:
             await self._connections.room.acquire()
             self._has_room = True
-            made = await self._connections.access.connect_async("cronledger transaction")
+            made = await self._connections.access.connect_async(
+                "cronledger transaction", for_handler=True
+            )
             self._connection = made
             self._transaction = made.transaction()
             await self._transaction.__aenter__()
@@ -176,7 +181,7 @@ class ExecutionTransaction:
         self._busy = True
         try:
             self._wait_for_room()
-            made = self._connections.access.connect("cronledger transaction")
+            made = self._connections.access.connect("cronledger transaction", for_handler=True)
             self._connection = made
             self._transaction = made.transaction()
             self._transaction.__enter__()

@@ -1,0 +1,43 @@
+-- What a promise needs of a transaction, whoever began it and whatever the role, the database or the server
+-- is set to.
+
+-- Nothing that the ledger acknowledges may be lost in a crash, nor may an attempt whose start is lost run
+-- beside the next one. The setting holds at COMMIT, for this transaction alone.
+CREATE OR REPLACE FUNCTION {schema}.commit_durably() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION {schema}.commit_durably() IS 'Before a statement that writes to the ledger: the COMMIT of its transaction waits until it is durable.';
+
+-- Not on runners, whose rows are renewed every few seconds, and not on undated, which is always empty.
+-- Created only where it is missing, because creating a trigger waits for every writer of its table.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['queues', 'jobs', 'job_revisions', 'schedules', 'executions', 'skips',
+                                'sources', 'identity', 'pruned', 'acceptances'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_trigger t
+                       WHERE t.tgrelid = format('{schema}.%I', name)::regclass AND t.tgname = 'commit_durably') THEN
+            EXECUTE format('CREATE TRIGGER commit_durably BEFORE INSERT OR UPDATE OR DELETE ON {schema}.%I
+                            FOR EACH STATEMENT EXECUTE FUNCTION {schema}.commit_durably()', name);
+        END IF;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION {schema}.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    level text := current_setting('transaction_isolation');
+BEGIN
+    -- To PostgreSQL, READ UNCOMMITTED is READ COMMITTED.
+    IF level NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION '%: transaction_isolation is %; it counts what is RUNNING, and would count what is past',
+                caller, level
+            USING HINT = 'Call it in a transaction that begins with BEGIN ISOLATION LEVEL READ COMMITTED, or set default_transaction_isolation to ''read committed'' for this role.',
+                  ERRCODE = 'invalid_transaction_state';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}.require_read_committed(text) IS 'Raises unless each statement of this transaction sees what was committed before it; caller: the function that needs it.';

@@ -1,0 +1,500 @@
+"""Whatever a role, a database or a server is set to, the ledger keeps its promises or refuses."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import errors, sql
+
+from cronledger.app import App, Context
+from cronledger.audit.doctor_server import durable
+from cronledger.audit.verify import verify
+from cronledger.cli import main
+from cronledger.ledger.database import step_transaction
+from cronledger.ledger.migrate import migrate
+from cronledger.ledger.rows import LeaseKey
+from cronledger.replica import Replica
+from cronledger.rules.errors import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.sources.apply import apply
+from tests.database import Databases
+from tests.db.engine import Ledger, runners
+from tests.travel import Travel
+
+MINUTE = timedelta(minutes=1)
+PINNED = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c synchronous_commit=on"
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "dates": {"DateStyle": "German", "IntervalStyle": "sql_standard", "TimeZone": "Asia/Kathmandu"},
+    "other dates": {
+        "DateStyle": "SQL, DMY", "IntervalStyle": "iso_8601", "TimeZone": "America/New_York",
+    },
+    "latin": {"client_encoding": "LATIN1"},
+    "bytes": {"client_encoding": "SQL_ASCII"},
+    "no path": {"search_path": ""},
+    "a hostile path": {"search_path": "hostile, pg_catalog"},
+    "repeatable read": {
+        "default_transaction_isolation": "repeatable read", "synchronous_commit": "off",
+    },
+    "serializable": {
+        "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
+    },
+    "timeouts": {
+        "idle_session_timeout": "200ms", "lock_timeout": "50ms",
+        "idle_in_transaction_session_timeout": "10s",
+    },
+    "values": {
+        "standard_conforming_strings": "off", "escape_string_warning": "off",
+        "bytea_output": "escape", "extra_float_digits": "-15", "array_nulls": "off",
+        "quote_all_identifiers": "on", "transform_null_equals": "on", "exit_on_error": "on",
+        "client_min_messages": "error", "check_function_bodies": "off", "row_security": "off",
+    },
+    "plans": {
+        "jit_above_cost": "0", "plan_cache_mode": "force_custom_plan", "work_mem": "64kB",
+        "join_collapse_limit": "1", "constraint_exclusion": "on", "geqo_threshold": "2",
+        **{f"enable_{kind}": "off" for kind in (
+            "indexscan", "indexonlyscan", "bitmapscan", "nestloop", "hashjoin", "mergejoin", "sort",
+            "partition_pruning", "hashagg", "material",
+        )},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def named(databases: Databases) -> Iterator[tuple[str, str]]:
+    """The name and the DSN of a fresh ledger."""
+    name = databases.create(databases.template())
+    yield name, databases.url(name)
+    databases.drop(name)
+
+
+@pytest.fixture
+def others(named: tuple[str, str]) -> Iterator["Others"]:
+    made = Others(*named)
+    yield made
+    made.close()
+
+
+class Others:
+    """A ledger, and what its owner sets. Our own connections are older than that."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name, self.url = name, url
+        self.travel = Travel(url)
+        self.travel.travel(to=self.travel.now().replace(second=30, microsecond=0) + MINUTE)
+        self.ledger = Ledger(url, self.travel)
+        self.ledger.rows("SET timezone = UTC")
+        # What would be called instead of PostgreSQL's own.
+        self.ledger.rows("CREATE SCHEMA hostile")
+        self.ledger.rows(
+            "CREATE FUNCTION hostile.unnest(text[]) RETURNS SETOF text LANGUAGE sql"
+            " AS 'SELECT NULL'"
+        )
+        self.ledger.rows(
+            "CREATE FUNCTION hostile.set_config(text, text, boolean) RETURNS text LANGUAGE sql"
+            " AS 'SELECT $2'"
+        )
+
+    def set(self, settings: Mapping[str, str]) -> None:
+        """From now on every new connection begins with these: of its database, or of its role."""
+        for number, (name, value) in enumerate(settings.items()):
+            whom = "ALTER ROLE CURRENT_USER IN DATABASE {}" if number % 2 else "ALTER DATABASE {}"
+            values = value.split(", ") if name == "search_path" else [value]
+            statement = sql.SQL(whom + " SET {} = {}").format(
+                sql.Identifier(self.name), sql.Identifier(name.lower()),
+                sql.SQL(", ").join(map(sql.Literal, values)),
+            )  # fmt: skip
+            self.ledger._connection.execute(statement)
+        with self.connect() as c:
+            for name, value in settings.items():
+                row = c.execute("SELECT pg_catalog.current_setting(%s)", [name]).fetchone()
+                assert row is not None
+                assert str(row[0]).removeprefix("b'").startswith(value.strip('"') or '"')
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A client that relies on what its role is set to."""
+        return psycopg.connect(self.url, autocommit=True)
+
+    def replica(self, app: App, **more: Any) -> Replica:
+        return Replica(app, url=self.url, settings=Settings(**more), manual=True)
+
+    def statuses(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for job, status in self.ledger.rows(
+            "SELECT job_name, status FROM executions ORDER BY plan_time"
+        ):
+            found.setdefault(job, []).append(status)
+        return found
+
+    def close(self) -> None:
+        self.ledger.close()
+        self.travel.close()
+
+
+def application() -> App:
+    app = App("settings")
+
+    @app.job("* * * * *", retry_backoff=["90s"], payload={"text": "Grüße"}, jitter="1s")
+    async def planned(ctx: Context) -> Any:
+        await asyncio.sleep(0)
+        return ctx.payload
+
+    @app.job(max_attempts=2, retry_backoff=["0s"])
+    def twice(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError("Ä")
+
+    @app.job()
+    async def writes(ctx: Context) -> None:
+        async with ctx.transaction() as c:
+            await c.execute("INSERT INTO public.effects VALUES (%s)", [ctx.execution_id])
+
+    @app.job()
+    def writes_in_a_thread(ctx: Context) -> None:
+        with ctx.transaction() as c:
+            c.execute("INSERT INTO public.effects VALUES (%s)", [ctx.execution_id])
+
+    @app.job("* * * * *", scope_kind="tenant", scopes=lambda: ["a", "ß"], max_running=1)
+    def each(ctx: Context) -> str:
+        return ctx.scope_id
+
+    return app
+
+
+JOBS = ("planned", "twice", "writes", "writes_in_a_thread", "each")
+
+
+def commands(url: str, where: Path, pooled: bool) -> None:
+    """Commands of every kind do what they say."""
+    (where / "jobs.toml").write_text(
+        '[jobs.filed]\nschedule = "0 3 * * *"\ncommand = ["true"]\ngrace = "90s"\n'
+    )
+    environment = {
+        "CRONLEDGER_DATABASE_URL": url, "CRONLEDGER_PGBOUNCER": str(pooled).lower(),
+        "PATH": os.environ["PATH"],
+    }  # fmt: skip
+
+    def run(*arguments: str, codes: Sequence[int] = (0,)) -> str:
+        result = CliRunner(env=environment).invoke(main, arguments)
+        assert result.exit_code in codes, (arguments, result.output, result.exception)
+        return result.output
+
+    file = str(where / "jobs.toml")
+    run("jobs", "apply", file)
+    assert "differ" not in run("jobs", "diff", file)
+    assert "filed" in run("jobs", "list")
+    assert "90s" in run("jobs", "show", "filed").replace("1m30s", "90s")
+    run("jobs", "pause", "filed", "--until", "2h")
+    assert "paused" in run("jobs", "show", "filed")
+    run("jobs", "resume", "filed")
+    run("next", "filed")
+    run("trigger", "filed", "--force")
+    run("enqueue", "filed", "--key", "k")
+    assert "filed" in run("executions", "list", "--job", "filed")
+    run("runners")
+    run("queues", "list")
+    run("queues", "limit", "default", "50")
+    assert "could not be" not in run("doctor", "--json", codes=(0, 1))  # of what, its own tests say
+    assert "filed" in run("why", "filed", "2026-01-01T03:00Z")
+    assert "no violation" in run("verify")
+    run("jobs", "remove", "filed")
+
+
+POOLED = ("dates", "values", "a hostile path", "repeatable read")
+
+
+@pytest.mark.parametrize(
+    ("name", "pooled"), [*((x, False) for x in SETTINGS), *((x, True) for x in POOLED)]
+)
+async def test_everything_works_whatever_is_set(
+    others: Others, tmp_path: Path, name: str, pooled: bool
+) -> None:
+    """`pooled`: with only those settings that hold behind a pooler in transaction mode."""
+    others.ledger.rows("CREATE TABLE public.effects (id bigint)")
+    others.ledger.job("foreign", handler="external", target={}, max_attempts=2, payload=["ä"])
+    others.set(SETTINGS[name])
+    async with others.replica(application(), pgbouncer=pooled) as replica:
+        await replica.step()
+        with others.connect() as client:
+            for job in ("twice", "writes", "writes_in_a_thread"):
+                client.execute("SELECT cronledger.enqueue(%s)", [job])
+            client.execute("SELECT cronledger.trigger('foreign')")
+            # A worker in another language.
+            client.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            ((id, token),) = client.execute(
+                "SELECT id, lease_token FROM cronledger.claim_next('default', 'worker')"
+            ).fetchall()
+            client.execute("COMMIT")
+            for call in ("heartbeat", "finish"):
+                statement = f"SELECT cronledger.{call}(%s, %s)".encode()
+                row = client.execute(statement, [id, token]).fetchone()
+                assert row is not None
+                assert row[0] in (b"ok", "ok")
+        others.travel.travel(by=MINUTE)
+        ran = await replica.step()
+        assert sorted(one.job for one in ran) == sorted([*JOBS, "twice", "each"])
+        assert {one.result for one in ran if one.job == "each"} == {"a", "ß"}
+        await asyncio.to_thread(commands, others.url, tmp_path, pooled)
+    found = others.statuses()
+    assert {job: set(found[job]) for job in (*JOBS, "foreign")} == {
+        job: {"SUCCESS"} for job in (*JOBS, "foreign")
+    }
+    assert others.ledger.one("SELECT count(*) FROM public.effects") == 2
+    payload = others.ledger.one("SELECT result FROM executions WHERE job_name = 'planned'")
+    assert payload == {"text": "Grüße"}
+    assert [str(violation) for violation in verify(others.url)] == []
+
+
+# -- what a promise needs of a transaction ---------------------------------------------------------
+
+WITNESS = """
+CREATE TABLE public.witness (application text, tab text, durable text, isolation text, sets text);
+CREATE FUNCTION public.testify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.witness SELECT current_setting('application_name'), TG_ARGV[0],
+        current_setting('synchronous_commit'), current_setting('transaction_isolation'),
+        current_setting('statement_timeout') || ' ' || current_setting('search_path');
+    RETURN NULL;
+END $$;
+"""
+TESTIFIES = """
+CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronledger.{table}
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.testify({name})
+"""
+TABLES = (
+    "queues", "jobs", "job_revisions", "schedules", "executions", "skips", "sources", "identity",
+    "pruned", "acceptances",
+)  # fmt: skip
+NOT_DURABLE = {
+    "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
+    "schema_migrations": "written by migrate alone", "time_travel": "of the tests",
+}  # fmt: skip
+CALLS: dict[str, str] = {
+    "trigger": "SELECT trigger('job', 'k', 'a')",
+    "enqueue": "SELECT enqueue('job', 'a', key => 'k')",
+    "backfill": "SELECT * FROM backfill('job', ARRAY[date_trunc('hour', db_clock())], 'k', 'a')",
+    "pause": "SELECT pause('job')",
+    "resume": "SELECT resume('job')",
+    "pause_queue": "SELECT pause_queue('default')",
+    "resume_queue": "SELECT resume_queue('default')",
+    "limit_queue": "SELECT limit_queue('default', 7)",
+    "pause_all": "SELECT pause_all()",
+    "resume_all": "SELECT resume_all()",
+    "cancel": "SELECT cancel({pending})",
+    "retry": "SELECT retry({pending})",
+    "set_scopes": "SELECT * FROM set_scopes('job', 'k', ARRAY['a', 'b'])",
+    "claim_next": "SELECT * FROM claim_next('default', 'worker', 1)",
+    "claim": "SELECT * FROM claim('job', 'worker', 'b')",
+    "heartbeat": "SELECT heartbeat({held})",
+    "fail": "SELECT fail({held}, 'bad', 'no')",
+    "release": "SELECT release({other})",
+    "finish": "SELECT finish({third}, '1')",
+    "take_results": "SELECT * FROM take_results('default')",
+    "accept_violation": "SELECT accept_violation('missing', 'job', db_clock(), 'known', 'k', 'a')",
+    "withdraw_acceptance": "SELECT withdraw_acceptance(max(id)) FROM acceptances",
+    "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
+    "retire": "SELECT retire('job')",
+    "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",
+    "a new job": "INSERT INTO jobs (name, handler) VALUES ('new', 'external')",
+    "a deletion": "DELETE FROM jobs WHERE name = 'new'",
+    "a limit": "UPDATE queues SET max_running = 9",
+}
+"""What others call, in an order in which each of them writes something."""
+STEPS = {
+    "require_own_database", "require_ledger", "require_read_committed", "claim_due",
+    "lock_due_again", "lock_stale", "choose_again", "try_claim_again", "take_again", "most_steals",
+    "name_refusal", "assert_lease", "scope_changes", "date_at_commit", "settle_inputs",
+    "settle_left_behind", "job_definition", "make_partitions_for", "maintain_partitions",
+}  # fmt: skip
+"""What only steps of a replica call, or what writes nothing."""
+
+
+def watch(others: Others) -> None:
+    """From now on every COMMIT that changes the ledger testifies to its settings."""
+    others.ledger._connection.execute(WITNESS)
+    for table in TABLES:
+        others.ledger._connection.execute(
+            sql.SQL(TESTIFIES).format(table=sql.Identifier(table), name=sql.Literal(table))
+        )
+
+
+def test_every_table_has_durable_commits(others: Others) -> None:
+    rows = others.ledger.rows(
+        "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace"
+        " AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
+    )
+    assert set(rows) == {*TABLES, *NOT_DURABLE}
+    with_it = others.ledger.rows(
+        "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'commit_durably'"
+    )
+    assert {name.removeprefix("cronledger.") for name in with_it} == set(TABLES)
+
+
+def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -> None:
+    called = others.ledger.rows(
+        "SELECT DISTINCT g.object FROM decided_grants() g JOIN pg_proc p"
+        " ON p.proname = g.object AND p.pronamespace = 'cronledger'::regnamespace"
+        " WHERE g.role IN ('cronledger_operator', 'cronledger_runner') AND p.provolatile = 'v'"
+    )
+    assert set(called) - STEPS <= CALLS.keys(), "call it, and see that its COMMIT is durable"
+    others.ledger.job("job", handler="external", target={}, scope_kind="k", overlap="allow",
+                      max_attempts=9, retry_backoff=["0 s"])  # fmt: skip
+    others.ledger.rows("SELECT * FROM set_scopes('job', 'k', ARRAY['a'])")
+    others.ledger.rows("SELECT enqueue('job', 'a') FROM generate_series(1, 6)")
+    held = others.ledger.rows("SELECT id, lease_token FROM claim_next('default', 'holder', 4)")
+    leases = {
+        name: f"{id}, '{token}'"
+        for name, (id, token) in zip(("held", "other", "third"), held, strict=False)
+    }
+    pending = others.ledger.rows("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
+    others.set({"synchronous_commit": "off"})
+    watch(others)
+    for name, call in CALLS.items():
+        if name == "accept_database":
+            others.ledger.rows("UPDATE identity SET database_oid = 0")
+        with psycopg.connect(
+            others.url, autocommit=True, application_name=name,
+            options="-c search_path=cronledger,pg_catalog",
+        ) as client:  # fmt: skip
+            client.execute(call.format(pending=pending, **leases).encode())
+            row = client.execute("SHOW synchronous_commit").fetchone()
+            assert row == ("off",), "what holds for the session is the caller's own"
+    found = "SELECT application, string_agg(DISTINCT durable, ', ') FROM public.witness"
+    seen = dict(others.ledger.rows(f"{found} GROUP BY 1"))
+    assert {name: seen.get(name) for name in CALLS} == dict.fromkeys(CALLS, "on")
+
+
+async def test_what_a_replica_commits_is_durable_and_read_committed(others: Others) -> None:
+    others.ledger.rows("CREATE TABLE public.effects (id bigint)")
+    others.ledger.job("stale", target={"function": "tests:work"}, allow_stale_reentry=True)
+    others.ledger.job("swept", target={"function": "tests:work"}, max_attempts=3)
+    others.set(
+        {
+            "synchronous_commit": "local", "default_transaction_isolation": "repeatable read",
+            "statement_timeout": "20s", "search_path": "public",
+        }
+    )  # fmt: skip
+    watch(others)
+    async with others.replica(application()) as replica:
+        for job in ("twice", "writes", "writes_in_a_thread"):
+            others.ledger.trigger(job)
+        others.travel.travel(by=MINUTE)
+        await replica.step()
+    async with runners(others.url, {"name": "one"}, {"name": "two"}) as (one, two):
+        others.ledger.trigger("stale")
+        others.ledger.trigger("swept")
+        started = await one.settle()
+        async with one.pool.connection() as c, step_transaction(c):
+            await one.statements.heartbeat_leases(
+                c, [LeaseKey(x.claimed.key, x.claimed.token, MINUTE) for x in started]
+            )
+        others.ledger.expire("stale")
+        others.ledger.expire("swept")
+        (stolen,) = await two.steal()
+        assert stolen.claimed.how == "stolen"
+        await two.sweep()
+        await two.repair()
+        await two.finish(stolen, give_back=True)
+    await asyncio.to_thread(
+        apply, others.url, [], source="settings", schema="cronledger", by="test"
+    )
+    rows = others.ledger.rows(
+        "SELECT DISTINCT application, durable, isolation, sets FROM public.witness"
+        " WHERE application ~ '^(cronledger|test)'"
+    )
+    assert {(durable, isolation) for _, durable, isolation, _ in rows} == {("on", "read committed")}
+    assert {application for application, *_ in rows} == {
+        "cronledger", "cronledger transaction", "test one", "test two",
+    }  # fmt: skip
+    steps = {sets for application, *_, sets in rows if application.startswith("test")}
+    assert steps == {"90s pg_catalog, pg_temp"}
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_what_counts_is_refused_under_another_isolation_level(others: Others, level: str) -> None:
+    """I11: it would count what was RUNNING when its transaction began."""
+    others.ledger.job("job", handler="external", target={}, max_running=1)
+    others.ledger.rows("SELECT enqueue('job')")
+    with others.connect() as client:
+        for call in ("claim_next('default', 'w')", "claim('job', 'w')"):
+            client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+            with pytest.raises(
+                errors.InvalidTransactionState, match="transaction_isolation is"
+            ) as e:
+                client.execute(f"SELECT * FROM cronledger.{call}".encode())
+            assert "READ COMMITTED" in str(e.value.diag.message_hint)
+            client.execute("ROLLBACK")
+        # To give a job work counts nothing.
+        for call in ("enqueue('job')", "enqueue('job', key => 'k')", "trigger('job')"):
+            client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+            client.execute(f"SELECT cronledger.{call}".encode())
+            client.execute("COMMIT")
+    assert others.ledger.one("SELECT count(*) FROM executions") == 4
+
+
+def test_definitions_are_equal_whatever_they_were_written_under(others: Others) -> None:
+    """Otherwise verify would take a pause that ended by itself for an edit."""
+    others.ledger.job(
+        "job", starts_at="2026-01-01T00:00Z", grace="90 s", retry_jitter=0.1 + 0.2, max_attempts=2
+    )
+    others.set(
+        {"TimeZone": "Asia/Kathmandu", "IntervalStyle": "iso_8601", "extra_float_digits": "-15"}
+    )
+    with others.connect() as client:
+        client.execute("UPDATE cronledger.jobs SET paused_at = cronledger.db_now()")
+    first, second = others.ledger.rows("SELECT definition FROM job_revisions ORDER BY revision")
+    assert first == second
+
+
+def test_a_read_only_database_is_left_alone(others: Others) -> None:
+    """What hosts set on a full disk is no setting to override: nothing is acknowledged."""
+    others.ledger.job("job", handler="external", target={})
+    others.set({"default_transaction_read_only": "on"})
+    with others.connect() as client, pytest.raises(errors.ReadOnlySqlTransaction):
+        client.execute("SELECT cronledger.enqueue('job')")
+
+
+# -- what cannot be overridden ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_store_every_text_is_refused_by_name(
+    databases: Databases, encoding: str
+) -> None:
+    name = databases.create()
+    databases.drop(name)
+    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
+        c.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'").format(
+                sql.Identifier(name), sql.Literal(encoding)
+            )
+        )
+    try:
+        with pytest.raises(ConfigurationError, match=f"server_encoding = {encoding}.*UTF8"):
+            migrate(databases.url(name))
+        result = CliRunner(env={"CRONLEDGER_DATABASE_URL": databases.url(name)}).invoke(
+            main, ["migrate"]
+        )
+        assert result.exit_code == 2
+        assert f"server_encoding = {encoding}" in result.output
+    finally:
+        databases.drop(name)
+
+
+async def test_a_replica_whose_role_switches_triggers_off_does_not_start(others: Others) -> None:
+    others.set({"session_replication_role": "replica"})
+    with pytest.raises(ConfigurationError, match="session_replication_role = replica"):
+        await others.replica(App("settings")).start()
+
+
+def test_doctor_names_what_is_not_durable_and_what_is_not_usable() -> None:
+    assert durable([]).severity == "ok"
+    found = durable(["fsync"])
+    assert (found.severity, found.remedy) == ("warning", "set fsync = on")
+    assert "fsync = off" in found.found
