@@ -140,7 +140,7 @@ def bench(database_url: str) -> Iterator[Bench]:
     made.close()
 
 
-@pytest.mark.timeout(0 if SEARCHED else 120)
+@pytest.mark.timeout(0 if SEARCHED else 600)
 def test_i1_to_i11_whatever_is_called_the_ledger_is_as_the_model_says(bench: Bench) -> None:
     Machine.bench = bench
     with capture_logs():
