@@ -679,7 +679,7 @@ def test_what_is_pruned_is_recorded_and_never_goes_back(db: Db) -> None:
     assert value(db, pruned) is None
     travel(db, timedelta(days=1, minutes=1))
     assert ("pruned", "1 skips") in maintain(db, retention="1 day")
-    assert value(db, pruned) == at
+    assert at <= value(db, pruned) < now(db) - DAY  # or the end of a partition that went with it
     travel(db, 20 * DAY)
     maintain(db, retention="1 day")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
@@ -688,7 +688,7 @@ def test_what_is_pruned_is_recorded_and_never_goes_back(db: Db) -> None:
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
 
 
-@pytest.mark.parametrize("days", [0, 40])
+@pytest.mark.parametrize("days", [0, 30])
 def test_an_earlier_ledger_may_have_pruned_its_oldest_partition(
     db: Db, database_url: str, days: int
 ) -> None:
