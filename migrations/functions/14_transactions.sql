@@ -27,6 +27,16 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+COMMENT ON TRIGGER commit_durably ON {schema}.queues IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.jobs IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.job_revisions IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.schedules IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.executions IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.skips IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.sources IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.identity IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.pruned IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.acceptances IS 'Calls commit_durably().';
 
 CREATE OR REPLACE FUNCTION {schema}.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -267,7 +267,7 @@ def idle(dsn: str, *, seconds: int) -> list[Line]:
 CALLS = """
 SELECT coalesce(sum(calls) FILTER (WHERE query LIKE 'BEGIN%%'), 0) AS transactions,
        coalesce(sum(calls) FILTER (WHERE query NOT LIKE 'BEGIN%%' AND query NOT LIKE 'COMMIT%%'
-           AND query NOT LIKE 'SELECT set_config%%'), 0) AS statements
+           AND query NOT LIKE 'SELECT pg_catalog.set_config%%'), 0) AS statements
 FROM pg_stat_statements s
 WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND query NOT LIKE '%%pg_stat_%%'

@@ -87,7 +87,7 @@ def named(query: Any, connection: Any) -> str:
     if raw in names():
         return names()[raw]
     words = " ".join(raw.decode().split())
-    return "settings" if words.startswith("SELECT set_config(") else words[:60]
+    return "settings" if words.startswith("SELECT pg_catalog.set_config(") else words[:60]
 
 
 @cache

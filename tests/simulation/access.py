@@ -141,7 +141,7 @@ class Access:
     def pool(self, name: str, size: int) -> Pool:
         return Pool(self._cluster, self._process, size, 10.0, self.expected)
 
-    async def connect_async(self, name: str) -> Connection | Listener:
+    async def connect_async(self, name: str, *, for_handler: bool = False) -> Connection | Listener:
         if not await self._cluster.reachable(5.0):
             raise psycopg.OperationalError("connection refused")
         if name == "cronledger listen":

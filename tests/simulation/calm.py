@@ -159,11 +159,12 @@ class Calm:
             None,
         )  # fmt: skip
 
-    def troubled(self, since: float, until: float) -> bool:
-        """Whether anything began then, or went on for everybody."""
+    def troubled(self, since: float, until: float, process: Process | None = None) -> bool:
+        """Whether anything began then, or went on for everybody or for this process."""
+        concerned = (None,) if process is None else (None, process.name)
         return any(
             since <= x.since <= until
-            or (x.process is None and x.since <= until and since <= x.until)
+            or (x.process in concerned and x.since <= until and since <= x.until)
             for x in (*self._all(), *self._held)
         )
 

@@ -176,13 +176,13 @@ class Client:
         found = await self._some("status = 'RUNNING' OR next_attempt_at IS NOT NULL")
         if found is None:
             return
-        statement = "SELECT cronledger.cancel(%s)"
+        statement, since = "SELECT cronledger.cancel(%s)", self._cluster.loop.time()
         if self._random.random() < 0.4:
             (answer,) = await self._slowly((statement, (found,)))
         else:
             (answer,) = await self._execute(statement, found)
         if answer[0] in ("cancelled", "requested"):
-            self._cluster.handlers.cancelled(found)
+            self._cluster.handlers.cancelled(found, since)
 
     async def _retry(self) -> None:
         found = await self._some("status IN ('FAILED', 'CANCELLED')")

@@ -30,6 +30,7 @@ class Handlers:
         self._cluster = cluster
         self._record = cluster.record
         self._cancelled: dict[int, int] = {}  # by execution: its attempt when that was told
+        self._retried: dict[int, float] = {}  # by execution: when a client last asked for a retry
 
     async def python(self, context: Context) -> object:
         """What every job of a replica runs."""
@@ -127,13 +128,17 @@ class Handlers:
             self._record.wrong(f"I3: {span} started without its lease", now)
         self._look_at_wishes(span, now)
 
-    def cancelled(self, execution: int) -> None:
-        """A client was told that it is cancelled, or that its end was asked for."""
+    def cancelled(self, execution: int, since: float) -> None:
+        """A client was told that it is cancelled, or that its end was asked for; it called then.
+
+        A retry that was asked for since may have come after the cancel: it may run again.
+        """
         row = self._cluster.database.eye.execute(
             "SELECT attempt FROM executions WHERE id = %s", (execution,)
         ).fetchone()
         assert row is not None
-        self._cancelled[execution] = row[0]
+        if self._retried.get(execution, -1.0) < since:
+            self._cancelled[execution] = row[0]
         now = self._cluster.loop.time()
         for span in self._record.alive:
             if span.context.execution_id == execution and span.process.is_replica:
@@ -141,12 +146,14 @@ class Handlers:
 
     def _judge_told(self, span: Span, since: float) -> None:
         now = self._cluster.loop.time()
-        if span.end is None and not span.told and not self._cluster.calm.troubled(since - 1, now):
+        troubled = self._cluster.calm.troubled(since - 1, now, span.process)
+        if span.end is None and not span.told and not troubled:
             self._record.wrong(f"{span} was not told of its cancel at {since:.3f}", now)
 
     def retried(self, execution: int) -> None:
         """A client is about to ask that it runs again."""
         self._cancelled.pop(execution, None)
+        self._retried[execution] = self._cluster.loop.time()
 
     def _look_at_wishes(self, span: Span, now: float) -> None:
         """What people asked for: an end, a pause. A claim that was under way may start in it."""

@@ -7,10 +7,11 @@ two databases that have seen other seeds before.
 import argparse
 import itertools
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.simulation.__main__ import fresh_database
@@ -19,6 +20,8 @@ from tests.simulation.run import simulate
 
 OWN = (LOGGED, "has oid")
 """In lines that are of one database, or tell more than happened in it."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DATABASE = re.compile(r"cronledger_test_\w+")
 BEFORE = 6
 """Lines printed of what was still the same."""
 
@@ -29,9 +32,17 @@ def record(seeds: Sequence[int], directory: Path) -> None:
         for seed in seeds:
             lines: list[str] = []
             simulate(seed, database, lines.append)
-            (directory / str(seed)).write_text(
-                "\n".join(x for x in lines if not any(own in x for own in OWN))
-            )
+            kept = (x for x in lines if not any(own in x for own in OWN))
+            (directory / str(seed)).write_text("\n".join(impersonal(kept)))
+
+
+def impersonal(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines with a number for each UUID (the database draws some) in the order in which
+    they appear, and without the name of the database."""
+    numbers: dict[str, str] = {}
+    for line in lines:
+        plain = _DATABASE.sub("the database", line)
+        yield _UUID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), plain)
 
 
 def recorded(

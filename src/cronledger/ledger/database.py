@@ -5,7 +5,7 @@ import os
 import re
 import select
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -124,6 +124,11 @@ def _set(settings: Mapping[str, str], *, local: bool) -> str:
         f"pg_catalog.set_config('{name}', '{value}', {str(local).lower()})"
         for name, value in settings.items()
     )
+
+
+def _given(settings: Iterable[str]) -> str:
+    """The same with a parameter for each value, local to the transaction."""
+    return ", ".join(f"pg_catalog.set_config('{name}', %s, true)" for name in settings)
 
 
 VALUES_SET = _set(_VALUES, local=True)
@@ -504,7 +509,9 @@ def bound(
         "lock_timeout": _milliseconds(lock_timeout),
         **_whole(connection, 0.0),
     }
-    connection.execute(f"SELECT {_COMMAND_SET}, {_set(limits, local=True)}, {_DURABLE}".encode())
+    connection.execute(
+        f"SELECT {_COMMAND_SET}, {_given(limits)}, {_DURABLE}".encode(), list(limits.values())
+    )
 
 
 def _whole(
@@ -537,16 +544,16 @@ async def step_transaction(
     """
     expected = getattr(connection, "expected", None)
     limits = {
+        "lock_timeout": str(lock_timeout_ms),
         "idle_in_transaction_session_timeout": _milliseconds(stands_still or STANDS_STILL_SECONDS),
         # A client that stands still between two statements of one round trip is not idle.
         **_whole(connection, HUNG_SECONDS),
     }
     async with connection.pipeline(), connection.transaction():
         await connection.execute(
-            f"SELECT {_STEP_SET}, {_set(limits, local=True)}, "
-            "pg_catalog.set_config('lock_timeout', %s, true)"
+            f"SELECT {_STEP_SET}, {_given(limits)}"
             + ("" if expected is None else f", {expected.schema}.require_ledger(%s)"),
-            [str(lock_timeout_ms), *([] if expected is None else [expected.id])],
+            [*limits.values(), *([] if expected is None else [expected.id])],
         )
         yield
 
