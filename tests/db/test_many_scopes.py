@@ -5,9 +5,12 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from cronledger.engine.claim import SETTLED_AT_ONCE
 from cronledger.engine.dispatcher import Start
+from cronledger.ledger.statements import text
+from tests.bench import plans
 from tests.db.engine import Ledger, Runner, runners
 
 MANY = 3_000
@@ -154,3 +157,32 @@ async def test_schedules_that_need_no_slot_are_not_limited_by_the_slots(
             claims += 1
     assert claims < 15
     assert [reason for reason, _ in ledger.skips("missed")] == ["missed"] * 500
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        plans.sent(lambda s, c: s.read_revisions(c, ["many"], [1])),
+        plans.Sent(text("list_history", "cronledger"), {"job": "many"}),
+    ],
+    ids=["read_revisions", "list_history"],
+)
+def test_a_definition_is_taken_apart_once_and_without_its_scopes(
+    ledger: Ledger, database_url: str, statement: plans.Sent
+) -> None:
+    """The first claim after an edit reads the definition. Once for each of its columns, and with
+    all of its scopes, this took more than a second, in which nothing started."""
+    ledger.job("many", schedule="@yearly", scope_kind="shard", scopes=NAMES)
+    ledger.edit("many", schedule="@monthly")
+    explain = f"EXPLAIN (VERBOSE) {statement.text}"
+    with (
+        psycopg.connect(database_url) as c,
+        psycopg.ClientCursor(c, row_factory=dict_row) as cursor,
+    ):
+        lines = cursor.execute(explain.encode(), statement.params).fetchall()
+        rows = cursor.execute(statement.text.encode(), statement.params).fetchall()
+    explained = "\n".join(line["QUERY PLAN"] for line in lines)
+    assert explained.count("jsonb_populate_record(") == 1, explained
+    assert [(row["number"], row["schedule"]) for row in rows] == [(1, "@yearly"), (2, "@monthly")]
+    assert {row["scope_kind"] for row in rows} == {"shard"}
+    assert {row["scopes"] for row in rows} == {None}

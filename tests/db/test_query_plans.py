@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronledger.ledger import statements
+from cronledger.ledger import migrate, statements
 from tests.bench import dataset, plans
 from tests.bench.plans import LONG_AGO
 
@@ -144,6 +144,14 @@ def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Con
         assert not one.seq_scans, key
         assert one.buffers < before[key].buffers + 50 * BATCH, key
         assert one.removed <= before[key].removed + 10 * BATCH, key
+
+
+def test_no_function_is_called_once_for_each_column_of_its_result() -> None:
+    """`(function()).*` calls it so; in FROM it is called once."""
+    files = [*STATEMENTS.glob("*.sql"), *migrate.directory().rglob("*.sql")]
+    texts = {file.stem: re.sub("--.*", "", file.read_text()) for file in files}
+    assert {name for name, text in texts.items() if re.search(r"\)\s*\.\s*\*", text)} == set()
+    assert len(texts) > 100
 
 
 SCOPES = 5_000

@@ -29,9 +29,9 @@ log = get_logger(__name__)
 
 LARGEST_CLAIM = 500
 """Rows of each kind that a claim looks at, at most."""
-SETTLED_AT_ONCE = 200
-"""Schedules of each kind that a claim plans at most beyond those that have a slot. To plan 200
-takes about 20 ms, in which the claim cannot start what comes due meanwhile."""
+SETTLED_AT_ONCE = 100
+"""Schedules of each kind that a claim plans at most beyond those that have a slot. To plan 100
+takes about 10 ms, in which the claim cannot start what comes due meanwhile."""
 LEAST_BREADTH = 50
 """Due schedules that a claim locks, at least. In a backlog the first few take all slots: what is
 locked beyond them is read for nothing, and kept from other replicas."""

@@ -83,7 +83,8 @@ class _Known:
 
 
 class Revisions:
-    """Per job the newest revisions in one unbroken run, oldest first."""
+    """Per job the newest revisions in one unbroken run, oldest first. Their jobs are without their
+    scopes: a claim finds these in `schedules`."""
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements

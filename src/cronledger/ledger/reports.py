@@ -123,8 +123,8 @@ class Reports:
         return self._one("show_schedule", **_named(key))
 
     def history(self, job: str) -> list[Row]:
-        """All revisions of a job, the oldest first, with the columns of its definition except
-        target and payload."""
+        """All revisions of a job, the oldest first, with the columns of its definition; target,
+        payload and scopes are None."""
         return self._read("list_history", job=job)
 
     def backfill_actions(

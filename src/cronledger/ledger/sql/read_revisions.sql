@@ -1,10 +1,13 @@
 -- Revisions from the given one of each job on: state and definition, oldest first. The first is the
 -- one in force at the cursor or an older one. JSON as text: one that cannot be read must not cost the
--- other jobs their rows. Zero rows for a job: it never existed.
+-- other jobs their rows. scopes is NULL: there may be 100,000, and no claim reads them. LATERAL, because
+-- (function()).* as a column calls the function once for each column. Zero rows for a job: it never existed.
 SELECT r.job_name, r.revision AS number, r.id AS revision_id, r.effective_from, r.state, r.paused_until AS pause_ends,
-       (jsonb_populate_record(NULL::{schema}.jobs, r.definition - ARRAY['payload', 'target'])).*,
+       d.*,
        nullif((r.definition -> 'payload')::text, 'null') AS payload_json,
        (r.definition -> 'target')::text AS target_json
 FROM unnest(%(jobs)s::text[], %(revisions)s::bigint[]) AS u(name, revision)
 JOIN {schema}.job_revisions r ON r.job_name = u.name AND r.revision >= u.revision
+CROSS JOIN LATERAL jsonb_populate_record(
+    NULL::{schema}.jobs, r.definition - ARRAY['payload', 'target', 'scopes']) d
 ORDER BY r.job_name, r.revision
