@@ -52,20 +52,41 @@ def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connect
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
 
 
-def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str) -> None:
+@pytest.mark.parametrize("state", ["kept", "planned_anew", "analyzed_while_empty", "analyzed"])
+def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state: str) -> None:
     """A replica keeps its plans until autovacuum has come by: a minute of a fresh installation,
-    and of each Monday's partition."""
+    and of each Monday's partition. The server may also have it plan anew before that, at any time:
+    a backend that is behind with the invalidations of a busy server drops all of its plans."""
     with (
         psycopg.connect(database_url, autocommit=True) as other,
         psycopg.connect(database_url, autocommit=True) as replica,
     ):
         dataset.make_partitions(other)
+        tables = _tables_to_fill(other)
+        for table in tables:  # only this test decides when they are analyzed
+            other.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
         early = plans.EarlyPlans(replica)
+        if state == "analyzed_while_empty":
+            other.execute(f"ANALYZE {', '.join(tables)}".encode())
         dataset.fill(other, SIZE, analyzed=False)
+        if state == "analyzed":
+            other.execute(f"ANALYZE {', '.join(tables)}".encode())
+        if state == "planned_anew":
+            replica.execute("DISCARD PLANS")
         verdicts = early.measure(BATCH)
     faults = {v.name: v.faults for v in verdicts if v.faults}
     assert faults == {}
     assert len(verdicts) > 20
+
+
+def _tables_to_fill(c: psycopg.Connection) -> list[str]:
+    """Not the partitions ahead or of this hour: autovacuum analyzes no table that stays empty."""
+    rows = c.execute(
+        "SELECT name FROM cronledger.partitions()"
+        " WHERE from_plan_time < cronledger.db_now() - interval '1 h'"
+    ).fetchall()
+    names = ["schedules", "jobs", "job_revisions", "queues", *(name for (name,) in rows)]
+    return [f"cronledger.{name}" for name in names]
 
 
 def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Connection) -> None:

@@ -1,13 +1,27 @@
 -- The RUNNING executions of these (job, scope) are asked to end, for overlap = replace.
+-- They are found first, by a probe of the index for each (job, scope), and then locked by their key. A join
+-- that finds and locks at once reads every RUNNING row for each (job, scope), if it is planned while a
+-- partition has rows and no statistics. LIMIT: PostgreSQL takes each list for short, and begins with it.
 -- Lock: executions FOR NO KEY UPDATE in key order, SKIP LOCKED; passes a user's assert_lease. What was
 -- busy is asked once more after the claim, then by the claims for which the sweeper re-arms it.
-WITH held AS MATERIALIZED (
+WITH running AS MATERIALIZED (
+    SELECT e.*
+    FROM (SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[])
+          LIMIT cardinality(%(jobs)s::text[])) AS u(job, kind, scope)
+    CROSS JOIN LATERAL (
+        SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope)
+          AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL
+        OFFSET 0) e
+), held AS MATERIALIZED (
     SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
-    FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[]) AS u(job, kind, scope)
+    FROM (SELECT * FROM running LIMIT (SELECT count(*) FROM running)) r
     JOIN {schema}.executions e
-        ON (e.job_name, e.scope_kind, e.scope_id) = (u.job, u.kind, u.scope) AND e.status = 'RUNNING'
-    WHERE e.cancel_requested_at IS NULL
-    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time FOR NO KEY UPDATE OF e SKIP LOCKED
+        ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
+         = (r.job_name, r.scope_kind, r.scope_id, r.plan_time)
+    WHERE e.status = (SELECT 'RUNNING') AND e.cancel_requested_at IS NULL
+    ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    FOR NO KEY UPDATE OF e SKIP LOCKED
 )
 UPDATE {schema}.executions e
 SET cancel_requested_at = {schema}.db_now(), cancel_requested_by = 'overlap=replace'
