@@ -156,10 +156,12 @@ WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
 
 
 def make_partitions(c: psycopg.Connection) -> None:
-    """Those that `fill` needs; nothing where there are some."""
+    """Those that `fill` needs; nothing where there are some. Its oldest plan_time lies some minutes
+    before the first of the weeks, which is another partition when a Monday has just begun."""
     c.execute(
         """SELECT count(*) FROM cronledger.make_partitions(cronledger.db_now()
-           - interval '1 week' * %s, cronledger.db_now() + interval '4 weeks', 604800)""",
+           - interval '1 week' * %s - interval '1 h',
+           cronledger.db_now() + interval '4 weeks', 604800)""",
         [WEEKS],
     )
 
