@@ -29,8 +29,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from cronledger.ledger.embedded import Embedded, find_binaries
-from cronledger.ledger.postmaster import private_directory, server_pid
+from cronledger.embedded.postmaster import private_directory, server_pid
+from cronledger.embedded.server import Embedded, find_binaries
 from tests.cluster.clocks import inherited_offset
 
 DOCKER_SECONDS = 2.0

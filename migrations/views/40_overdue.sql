@@ -1,7 +1,7 @@
 -- Due for more than two seconds and not started, and why: the first of these reasons that holds.
 -- Everything is read through what is due: the due index queue by queue, what was woken, the parked
 -- index, the jobs that are paused or broken, the executions that wait, the jobs with a scope provider.
--- A replica asks a provider every minute (EVERY_SECONDS in engine/scopes.py), so one that has not been
+-- A replica asks a provider every minute (EVERY_SECONDS in scope_providers.py), so one that has not been
 -- asked for five has no runner. Only of a job with a schedule is it known that its scopes come from one.
 CREATE OR REPLACE VIEW {schema}.overdue AS
 WITH RECURSIVE due_queues AS (

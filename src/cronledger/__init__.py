@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cronledger.app import App, Cancelled, CancelScope, Context
+    from cronledger.app import App, Cancelled, CancelToken, Context
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
     __version__: str
 
 __all__ = [
     "App",
-    "CancelScope",
+    "CancelToken",
     "Cancelled",
     "Context",
     "Discard",
@@ -22,7 +22,7 @@ __all__ = [
 
 _HOMES = {
     "App": "cronledger.app",
-    "CancelScope": "cronledger.app",
+    "CancelToken": "cronledger.app",
     "Cancelled": "cronledger.app",
     "Context": "cronledger.app",
     "Discard": "cronledger.rules.outcome",

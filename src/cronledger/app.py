@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from cronledger.binding import Bound, Function, bind
-from cronledger.cancellation import Cancelled, CancelScope
-from cronledger.rules.errors import ConfigurationError, Problem, problems_of
+from cronledger.cancellation import Cancelled, CancelToken
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
     CatchUp,
@@ -28,9 +27,10 @@ from cronledger.rules.model import (
     Trigger,
 )
 from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
+from cronledger.rules.problems import ConfigurationError, Problem, problems_of
 
 __all__ = [
-    "App", "Bound", "CancelScope", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
+    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
     "Retry", "Transaction", "bind",
 ]  # fmt: skip
 
@@ -112,7 +112,7 @@ class Context:
     payload: Any
     lease_token: UUID = field(repr=False)
     runner_id: str
-    cancel_scope: CancelScope = field(repr=False, compare=False)
+    cancel_scope: CancelToken = field(repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
     _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
 

@@ -11,7 +11,7 @@ class Cancelled(Exception):  # noqa: N818 - public word
     """The scope was cancelled: stop, and let this exception pass."""
 
 
-class CancelScope:
+class CancelToken:
     """Whether work should stop. Cancelling a scope cancels its children, never its parent.
 
     Every method may be called from any thread. `with scope.child() as helpers:` cancels the child
@@ -26,7 +26,7 @@ class CancelScope:
         self._over = over
         self._lock = threading.Lock()
         self._event = threading.Event()
-        self._children: weakref.WeakSet[CancelScope] | None = None  # one in each execution is dear
+        self._children: weakref.WeakSet[CancelToken] | None = None  # one in each execution is dear
 
     @property
     def cancelled(self) -> bool:
@@ -43,9 +43,9 @@ class CancelScope:
         its thread: not for async code."""
         return self._event.wait(seconds) or self.cancelled
 
-    def child(self) -> "CancelScope":
+    def child(self) -> "CancelToken":
         """A scope below this one; cancelled already if this one is."""
-        made = CancelScope(self._over)
+        made = CancelToken(self._over)
         with self._lock:
             if self._children is None:
                 self._children = weakref.WeakSet()

@@ -28,7 +28,9 @@ from pydantic_settings import (
 )
 
 from cronledger.rules import durations
-from cronledger.rules.errors import (
+from cronledger.rules.limits import LARGEST_BIGINT
+from cronledger.rules.model import Duration, Name
+from cronledger.rules.problems import (
     ConfigurationError,
     Problem,
     RefusedError,
@@ -36,8 +38,6 @@ from cronledger.rules.errors import (
     problems_of,
     shown,
 )
-from cronledger.rules.limits import LARGEST_BIGINT
-from cronledger.rules.model import Duration, Name
 
 PREFIX = "CRONLEDGER_"
 TEST_PREFIX = "CRONLEDGER_TEST_"

@@ -32,7 +32,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from cronledger.app import App
-from cronledger.ledger.embedded import Embedded
+from cronledger.embedded.server import Embedded
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Ran, Replica
 from cronledger.rules import durations

@@ -337,7 +337,7 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
         "ledger": None,
     }  # fmt: skip
     return {
-        "pulse": lambda s, c: s.pulse(c, **runner),
+        "check_in": lambda s, c: s.check_in(c, **runner),
         "sweep_stale": lambda s, c: s.sweep_stale(c, since),
         "rearm_left_behind": lambda s, c: s.rearm_left_behind(c),
         "resume_paused": lambda s, c: s.resume_paused(c),

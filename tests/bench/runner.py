@@ -12,7 +12,7 @@ import sys
 
 import structlog
 
-from cronledger.daemon import spare_collector
+from cronledger.process.daemon import tune_gc
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 
@@ -30,7 +30,7 @@ async def _serve(dsn: str, slots: int) -> None:
     )
     settings = Settings(slots=slots, queues=("default",))
     async with Replica(url=dsn, settings=settings, functions={FUNCTION: handler}):
-        spare_collector()
+        tune_gc()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

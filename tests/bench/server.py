@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cronledger.ledger.embedded import Embedded, find_binaries
+from cronledger.embedded.server import Embedded, find_binaries
 
 SETTINGS = {
     "fsync": "on",

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from cronledger.ledger.postmaster import server_pid
+from cronledger.embedded.postmaster import server_pid
 from tests.chaos.settings import hostile_settings
 from tests.chaos.snapshot import restore_snapshot
 from tests.chaos.world import ROLE, World, terminate

@@ -5,8 +5,8 @@ import json
 import psycopg
 import pytest
 
-from cronledger.audit import doctor_server
-from cronledger.audit.doctor_server import durable
+from cronledger.explain import doctor_server
+from cronledger.explain.doctor_server import durable
 from tests.cli.conftest import Cli
 
 

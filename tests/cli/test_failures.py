@@ -12,7 +12,7 @@ from cronledger.audit.verify import verify
 from cronledger.cli.failures import explain
 from cronledger.ledger.database import connect
 from cronledger.replica import Replica
-from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import check_dsn
 from tests.cli.conftest import Cli
 

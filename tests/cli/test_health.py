@@ -5,7 +5,7 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from cronledger.health import HealthServer
+from cronledger.process.health import HealthServer
 from cronledger.replica import Health
 
 RUNNING = Health("running", "ok", None, None, 3, 10, 0.2)

@@ -6,7 +6,7 @@ import subprocess
 import psycopg
 import pytest
 
-from cronledger.ledger.embedded import find_binaries
+from cronledger.embedded.server import find_binaries
 from cronledger.ledger.migrate import REPEATED, Migration, migrations
 from tests.cli.conftest import Cli
 from tests.database import chosen_binaries

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 
-from cronledger.ledger.binaries import as_ordinary_user
+from cronledger.embedded.binaries import as_ordinary_user
 from tests.cluster.harness import until
 from tests.cluster.servers import OwnServer
 

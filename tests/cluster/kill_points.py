@@ -277,9 +277,9 @@ class Heir:
                 await replica.unregister(killed.visitor)
             for seconds in (0, 70, 10):
                 self.travel(seconds)
-                await replica._pulse()  # it sees the clock leap
-                replica._parts.clock._trusted_since = LONG_AGO
-                replica._parts.dispatcher.steal_at = LONG_AGO
+                await replica._runtime.check_in()  # it sees the clock leap
+                replica._runtime.components.clock._trusted_since = LONG_AGO
+                replica._runtime.components.dispatcher.steal_at = LONG_AGO
                 for ran in await replica.step():
                     self.started[ran.execution_id] += 1
 

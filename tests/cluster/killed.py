@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from cronledger.app import App, Context
-from cronledger.engine.leases import Heartbeats
+from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access
 from cronledger.replica import Replica
@@ -100,7 +100,7 @@ async def heartbeat(url: str, watch: Watch) -> None:
     await lose_one(runner)
     beats = Heartbeats(Access(url), runner.statements, runner.leases, lambda deadlines: None)
     watch.armed, watch.connections = True, ("cronledger heartbeats",)
-    runner.leases.hurry()
+    runner.leases.renew_now()
     beats.start()
     await eventually(lambda: runner.leases.lost == 1)
     watch.armed = False
@@ -194,8 +194,10 @@ def whole(url: str, name: str = NAME, slots: int = 10) -> Replica:
 async def drain(url: str, watch: Watch) -> None:
     replica = whole(url)
     await replica.start()
-    replica._parts.finisher._gather = 0.05  # both ends in one write, however busy the machine is
-    await replica._parts.dispatcher.step()
+    replica._runtime.components.finisher._gather = (
+        0.05  # both ends in one write, however busy the machine is
+    )
+    await replica._runtime.components.dispatcher.step()
     await began.wait()
     await asyncio.sleep(0)  # and the other one, which was started with it
     watch.armed = True
@@ -235,7 +237,7 @@ async def scopes(url: str, watch: Watch) -> None:
     replica = whole(url)
     await replica.start()
     watch.armed = True
-    await replica._parts.scopes.step()
+    await replica._runtime.components.scopes.step()
 
 
 def plugged(url: str, name: str | None = None) -> Replica:
@@ -250,7 +252,7 @@ async def deploy(url: str, watch: Watch) -> None:
     await replica.start()
     await replica.register(visitor)
     watch.armed = False
-    await replica._parts.dispatcher.step()
+    await replica._runtime.components.dispatcher.step()
     await began.wait()
     watch.armed = True
     await replica.unregister(visitor)

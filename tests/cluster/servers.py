@@ -14,8 +14,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cronledger.ledger.binaries import as_ordinary_user, find_binaries
-from cronledger.ledger.postmaster import Postmaster, server_pid
+from cronledger.embedded.binaries import as_ordinary_user, find_binaries
+from cronledger.embedded.postmaster import Postmaster, server_pid
 from tests.cluster.harness import alive, until
 from tests.database import chosen_binaries
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronledger.ledger.embedded import Embedded, find_binaries
+from cronledger.embedded.server import Embedded, find_binaries
 from cronledger.ledger.migrate import migrate
 from tests.cluster.harness import Cluster, Process, until
 from tests.cluster.proxy import Proxy

@@ -8,7 +8,7 @@ import pytest
 
 from cronledger.app import App
 from cronledger.replica import Replica
-from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.cluster.conftest import eventually

@@ -94,7 +94,7 @@ async def test_f14_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
         assert seen.ticks > 0
         assert seen.won == 1
         assert (seen.lost_leases, seen.database_errors) == (0, 0)
-        assert {"dispatcher", "finisher", "pulse", "sweeper"} <= seen.loops.keys()
+        assert {"dispatcher", "finisher", "check_in", "sweeper"} <= seen.loops.keys()
         kept = await eventually("in runners", lambda: ledger.rows(
             "SELECT diagnostics AS d FROM runner_status WHERE running = 1"
         ))  # fmt: skip
@@ -104,7 +104,7 @@ async def test_f14_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
         await asyncio.to_thread(
             ledger.rows, "UPDATE executions SET lease_token = gen_random_uuid()"
         )
-        replica._parts.heartbeats.look_now()
+        replica._runtime.components.heartbeats.look_now()
         await eventually("lost", lambda: replica.diagnostics().lost_leases == 1)
         # And so is what the database refuses to answer.
         await asyncio.to_thread(
@@ -150,7 +150,7 @@ def test_f14_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     assert active["job"] == "hogs_the_loop"
     (main,) = [x for x in said["threads"] if x["thread"] == "MainThread"]
     assert any("hogs_the_loop" in place for place in main["stack"])
-    assert {"cronledger dispatcher", "cronledger pulse"} <= {x["task"] for x in said["tasks"]}
+    assert {"cronledger dispatcher", "cronledger check_in"} <= {x["task"] for x in said["tasks"]}
     (dispatcher,) = [x for x in said["tasks"] if x["task"] == "cronledger dispatcher"]
     assert any("loops.py" in place for place in dispatcher["stack"])
     (tmp_path / "release").touch()

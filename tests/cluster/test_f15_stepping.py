@@ -7,7 +7,7 @@ import pytest
 
 from cronledger.app import App, Context
 from cronledger.replica import Replica
-from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
 

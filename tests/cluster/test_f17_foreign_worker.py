@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronledger.ledger.binaries import all_binaries
+from cronledger.embedded.binaries import all_binaries
 from tests.cluster.harness import ROOT, Cluster, alive, until
 
 LEASE = "3 s"

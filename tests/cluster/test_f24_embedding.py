@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from cronledger.app import App, Context
 from cronledger.replica import DrainReport, Replica
-from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.cluster.conftest import eventually
@@ -116,7 +116,7 @@ async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) 
     replica_jobs = ("quick", "again", "once", "deaf")
     with capture_logs() as logged:
         await replica.start()
-        replica._parts.executor.GRACE = 0.2
+        replica._runtime.components.executor.GRACE = 0.2
         for name in replica_jobs:
             await asyncio.to_thread(ledger.trigger, name)
         await eventually("all run", lambda: len(ledger.rows("SELECT 1 FROM running")) == 4)
@@ -154,7 +154,7 @@ async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
 
     replica = Replica(app, url=ledger.url, settings=Settings(runner_id="one"))
     await replica.start()
-    replica._parts.executor.GRACE = 0.2
+    replica._runtime.components.executor.GRACE = 0.2
     await asyncio.to_thread(ledger.trigger, "deaf")
     await eventually("it runs", lambda: ledger.rows("SELECT 1 FROM running"))
     report = await replica.drain(timeout=0)

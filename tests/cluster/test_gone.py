@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cronledger.app import App, Context
-from cronledger.engine.waker import Waker
+from cronledger.engine.maintenance.listener import Listener
 from cronledger.ledger.database import Access, transaction
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
@@ -67,11 +67,11 @@ async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
     """While the loop is blocked nobody reads what is notified, until the socket is full."""
     listening, lost = asyncio.Event(), asyncio.Event()
     access = Access(tcp, tcp_user_timeout=timedelta(seconds=0.5))
-    waker = Waker(access, "cronledger", lambda payload: listening.set(), lost.set)
+    listener = Listener(access, "cronledger", lambda payload: listening.set(), lost.set)
 
     async def listen() -> None:
         while not lost.is_set():
-            await waker.step()
+            await listener.step()
 
     task = asyncio.create_task(listen())
     async with asyncio.timeout(20):
@@ -81,9 +81,9 @@ async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
         until("the server has given it up", lambda: _waits(c) is None)
         assert c.execute("SELECT pg_notification_queue_usage()").fetchone() == (0.0,)
     await task
-    assert waker.failing is not None
-    assert not waker.listening
-    await waker.close()
+    assert listener.failing is not None
+    assert not listener.listening
+    await listener.close()
 
 
 def _notify(c: psycopg.Connection) -> object:

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from cronledger.ledger import database
-from cronledger.ledger.database import Access, is_away, step_transaction
+from cronledger.ledger.database import Access, is_unreachable, step_transaction
 from tests.cluster.proxy import Proxy
 
 
@@ -22,7 +22,7 @@ async def test_a_step_does_not_wait_for_ever(
             with pytest.raises(psycopg.OperationalError) as raised:
                 async with pool.connection() as c, step_transaction(c):
                     await c.execute("SELECT 1")
-            assert is_away(raised.value)
+            assert is_unreachable(raised.value)
             proxy.heal()
             async with pool.connection() as c:
                 assert await (await c.execute("SELECT 1")).fetchone() == (1,)

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.engine.clock import NO_TRUST
-from cronledger.engine.parts import LISTENING_POLL
+from cronledger.engine.runtime.assembly import LISTENING_POLL
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
@@ -56,12 +56,12 @@ async def replica(ledger: Ledger, **settings: Any) -> AsyncIterator[Replica]:
 async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) -> None:
     with capture_logs() as logged:
         async with replica(ledger, listen_url=CLOSED) as polls:
-            trusted = polls._parts.clock.trusted_since
-            waker = polls._parts.waker
-            assert waker is not None
-            await eventually("it was tried again", lambda: waker.failures > 3)
-            assert polls._parts.clock.trusted_since == trusted
-            assert polls._parts.poll() == SHORT_POLL
+            trusted = polls._runtime.components.clock.trusted_since
+            listener = polls._runtime.components.listener
+            assert listener is not None
+            await eventually("it was tried again", lambda: listener.failures > 3)
+            assert polls._runtime.components.clock.trusted_since == trusted
+            assert polls._runtime.components.poll() == SHORT_POLL
             health = polls.health()
             assert health.ready
             assert health.database == "ok"
@@ -79,15 +79,16 @@ async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) ->
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
     with Proxy(ledger.url) as proxy, capture_logs() as logged:
         async with replica(ledger, listen_url=proxy.dsn) as listens:
-            await eventually("it listens", lambda: listens._parts.poll() == LISTENING_POLL)
-            trusted = listens._parts.clock.trusted_since
+            components = listens._runtime.components
+            await eventually("it listens", lambda: components.poll() == LISTENING_POLL)
+            trusted = components.clock.trusted_since
             proxy.cut()
-            await eventually("it polls", lambda: listens._parts.poll() == SHORT_POLL)
+            await eventually("it polls", lambda: components.poll() == SHORT_POLL)
             await eventually("it is visible", lambda: "listen" in listens.health().failing)
             proxy.heal()
-            await eventually("it listens again", lambda: listens._parts.poll() == LISTENING_POLL)
+            await eventually("it listens again", lambda: components.poll() == LISTENING_POLL)
             assert listens.health().failing == {}
-            assert listens._parts.clock.trusted_since == trusted
+            assert components.clock.trusted_since == trusted
     events = [x["event"] for x in logged if x["event"].startswith(("listen", "database"))]
     assert events == ["listen_failed", "listen_restored"]
 
@@ -109,11 +110,11 @@ async def _end_connections(ledger: Ledger) -> None:
 async def test_connections_that_end_while_they_are_idle_cost_nothing(ledger: Ledger) -> None:
     """As an idle limit of a proxy does, or of a pooler, that our settings do not reach."""
     async with ledger.replica() as one:
-        trusted = one._parts.clock.trusted_since
+        trusted = one._runtime.components.clock.trusted_since
         for _ in range(3):
             await _end_connections(ledger)
             await one.step()
-        assert one._parts.clock.trusted_since == trusted
+        assert one._runtime.components.clock.trusted_since == trusted
 
 
 async def test_connections_that_have_not_ended_are_kept(ledger: Ledger) -> None:
@@ -128,10 +129,11 @@ async def test_connections_that_have_not_ended_are_kept(ledger: Ledger) -> None:
 async def test_another_server_process_costs_trust(ledger: Ledger) -> None:
     """Its clock may be another one, and it was away meanwhile."""
     async with ledger.replica() as one:
-        before, started = one._parts.clock.trusted_since, one._pool.server_started
+        pool, clock = one._runtime.pool, one._runtime.components.clock
+        before, started = clock.trusted_since, pool.server_started
         assert started is not None
-        one._pool.server_started = started.replace(year=2001)
+        one._runtime.pool.server_started = started.replace(year=2001)
         await _end_connections(ledger)
         await one.step()
-        assert before < one._parts.clock.trusted_since < NO_TRUST
-        assert one._pool.server_started == started
+        assert before < one._runtime.components.clock.trusted_since < NO_TRUST
+        assert one._runtime.pool.server_started == started

@@ -16,7 +16,7 @@ from cronledger.cli.failures import explain
 from cronledger.ledger import identity
 from cronledger.ledger.database import connect
 from cronledger.replica import Replica
-from cronledger.rules.errors import Exit
+from cronledger.rules.problems import Exit
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from cronledger.testing import Ledger
@@ -67,22 +67,23 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
     async with replica:
         ledger.travel(by="1m")
         assert [ran.job for ran in await replica.step()] == ["tick"]
-        parts = replica._parts
+        parts = replica._runtime.components
         ledger.travel(by="1m")
         ledger.trigger("tick")
         before = point_elsewhere(ledger)
         left = everything(ledger)
         parts.sweeper._maintain_at = 0.0
         steps: list[Callable[[], Awaitable[object]]] = [
-            replica._pulse, parts.dispatcher.step, parts.sweeper.step, parts.sweeper._repair,
-            parts.sweeper._maintain, parts.scopes.step, lambda: replica.register(later),
-            lambda: replica.unregister(app), lambda: parts.registry.apply(later),
+            replica._runtime.check_in, parts.dispatcher.step, parts.sweeper.step,
+            parts.sweeper._repair, parts.sweeper._maintain, parts.scopes.step,
+            lambda: replica.register(later), lambda: replica.unregister(app),
+            lambda: parts.lifecycle.apply(later),
         ]  # fmt: skip
         for step in steps:
             with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
                 await step()
             assert caught.value.sqlstate == "CL006"
-        await replica._sign_off(False)
+        await replica._runtime._sign_off(claim_cut_off=False)
         assert everything(ledger) == left
         point_elsewhere(ledger, before)
         assert "tick" in [ran.job for ran in await replica.step()]
@@ -106,8 +107,8 @@ async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> Non
             before = point_elsewhere(ledger)
             held.set()
             await ended.wait()
-            replica._parts.heartbeats.look_now()
-            replica._parts.loops.wake("pulse")
+            replica._runtime.components.heartbeats.look_now()
+            replica._runtime.components.loops.wake("check_in")
             await eventually("it is reported", lambda: replica.health().database == "other")
             await eventually("so are heartbeats", lambda: "heartbeats" in replica.health().failing)
             health = replica.health()
@@ -169,7 +170,7 @@ async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_i
         ledger.travel(by="1m")
         with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
             await replica.step()
-        replica._parts.loops._failed(_a_loop(), caught.value)
+        replica._runtime.components.loops._failed(_a_loop(), caught.value)
         if refused:
             assert "tick" in [ran.job for ran in await replica.step()]
             assert replica.health().database == "ok"
@@ -184,12 +185,12 @@ async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_i
 
 
 def _a_loop() -> Any:
-    from cronledger.engine.loops import Loop
+    from cronledger.engine.runtime.loops import Loop
 
     async def step() -> float | None:
         return None
 
-    return Loop("pulse", step)
+    return Loop("check_in", step)
 
 
 def test_what_takes_the_place_of_the_original_is_the_same_ledger(ledger: Ledger) -> None:

@@ -17,11 +17,11 @@ import structlog
 from structlog.testing import capture_logs
 
 from cronledger.app import App, Context, Discard, Result, Retry
-from cronledger.engine.executor import Executor
+from cronledger.engine.running.executor import Executor
 from cronledger.ledger.migrate import MigrationError
 from cronledger.replica import Replica
-from cronledger.rules.errors import ConfigurationError
 from cronledger.rules.model import Handler
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.db.whole import Whole, until

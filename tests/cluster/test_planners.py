@@ -7,16 +7,16 @@ from time import monotonic
 import pytest
 
 from cronledger.app import App
-from cronledger.engine import planners
-from cronledger.engine.planners import LONGEST_WAIT, Planners, version
-from cronledger.engine.presence import fingerprint
+from cronledger.engine import peers
+from cronledger.engine.maintenance.check_in import fingerprint
+from cronledger.engine.peers import LONGEST_WAIT, NewerPeers, version
 from cronledger.replica import Replica
 from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
 from cronledger.testing import Ledger
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 OLD = {"tzdata": "2020a", "croniter": "7.0.0"}
-OLDER = "cronledger.engine.parts.fingerprint"
+OLDER = "cronledger.engine.runtime.assembly.fingerprint"
 
 
 def job(**values: object) -> Job:
@@ -28,7 +28,7 @@ BERLIN = job(timezone="Europe/Berlin")
 
 
 def check_in(**said: object) -> dict[str, object]:
-    """What `pulse` answers of a newer runner that claims; `said` differs."""
+    """What `check_in` answers of a newer runner that claims; `said` differs."""
     able = {
         "id": "new", "queues": ["default"], "handlers": ["m:f"],
         "fingerprint": {**OLD, "tzdata": "2020b"}, "seen": "12:00", "ttl_s": 50, "free": 1,
@@ -43,9 +43,9 @@ def row(scope: str = "global", cursor: datetime = NOON, queue: str = "default") 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The monotonic clock of the planners: its one element."""
+    """The monotonic clock of the peers: its one element."""
     now = [1000.0]
-    monkeypatch.setattr(planners, "monotonic", lambda: now[0])
+    monkeypatch.setattr(peers, "monotonic", lambda: now[0])
     return now
 
 
@@ -64,7 +64,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_what_is_left_to_newer_runners(
     theirs: dict[str, str], spec: dict[str, object], left: bool
 ) -> None:
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     other = check_in(fingerprint={**OLD, **theirs})
     mine.observe([other])
     assert mine.leaves(job(**spec), row()) is left
@@ -86,7 +86,7 @@ def test_what_is_left_to_newer_runners(
 )  # fmt: skip
 def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, object]) -> None:
     """Such as one that is full, that has just started, or whose claims fail."""
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     assert mine.observe([check_in()])
     assert mine.leaves(BERLIN, row())
     assert mine.observe([check_in(**said)])
@@ -98,7 +98,7 @@ def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, o
 def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     mine.observe([check_in()])
     assert mine.leaves(BERLIN, row("a"))
     assert mine.leaves(BERLIN, row("b"))
@@ -116,7 +116,7 @@ def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
 
 
 def test_a_newer_runner_that_plans_is_left_its_work_for_ever(clock: list[float]) -> None:
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     mine.observe([check_in()])
     for minute in range(60):
         assert mine.leaves(BERLIN, row(cursor=NOON + timedelta(minutes=minute)))
@@ -126,7 +126,7 @@ def test_a_newer_runner_that_plans_is_left_its_work_for_ever(clock: list[float])
 def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(
     clock: list[float],
 ) -> None:
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     mine.observe([check_in()])
     brief = job(timezone="Europe/Berlin", grace=timedelta(seconds=1))
     assert mine.leaves(brief, row())
@@ -137,7 +137,7 @@ def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(
 
 
 def test_what_was_left_is_looked_at_again_when_the_newer_runners_or_jobs_change() -> None:
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     mine.observe([check_in()])
     assert mine.leaves(BERLIN, row())
     assert not mine.observe([check_in(seen="12:01")])
@@ -152,7 +152,7 @@ def test_what_was_left_is_looked_at_again_when_the_newer_runners_or_jobs_change(
 
 def test_looking_again_makes_no_wait_longer(clock: list[float]) -> None:
     """Jobs may be edited all the time, and runners come and go."""
-    mine = Planners(OLD)
+    mine = NewerPeers(OLD)
     for second in range(int(LONGEST_WAIT)):
         mine.observe([check_in(seen=str(second)), check_in(id=f"new-{second}")])
         assert mine.leaves(BERLIN, row())
@@ -192,13 +192,13 @@ async def test_an_older_runner_executes_and_does_not_plan(
             await old.start()
         assert await new.step() == ()
         ledger.travel(by="1m")
-        await new._pulse()  # seen in good time, and to have claimed
+        await new._runtime.check_in()  # seen in good time, and to have claimed
         assert [ran.job for ran in await old.step()] == ["utc"]
         ledger.trigger("berlin")
         assert [(ran.job, ran.trigger) for ran in await old.step()] == [("berlin", "manual")]
         assert [(ran.job, ran.trigger) for ran in await new.step()] == [("berlin", "schedule")]
         ledger.travel(by="1m")
-        await new._pulse()
+        await new._runtime.check_in()
         assert [ran.job for ran in await old.step()] == ["utc"]
     # The newer one has left: nobody else is there to plan it.
     assert [ran.job for ran in await old.step()] == ["berlin"]
@@ -229,13 +229,13 @@ async def test_a_full_newer_runner_stops_no_schedule(
         await old.start()
         assert await new.step() == ()
         ledger.travel(by="1m")
-        await new._pulse()
+        await new._runtime.check_in()
         assert await old.step() == ()  # left to the newer one, which does not plan
 
-        monkeypatch.setattr(planners, "monotonic", lambda: monotonic() + LONGEST_WAIT)
+        monkeypatch.setattr(peers, "monotonic", lambda: monotonic() + LONGEST_WAIT)
         assert [ran.job for ran in await old.step()] == ["berlin"]
         ledger.travel(by="1m")
-        await new._pulse()
+        await new._runtime.check_in()
         assert await old.step() == ()
         assert [ran.job for ran in await new.step()] == ["berlin"]
 
@@ -243,7 +243,7 @@ async def test_a_full_newer_runner_stops_no_schedule(
         busy = asyncio.create_task(new.step())
         await began.wait()
         ledger.travel(by="1m")
-        await new._pulse()
+        await new._runtime.check_in()
         assert [ran.job for ran in await old.step()] == ["berlin"]
         held.set()
         assert [ran.job for ran in await busy] == ["long"]

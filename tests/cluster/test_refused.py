@@ -95,7 +95,7 @@ async def test_a_password_that_is_changed_meanwhile_is_named(
             health = replica.health()
             assert not health.ready
             assert health.database == "away"
-            assert named in health.failing["pulse"]
+            assert named in health.failing["check_in"]
             server.sql("ALTER ROLE guarded PASSWORD 'right'")
             await eventually("it is back", lambda: replica.health().ready)
     assert [x for x in logged if x["event"] == "database_back"]
@@ -109,10 +109,10 @@ async def test_a_replica_whose_rights_are_revoked_is_not_ready(
         async with Replica(App("revoked"), url=role.dsn, settings=Settings()) as replica:
             await eventually("it is ready", lambda: replica.health().ready)
             await asyncio.to_thread(role.alter, "REVOKE cronledger_runner FROM {}")
-            replica._parts.wake_dispatcher()
-            replica._parts.loops.wake("pulse")
+            replica._runtime.components.wake_dispatcher()
+            replica._runtime.components.loops.wake("check_in")
             await eventually("both show", lambda: (
-                {"dispatcher", "pulse"} <= replica.health().failing.keys()
+                {"dispatcher", "check_in"} <= replica.health().failing.keys()
             ))  # fmt: skip
             health = replica.health()
             assert (health.database, health.ready) == ("ok", False)

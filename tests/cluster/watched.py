@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.database import sever
+from cronledger.ledger.database import shutdown_socket
 from cronledger.ledger.statements import text
 
 
@@ -156,7 +156,7 @@ def _install_commands(kind: Any, watch: Watch) -> None:
         if watch.cuts(name, self):
             if watch.loses == "answer":
                 _send(self, query)
-            sever(self)
+            shutdown_socket(self)
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         if not watch.counts(self):
             return (yield from command(self, query, *args, **more))

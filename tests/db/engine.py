@@ -12,13 +12,13 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from cronledger.engine.choose import Abilities
-from cronledger.engine.claim import Claimer
+from cronledger.engine.claiming.claim import Claimer
+from cronledger.engine.claiming.decide import Abilities
+from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
-from cronledger.engine.dispatcher import Dispatcher, Start
-from cronledger.engine.finisher import Ended, Finisher
-from cronledger.engine.leases import Lease, Leases
-from cronledger.engine.sweeper import Sweeper
+from cronledger.engine.lease import Lease, Leases
+from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.running.finisher import Ended, Finisher
 from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
@@ -127,7 +127,7 @@ class Runner:
     queues: Sequence[str] = ("default",)
     slots: int = 100
     allow_sql_commands: bool = False
-    held: list[Start] = field(default_factory=list)
+    held: list[Lease] = field(default_factory=list)
     wakes: int = 0
 
     async def open(self) -> None:
@@ -149,7 +149,7 @@ class Runner:
         self.dispatcher = Dispatcher(
             self.claimer, self.clock, free=self._free, start=self._start, poll=lambda: 5.0
         )
-        await self.pulse()
+        await self.check_in()
 
     async def close(self) -> None:
         await self.pool.close()
@@ -157,12 +157,11 @@ class Runner:
     def _free(self) -> tuple[int, int]:
         return self.slots - len(self.held), self.slots
 
-    def _start(self, starts: Sequence[Start]) -> None:
-        for start in starts:
-            lease = Lease(start.claimed, start.job, start.queue, 0.0, 0.0, lambda why: None)
-            lease.renew(start.sent)
-            self.leases.add([lease])
-        self.held.extend(starts)
+    def _start(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            lease.stop = lambda why: None
+        self.leases.add(leases)
+        self.held.extend(leases)
 
     def _written(self, ended: Sequence[Ended]) -> None:
         self.wakes += 1
@@ -172,10 +171,10 @@ class Runner:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    async def pulse(self) -> None:
+    async def check_in(self) -> None:
         """Registered and seen; learns the clock and when the next lease is stale."""
         async with self.pool.connection() as c:
-            answer = await self.statements.pulse(
+            answer = await self.statements.check_in(
                 c, runner=self.name, host="here", pid=1, version="0", state="running",
                 queues=list(self.queues), slots=self.slots, running=len(self.held),
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
@@ -194,16 +193,16 @@ class Runner:
     async def live_through(self) -> None:
         """The time that was travelled has passed here as well: that was no leap."""
         trusted = self.clock._trusted_since
-        await self.pulse()
+        await self.check_in()
         self.clock._trusted_since = trusted
 
-    async def step(self) -> list[Start]:
+    async def step(self) -> list[Lease]:
         """One step of the dispatcher; what it started."""
         before = len(self.held)
         self.delay = await self.dispatcher.step()
         return self.held[before:]
 
-    async def settle(self, most: int = 50) -> list[Start]:
+    async def settle(self, most: int = 50) -> list[Lease]:
         """Steps until one answers that it may sleep; all that they started."""
         before = len(self.held)
         for _ in range(most):
@@ -212,31 +211,31 @@ class Runner:
                 return self.held[before:]
         raise AssertionError(f"the dispatcher does not come to rest in {most} steps")
 
-    async def steal(self) -> list[Start]:
+    async def steal(self) -> list[Lease]:
         """A step that looks for stale leases, with a trusted clock."""
-        await self.pulse()
+        await self.check_in()
         self.trust()
         self.dispatcher.steal_at = LONG_AGO
         return await self.step()
 
     async def sweep(self) -> None:
-        await self.pulse()
+        await self.check_in()
         self.trust()
         await self.sweeper.sweep()
 
     async def repair(self) -> None:
         """A full round of the sweeper."""
-        await self.pulse()
+        await self.check_in()
         self.trust()
         self.sweeper._full_at = 0.0
         await self.sweeper.step()
 
-    async def finish(self, start: Start, ended: Outcome | None = None, **more: Any) -> None:
+    async def finish(self, start: Lease, ended: Outcome | None = None, **more: Any) -> None:
         """The handler has ended so; written, and what waited for it re-armed."""
         self.put(start, ended, **more)
         await self.finisher.step()
 
-    def put(self, start: Start, ended: Outcome | None = None, give_back: bool = False) -> None:
+    def put(self, start: Lease, ended: Outcome | None = None, give_back: bool = False) -> None:
         ended = ended or outcome.success(None)
         claimed = start.claimed
         decided = outcome.decide(ended, start.job, claimed.attempt, claimed.max_attempts, 0.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from psycopg.types.json import Jsonb
 
-from cronledger.engine.dispatcher import Start
+from cronledger.engine.lease import Lease
 from cronledger.ledger.database import step_transaction
 from cronledger.ledger.rows import LeaseKey
 from cronledger.rules import outcome
@@ -165,7 +165,7 @@ class Rules(Bound):
             return
         self.end(replica, replica.held[pick % len(replica.held)], how, mark)
 
-    def end(self, replica: Runner, start: Start, how: str, mark: int) -> None:
+    def end(self, replica: Runner, start: Lease, how: str, mark: int) -> None:
         """The replica writes how this attempt ended, whoever has the row by now."""
         row = self.model.rows[start.claimed.id]
         back = how == "back" and start.job.reentrant

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronledger.rules.errors import ConfigurationError
 from cronledger.rules.model import Job
+from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import apply
 from tests.db.engine import FUNCTION, Ledger, eventually, runners, waiting
 

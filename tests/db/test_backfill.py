@@ -9,8 +9,8 @@ import pytest
 from psycopg import errors
 
 from cronledger.ledger.reports import Reports
-from cronledger.rules.errors import ConfigurationError
 from cronledger.rules.model import ScopeKey
+from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.backfill import past
 from tests.db.engine import Ledger, runners
 from tests.db.rows import Db, connected, execution, start_blocked

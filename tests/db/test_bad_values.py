@@ -10,8 +10,8 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from cronledger.rules.declare import TARGETS
-from cronledger.rules.json_limits import JSON_BYTES, JSON_DEPTH
+from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
+from cronledger.rules.validation import TARGETS
 from tests.db.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from cronledger.engine.claim import LARGEST_CLAIM
+from cronledger.engine.claiming.claim import LARGEST_CLAIM
 from cronledger.rules import outcome
 from tests.db.engine import FUNCTION, Ledger, Runner, runners
 
@@ -260,7 +260,7 @@ async def test_i6_only_reentrant_rows_are_stolen_and_not_before_trust(
         one.crash()
         for name in ("once", "again"):
             ledger.expire(name)
-        await two.pulse()
+        await two.check_in()
         two.dispatcher.steal_at = ledger.clock.now() - HOUR
         assert await two.settle() == []  # connected a moment ago: it may be the one that was away
         stolen = await two.steal()

@@ -16,9 +16,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
-from cronledger.audit import doctor_ledger, doctor_server
-from cronledger.audit.doctor import Finding, Patient, examine
-from cronledger.ledger.binaries import as_ordinary_user
+from cronledger.embedded.binaries import as_ordinary_user
+from cronledger.explain import doctor_ledger, doctor_server
+from cronledger.explain.doctor import DoctorContext, Finding, examine
 from cronledger.ledger.migrate import REPEATED, migrate
 from cronledger.rules import cron
 from cronledger.settings import Settings
@@ -29,9 +29,9 @@ DAY = timedelta(days=1)
 
 
 @contextmanager
-def patient(url: str, **settings: Any) -> Iterator[Patient]:
+def patient(url: str, **settings: Any) -> Iterator[DoctorContext]:
     with psycopg.connect(url, autocommit=True) as connection:
-        yield Patient(connection, Settings(**settings), url, cron.FINGERPRINT)
+        yield DoctorContext(connection, Settings(**settings), url, cron.FINGERPRINT)
 
 
 def found(url: str, check: str, **settings: Any) -> list[Finding]:

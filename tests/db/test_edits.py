@@ -102,7 +102,7 @@ async def test_i10_a_pause_until_infinity_is_one_until_resumed(
     ledger.clock.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         (other,) = await one.settle()
-        await one.pulse()
+        await one.check_in()
         assert other.claimed.key.job_name == "other"
     assert ledger.one("SELECT paused_until FROM jobs WHERE name = 'job'") is None
     assert ledger.parked() == "paused"

@@ -15,9 +15,9 @@ from urllib.parse import unquote
 import psycopg
 import pytest
 
-from cronledger.ledger import binaries as binaries_module
-from cronledger.ledger.embedded import Binaries, Embedded, EmbeddedError, find_binaries
-from cronledger.ledger.postmaster import private_directory, server_pid
+from cronledger.embedded import binaries as binaries_module
+from cronledger.embedded.postmaster import private_directory, server_pid
+from cronledger.embedded.server import Binaries, Embedded, EmbeddedError, find_binaries
 from tests.database import chosen_binaries, fast_directory, scratch_directory
 
 FAST = {"fsync": "off", "full_page_writes": "off"}
@@ -76,7 +76,7 @@ class User:
     SCRIPT = """
         import sys
         from pathlib import Path
-        from cronledger.ledger.embedded import Embedded
+        from cronledger.embedded.server import Embedded
 
         settings = {"fsync": "off", "full_page_writes": "off"}
         with Embedded(Path(sys.argv[1]), Path(sys.argv[2]), settings) as embedded:
@@ -227,7 +227,7 @@ def test_a_forked_copy_that_closes_is_not_the_last_user(base: Path, binaries: Bi
     script = f"""
         import os
         from pathlib import Path
-        from cronledger.ledger.embedded import Embedded
+        from cronledger.embedded.server import Embedded
 
         embedded = Embedded(Path({str(base)!r}), Path({str(binaries.directory)!r}))
         embedded.start()
@@ -357,7 +357,7 @@ AS_NOBODY = """
     import os, sys
     import psycopg
     from pathlib import Path
-    from cronledger.ledger.embedded import Embedded
+    from cronledger.embedded.server import Embedded
 
     try:
         psycopg.connect("host=/nowhere")  # imports what it needs while root can still read it

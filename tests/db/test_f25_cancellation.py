@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cronledger import Cancelled, CancelScope, Context
+from cronledger import Cancelled, CancelToken, Context
 from tests.db.whole import Whole, until
 
 
@@ -29,7 +29,7 @@ async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
             said.append(name)
             raise
 
-    def thread(scope: CancelScope) -> None:
+    def thread(scope: CancelToken) -> None:
         inside.release()
         try:
             while True:

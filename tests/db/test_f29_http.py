@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from cronledger.engine.handlers import http as http_handler
+from cronledger.engine.running.handlers import http as http_handler
 from tests.db.whole import Whole, until
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from cronledger import Context, Discard, Result, Retry
-from cronledger.engine.handlers.transaction import Connections, ExecutionTransaction
+from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
 from tests.db.whole import Whole, until
 
 WRITE = "INSERT INTO done VALUES (%s)"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from cronledger.engine.dispatcher import Start
+from cronledger.engine.lease import Lease
 from cronledger.ledger.rows import LeaseKey
 from tests.db.engine import Ledger, Runner, runners
 
@@ -18,19 +18,19 @@ def fence(database_url: str) -> Iterator[psycopg.Connection]:
         connection.rollback()
 
 
-async def claim(ledger: Ledger, runner: Runner, reentrant: bool) -> Start:
+async def claim(ledger: Ledger, runner: Runner, reentrant: bool) -> Lease:
     ledger.job(allow_stale_reentry=reentrant, max_attempts=3, stale_timeout="60 s")
     ledger.trigger()
     (start,) = await runner.settle()
     return start
 
 
-def assert_lease(fence: psycopg.Connection, start: Start) -> None:
+def assert_lease(fence: psycopg.Connection, start: Lease) -> None:
     values = [start.claimed.id, start.claimed.token]
     fence.execute("SELECT cronledger.assert_lease(%s, %s)", values)
 
 
-async def heartbeat(runner: Runner, start: Start) -> bool:
+async def heartbeat(runner: Runner, start: Lease) -> bool:
     """Whether the row was renewed, and not passed over as busy."""
     key = LeaseKey(start.claimed.key, start.claimed.token, start.job.stale_timeout)
     async with runner.pool.connection() as c:

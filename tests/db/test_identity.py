@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.audit.verify import verify
-from cronledger.engine.scopes import Scopes
+from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.ledger import identity
 from cronledger.ledger.database import connect
 from cronledger.ledger.identity import Accepted, OtherDatabaseError
@@ -106,7 +106,7 @@ async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: 
     declared = Job.model_validate({"name": "job", "handler": "python", "scope_kind": "shard"})
     with cloned(ledger, databases) as clone:
         async with runners(clone.url, {}) as (runner,):
-            scopes = Scopes(
+            scopes = ScopeProviders(
                 runner.pool, runner.statements, {"job": (declared, provider)}, runner="r1"
             )
             await scopes.step()
@@ -145,7 +145,7 @@ async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Da
 async def test_another_server_is_another_database(ledger: Ledger) -> None:
     async with runners(ledger.url, {}) as (runner,):
         ledger.rows("UPDATE identity SET system_identifier = 7")
-        await runner.pulse()
+        await runner.check_in()
         await runner.step()
         assert runner.dispatcher.refused is not None
         assert "the server with system identifier 7, and this one has" in runner.dispatcher.refused
@@ -159,7 +159,7 @@ async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
         assert why(ledger) is None
         ledger.clock.travel(by=MINUTE)
         assert len(await one.settle()) == 1  # also before anybody was seen on the new timeline
-        await other.pulse()
+        await other.check_in()
         assert ledger.one("SELECT timeline FROM identity") == here
         assert sorted(ledger.rows("SELECT timeline FROM runners")) == sorted([99, here])
         ledger.clock.travel(by=timedelta(hours=1))  # nobody is seen: it stays the ledger's own
@@ -171,7 +171,7 @@ async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
 async def test_a_failover_of_a_ledger_with_one_runner(ledger: Ledger) -> None:
     async with runners(ledger.url, {}) as (runner,):
         fail_over(ledger)
-        await runner.pulse()
+        await runner.check_in()
         assert why(ledger) is None
         assert 99 not in ledger.rows("SELECT timeline FROM identity")
 
@@ -187,7 +187,7 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
         ledger.clock.travel(by=MINUTE)
         cursor = planned(ledger)
         for _ in range(2):  # that it is seen here makes it no failover
-            await runner.pulse()
+            await runner.check_in()
             await runner.settle()
             assert runner.dispatcher.refused == why(ledger)
         assert "no runner was seen on timeline 99 in the last 10 minutes" in str(why(ledger))

@@ -4,6 +4,7 @@ and a process that stood still past its lease begins nothing. Found by the simul
 
 from datetime import timedelta
 
+from cronledger.engine.lease import Lease
 from tests.db.engine import LONG_AGO, Ledger, runners
 from tests.db.whole import Whole
 
@@ -53,16 +54,16 @@ async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(databas
             late, schedule=None, stale_timeout=timedelta(seconds=3), allow_stale_reentry=True
         )
         async with whole.replica() as replica:
-            executor = replica._parts.executor
+            executor = replica._runtime.components.executor
             start = executor.start
 
-            def delayed(starts: list) -> None:  # type: ignore[type-arg]
+            def delayed(leases: list) -> None:  # type: ignore[type-arg]
                 # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
                 executor.start = start  # type: ignore[method-assign]
-                replica._parts.dispatcher._start = start
-                start([type(x)(x.claimed, x.job, x.queue, x.sent - 3) for x in starts])
+                replica._runtime.components.dispatcher._start = start
+                start([Lease(x.claimed, x.job, x.queue, x.sent - 3) for x in leases])
 
-            replica._parts.dispatcher._start = delayed  # type: ignore[assignment]
+            replica._runtime.components.dispatcher._start = delayed  # type: ignore[assignment]
             execution = await whole.trigger(job)
             ended = await whole.end(execution)
         assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)

@@ -13,16 +13,8 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.engine.leases import (
-    LARGEST_BATCH,
-    NEVER,
-    Heartbeats,
-    Lease,
-    Leases,
-    Stop,
-    batches,
-    margin,
-)
+from cronledger.engine.lease import NEVER, Lease, Leases, Stop, margin
+from cronledger.engine.running.heartbeats import LARGEST_BATCH, Heartbeats, batches
 from cronledger.ledger.database import Access
 from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Statements
@@ -47,8 +39,8 @@ def lease(
         1, EPOCH, "won",
     )  # fmt: skip
     told: list[Stop] = []
-    made = Lease(claimed, job, "default", 0.0, 0.0, told.append)
-    made.renew(sent)
+    made = Lease(claimed, job, "default", sent)
+    made.stop = told.append
     return made, told
 
 
@@ -106,9 +98,9 @@ def test_hurry_outlives_an_answer_that_was_under_way() -> None:
     one, _ = lease(sent=time.monotonic(), length=60)
     leases = held(one)
     sent = time.monotonic()
-    leases.hurry()
+    leases.renew_now()
     assert leases.due(time.monotonic()) == [one]
-    leases.renew([one.token], sent)  # asked before the hurry: it may have seen nothing
+    leases.renew([one.token], sent)  # asked before the renew_now: it may have seen nothing
     assert leases.due(time.monotonic()) == [one]
     leases.renew([one.token], time.monotonic())
     assert leases.due(time.monotonic()) == []
@@ -118,7 +110,7 @@ def test_hurry_reaches_a_lease_whose_claim_was_under_way() -> None:
     # Others see the COMMIT of a claim, and cancel, before its answer has come to the runner.
     early, _ = lease(sent=time.monotonic(), length=60)
     leases = Leases()
-    leases.hurry()
+    leases.renew_now()
     late, _ = lease(sent=time.monotonic(), length=60)
     leases.add([early, late])
     assert leases.due(time.monotonic()) == [early]

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from cronledger.engine.claim import SETTLED_AT_ONCE
-from cronledger.engine.dispatcher import Start
+from cronledger.engine.claiming.claim import SETTLED_AT_ONCE
+from cronledger.engine.lease import Lease
 from cronledger.ledger.statements import text
 from tests.bench import plans
 from tests.db.engine import Ledger, Runner, runners
@@ -23,7 +23,7 @@ def woken(ledger: Ledger, job: str) -> int:
     return found
 
 
-def jobs(starts: Sequence[Start]) -> list[str]:
+def jobs(starts: Sequence[Lease]) -> list[str]:
     return [start.claimed.key.job_name for start in starts]
 
 

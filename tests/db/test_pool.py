@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cronledger import Context
-from cronledger.replica import POOL_SIZE
+from cronledger.engine.runtime.runtime import POOL_SIZE
 from tests.db.whole import Whole, until
 
 
@@ -34,7 +34,7 @@ async def test_a_starved_pool_costs_no_lease_and_no_outcome(whole: Whole) -> Non
     async with whole.replica() as replica:
         kept = await whole.trigger(jobs[0])
         await inside.wait()
-        taken = [await replica._pool.getconn() for _ in range(POOL_SIZE)]
+        taken = [await replica._runtime.pool.getconn() for _ in range(POOL_SIZE)]
         try:
             go.set()
             await ended.wait()
@@ -45,7 +45,7 @@ async def test_a_starved_pool_costs_no_lease_and_no_outcome(whole: Whole) -> Non
             assert whole.get(asked)["status"] == "PENDING"
         finally:
             for connection in taken:
-                await replica._pool.putconn(connection)
+                await replica._runtime.pool.putconn(connection)
         row, other = await whole.end(kept), await whole.end(asked)
     assert (row["status"], row["attempt"], row["result"]) == ("SUCCESS", 1, "kept")
     assert (other["status"], other["attempt"]) == ("SUCCESS", 1)

@@ -116,7 +116,7 @@ async def settled(runner: Runner) -> list[datetime]:
     """The plan_times that it starts, once its connections are there again; each is finished."""
     for _ in range(20):
         try:
-            await runner.pulse()
+            await runner.check_in()
             started = await runner.settle()
         except psycopg.OperationalError:
             continue
@@ -170,12 +170,12 @@ async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change
         for payload in ("jobs", "accepted", "connected"):
             ledger.edit(target={"function": "m:other"})
             ledger.clock.travel(by=MINUTE)
-            await other.pulse()
+            await other.check_in()
             assert await replica.step() == ()
             assert ledger.parked() is None
             ledger.edit(target={"function": FUNCTION})
             ledger.clock.travel(by=MINUTE)
-            replica._notified(payload)
+            replica._runtime.notified(payload)
             assert await replica.step()
 
 

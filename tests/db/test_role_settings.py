@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from psycopg import errors, sql
 
 from cronledger.app import App, Context
-from cronledger.audit.doctor_server import durable
 from cronledger.audit.verify import verify
 from cronledger.cli import main
+from cronledger.explain.doctor_server import durable
 from cronledger.ledger.database import step_transaction
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import LeaseKey
 from cronledger.replica import Replica
-from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.database import Databases

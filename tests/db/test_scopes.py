@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from structlog.testing import capture_logs
 
 from cronledger.app import App
-from cronledger.audit.doctor import Patient
-from cronledger.audit.doctor_ledger import scopes as scopes_check
 from cronledger.cli import main
-from cronledger.engine import scopes as scopes_module
-from cronledger.engine.scopes import Scopes
+from cronledger.engine.maintenance import scope_providers as scopes_module
+from cronledger.engine.maintenance.scope_providers import ScopeProviders
+from cronledger.explain.doctor import DoctorContext
+from cronledger.explain.doctor_ledger import scopes as scopes_check
 from cronledger.ledger.database import Access
 from cronledger.ledger.statements import Connection, Rows, Statements
 from cronledger.rules.model import Job
@@ -42,10 +42,10 @@ class Asked:
         apply(self._url, list(self._app.jobs.values()), source="test")
         self._jobs[name] = (self._app.jobs[name], provider)
 
-    async def replica(self, statements: Statements | None = None) -> Scopes:
+    async def replica(self, statements: Statements | None = None) -> ScopeProviders:
         pool = Access(self._url).pool("test", 2)
         await self._stack.enter_async_context(pool)
-        scopes = Scopes(pool, statements or Statements(), self._jobs, runner="r1")
+        scopes = ScopeProviders(pool, statements or Statements(), self._jobs, runner="r1")
         self._stack.callback(scopes.close)
         return scopes
 
@@ -232,7 +232,7 @@ LATER = timedelta(minutes=6)
 def found(url: str) -> list[tuple[str, str]]:
     """What the doctor says of scopes: severity and finding."""
     with psycopg.connect(url, autocommit=True) as c:
-        findings = scopes_check(Patient(c, Settings(), url))
+        findings = scopes_check(DoctorContext(c, Settings(), url))
         return [(finding.severity, finding.found) for finding in findings]
 
 

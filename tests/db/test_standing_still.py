@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from cronledger import Context
-from cronledger.engine import choose
+from cronledger.engine.claiming import decide
 from cronledger.ledger import database, migrate
 from cronledger.ledger.audits import Audits
 from cronledger.ledger.database import (
-    PASSING,
+    RETRYABLE_ERRORS,
     STANDS_STILL_SECONDS,
     Access,
-    is_away,
+    is_unreachable,
     step_transaction,
     transaction,
 )
@@ -34,7 +34,7 @@ PATIENCE = 0.2
 
 def was_given_up(error: BaseException) -> bool:
     """In a pipeline the server's last words may be lost."""
-    return is_away(error) or isinstance(error, PASSING)
+    return is_unreachable(error) or isinstance(error, RETRYABLE_ERRORS)
 
 
 class StandsStill:
@@ -232,7 +232,7 @@ async def test_a_claim_plans_no_more_than_it_can_in_a_second(
     ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds the locks of all its schedules meanwhile."""
-    monkeypatch.setattr(choose, "PLANNED_AT_ONCE", 40)
+    monkeypatch.setattr(decide, "PLANNED_AT_ONCE", 40)
     for n in range(4):
         ledger.job(f"j{n}", schedule="* * * * *", catch_up="latest", grace="1 min")
     ledger.clock.travel(by=timedelta(minutes=25))

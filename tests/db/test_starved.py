@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from cronledger import Context
-from cronledger.engine.handlers.command import CommandHandlers
-from cronledger.engine.handlers.transaction import ExecutionTransaction
+from cronledger.engine.running.handlers.command import CommandHandlers
+from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.replica import Replica
 from tests.db.test_f29_http import Site, site
 from tests.db.whole import Whole, until
@@ -32,7 +32,7 @@ async def whole(database_url: str) -> AsyncIterator[Whole]:
 
 
 def lapse(replica: Replica) -> None:
-    (lease,) = replica._parts.leases.all()
+    (lease,) = replica._runtime.components.leases.all()
     lease.deadline = monotonic() - 1
 
 
@@ -73,13 +73,13 @@ async def test_a_sync_handler_does_not_begin(whole: Whole, monkeypatch: pytest.M
 
     job = whole.job(handler)
     async with whole.replica() as replica:
-        call = replica._parts.threads.call
+        call = replica._runtime.components.threads.call
 
         def late(function: Any) -> Any:
             lapse(replica)
             return call(function)
 
-        monkeypatch.setattr(replica._parts.threads, "call", late)
+        monkeypatch.setattr(replica._runtime.components.threads, "call", late)
         row = await whole.run(job)
     assert (row["status"], row["error_code"], lines) == ("FAILED", "lease_lost", [])
 

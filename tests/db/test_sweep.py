@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.engine import choose
+from cronledger.engine.claiming import decide
 from cronledger.rules import outcome, planner
 from tests.db.engine import Ledger, runners
 
@@ -54,7 +54,7 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(
         two.clock.distrust()
         await two.sweeper.sweep()
         assert ledger.statuses() == ["RUNNING"]
-        await two.pulse()
+        await two.check_in()
         ledger.clock.travel(by=MINUTE + timedelta(seconds=1))
         await two.live_through()
         await two.sweeper.sweep()
@@ -268,7 +268,7 @@ async def test_i9_a_bug_in_the_planner_costs_one_job(
         return choose_plan(row, *rest, **more)
 
     choose_plan = planner.plan
-    monkeypatch.setattr(choose, "plan", fails_for_one)
+    monkeypatch.setattr(decide, "plan", fails_for_one)
     for name in ("a", "bad", "c"):
         ledger.job(name, schedule="* * * * *")
     ledger.clock.travel(by=MINUTE)

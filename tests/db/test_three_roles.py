@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cronledger.ledger.embedded import Embedded, find_binaries
-from cronledger.ledger.postmaster import private_directory
+from cronledger.embedded.postmaster import private_directory
+from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import SETTINGS, chosen_binaries, fast_directory, scratch_directory
 
 DOC = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from cronledger import Context
-from cronledger.audit.judge import Violation
+from cronledger.audit.compare import Violation
 from cronledger.audit.verify import verify
 from cronledger.ledger.audits import Audits
 from cronledger.rules import cron

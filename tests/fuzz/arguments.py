@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 
 from cronledger.cli import main
-from cronledger.rules.errors import Exit
+from cronledger.rules.problems import Exit
 from cronledger.settings import VARIABLES
 from tests.fuzz.calls import STDOUTS, Call
 from tests.fuzz.values import (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cronledger.cli import main
-from cronledger.rules.errors import Exit
+from cronledger.rules.problems import Exit
 from tests.fuzz.world import PASSWORD, TOKEN, World
 
 PATIENCE_SECONDS = 90.0

@@ -8,13 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
-from typing import cast
 
 from cronledger.audit.verify import verify
-from cronledger.engine.handlers.transaction import LEASE_IS_LOST
-from cronledger.ledger.database import Access as RealAccess
+from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
 from cronledger.replica import Replica
-from tests.simulation.access import Access, Listener
+from tests.simulation.access import Listener
 from tests.simulation.backend import Database
 from tests.simulation.calm import Calm
 from tests.simulation.clients import Client
@@ -247,7 +245,6 @@ class Cluster:
         settings = settings_of(process.runner, self.random)
         while True:
             replica = SimReplica(self, process, settings)
-            replica._access = cast(RealAccess, Access(self, process, replica._expected))
             try:
                 await replica.start()
                 break

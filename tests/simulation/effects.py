@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from cronledger.engine.handlers import transaction
+from cronledger.engine.running.handlers import transaction
 from tests.simulation.network import Connection
 from tests.simulation.request import Request
 

@@ -50,7 +50,8 @@ class Elsewhere:
         waited = {
             sim.process
             for sim in self._cluster.replicas
-            if sim.replica._expected.id == here or sim.replica._parts.dispatcher.refused is not None
+            if sim.replica._runtime.expected.id == here
+            or sim.replica._runtime.components.dispatcher.refused is not None
         }
         for process in tuple(self._cluster.processes):
             if process.is_replica and process not in waited:

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from cronledger.rules.declare import problems
 from cronledger.rules.model import Job
+from cronledger.rules.validation import problems
 
 FUNCTION = "simulation:work"
 CROWD, CROWDED = "crowd", ("a", "b", "c")

@@ -4,8 +4,8 @@ providers, in another database. `mutations` tries them."""
 from contextlib import AbstractContextManager
 from typing import Any
 
-from cronledger.engine import scopes
-from cronledger.engine.handlers.transaction import ExecutionTransaction
+from cronledger.engine.maintenance import scope_providers
+from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.ledger import statements
 from cronledger.rules.model import Status
 from tests.simulation.backend import Database
@@ -78,7 +78,7 @@ def silence_means_no_scopes(_: Database) -> AbstractContextManager[None]:
 
         return answer
 
-    return method(scopes, "_answer", make)
+    return method(scope_providers, "_answer", make)
 
 
 def claims_anywhere(database: Database) -> AbstractContextManager[None]:

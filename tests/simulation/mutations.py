@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cronledger.engine import claim, clock, executor, leases
+from cronledger.engine import clock, lease
+from cronledger.engine.claiming import claim
+from cronledger.engine.running import executor, heartbeats
 from tests.simulation import mistakes, neglects, oversights
 from tests.simulation.backend import Database
 from tests.simulation.mutating import function, method, statement, together
@@ -139,7 +141,7 @@ def lease_from_reply(_: Database) -> AbstractContextManager[None]:
 
         return renew
 
-    return method(leases.Lease, "renew", make)
+    return method(lease.Lease, "renew", make)
 
 
 def skipped_is_lost(_: Database) -> AbstractContextManager[None]:
@@ -155,7 +157,7 @@ def skipped_is_lost(_: Database) -> AbstractContextManager[None]:
 
         return read
 
-    return method(leases.Heartbeats, "_read_silent", make)
+    return method(heartbeats.Heartbeats, "_read_silent", make)
 
 
 class _Silent:
@@ -223,7 +225,7 @@ def starts_after_its_lease(_: Database) -> AbstractContextManager[None]:
 
     def make(original: Any) -> Any:
         async def outcome(self: Any, running: Any) -> Any:
-            deadline, running.lease.deadline = running.lease.deadline, leases.NEVER
+            deadline, running.lease.deadline = running.lease.deadline, lease.NEVER
             stopped, running.lease.stopped = running.lease.stopped, False
             task = original(self, running)
             try:

@@ -4,7 +4,7 @@ tokens, turns. `mutations` tries them."""
 from contextlib import AbstractContextManager
 from typing import Any
 
-from cronledger.engine import choose, tokens
+from cronledger.engine.claiming import decide, tokens
 from tests.simulation.backend import Database
 from tests.simulation.mutating import function, method, statement, together
 
@@ -56,4 +56,4 @@ def starts_all_at_the_limit(_: Database) -> AbstractContextManager[None]:
     def make(original: Any) -> Any:
         return lambda self, job, queue: None
 
-    return method(choose.Chooser, "_reserved", make)
+    return method(decide.Decider, "_reserved", make)

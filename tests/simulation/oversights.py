@@ -6,7 +6,8 @@ from typing import Any
 
 import psycopg
 
-from cronledger.engine import claim, finisher
+from cronledger.engine.claiming import claim
+from cronledger.engine.running import finisher
 from cronledger.ledger import statements
 from tests.simulation.backend import Database
 from tests.simulation.mutating import method

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from cronledger.engine import scopes
+from cronledger.engine.maintenance import scope_providers
 from cronledger.rules.model import Job
 from tests.simulation.jobs import SCOPES, is_provided
 from tests.simulation.loop import LANE, Process
@@ -28,7 +28,7 @@ Provider = Callable[[], Awaitable[list[str]]]
 def hurried_providers() -> Iterator[None]:
     """They are asked as often as a simulation is shorter than a day."""
     with mock.patch.multiple(
-        scopes, EVERY_SECONDS=EVERY_SECONDS, PATIENCE_SECONDS=PATIENCE_SECONDS
+        scope_providers, EVERY_SECONDS=EVERY_SECONDS, PATIENCE_SECONDS=PATIENCE_SECONDS
     ):
         yield
 

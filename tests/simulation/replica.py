@@ -4,9 +4,13 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from cronledger.engine.finisher import Ended
+from cronledger.engine.apps import AppRegistry
+from cronledger.engine.running.finisher import Ended
+from cronledger.engine.runtime.runtime import Runtime
+from cronledger.ledger.database import Access as RealAccess
 from cronledger.replica import Replica
 from cronledger.settings import Settings
+from tests.simulation.access import Access
 from tests.simulation.jobs import FUNCTION, QUEUES
 from tests.simulation.loop import Process
 
@@ -14,22 +18,19 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 
-class SimReplica(Replica):
-    """A replica as production builds and drives it; its steps are counted."""
+class SimRuntime(Runtime):
+    """The runtime that production has; its steps are counted and its writes traced."""
 
-    def __init__(self, cluster: "Cluster", process: Process, settings: Settings) -> None:
-        super().__init__(
-            url=cluster.database.url,
-            settings=settings,
-            functions={FUNCTION: cluster.handlers.python},
-            applied=True,
-        )
-        self._plugins.providers.update(cluster.providers.of_replica())
+    def __init__(
+        self, cluster: "Cluster", process: Process, settings: Settings, apps: AppRegistry
+    ) -> None:
+        super().__init__(settings, cluster.database.url, apps, applied=True, manual=False)
+        self.access = cast(RealAccess, Access(cluster, process, self.expected))
         self._cluster = cluster
         self._process = process
 
     def _drive(self) -> None:
-        loops = self._parts.loops
+        loops = self.components.loops
         drive = loops.drive
 
         def counted(name: str, step: Any, wake: Any = None, *, reads_clock: bool = False) -> None:
@@ -43,10 +44,25 @@ class SimReplica(Replica):
         loops.drive = counted  # type: ignore[method-assign]
         super()._drive()
 
-    def _written(self, ended: Any) -> None:
+    def written(self, ended: Any) -> None:
         for each in cast("list[Ended]", ended):
             self._cluster.trace("written", self._process.name, each.outcome.status.value)
-        super()._written(ended)
+        super().written(ended)
+
+
+class SimReplica(Replica):
+    """A replica as production builds and drives it, on the network of the simulation."""
+
+    def __init__(self, cluster: "Cluster", process: Process, settings: Settings) -> None:
+        super().__init__(
+            url=cluster.database.url,
+            settings=settings,
+            functions={FUNCTION: cluster.handlers.python},
+            applied=True,
+        )
+        apps = self._runtime.apps
+        apps.providers.update(cluster.providers.of_replica())
+        self._runtime = SimRuntime(cluster, process, settings, apps)
 
 
 def settings_of(runner: str, random: Random) -> Settings:

@@ -17,9 +17,11 @@ import psycopg
 import structlog
 
 import cronledger.replica  # noqa: F401 - all of the engine is loaded before its clock is replaced
-from cronledger.engine import choose, leases, parts, tokens
-from cronledger.engine.commands import Supervisor
-from cronledger.engine.leases import Heartbeats
+from cronledger.engine.claiming import decide, tokens
+from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.running import heartbeats
+from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.runtime import assembly
 from tests.simulation.backend import Database, install
 from tests.simulation.cluster import LOGGED, Cluster, Tell
 from tests.simulation.effects import install_effects, simulated_transactions
@@ -103,12 +105,12 @@ def replaced(
 
     before = structlog.get_config()
     with (
-        mock.patch.multiple(parts, Supervisor=SimSupervisor, Heartbeats=SimHeartbeats),
+        mock.patch.multiple(assembly, Supervisor=SimSupervisor, Heartbeats=SimHeartbeats),
         simulated_transactions(),
         hurried_providers(),
-        mock.patch.object(leases, "ended", lambda connection: connection.closed),
+        mock.patch.object(heartbeats, "ended", lambda connection: connection.closed),
         mock.patch.object(tokens, "uuid4", mint),
-        mock.patch.object(choose, "uuid4", mint),
+        mock.patch.object(decide, "uuid4", mint),
     ):
         clocked = [
             module

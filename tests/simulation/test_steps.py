@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from cronledger.engine import parts
-from cronledger.engine.leases import Heartbeats
-from cronledger.replica import Replica
+from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.runtime import assembly
+from cronledger.engine.runtime.runtime import Runtime
 from tests.simulation.backend import Database
 from tests.simulation.run import SimHeartbeats, simulate
 
-IN_A_LOOP = {"pulse", "sweeper", "scopes", "dispatcher", "finisher", "waker"}
+IN_A_LOOP = {"check_in", "sweeper", "scopes", "dispatcher", "finisher", "listener"}
 
 
 def driven() -> Iterator[str]:
     """The names of the loops that a replica drives, read from its source."""
-    source = textwrap.dedent(inspect.getsource(Replica._drive))
+    source = textwrap.dedent(inspect.getsource(Runtime._drive))
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("loops.drive"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "drive":
             assert isinstance(node.args[0], ast.Constant)
             yield str(node.args[0].value)
 
@@ -45,15 +45,15 @@ def test_every_loop_of_a_replica_is_stepped(stepped: tuple[Counter[str], Counter
 
 def test_every_part_that_runs_by_itself_is_known() -> None:
     """Whatever of the parts has a thread or a `start` is replaced, or has nothing to do here."""
-    made = set(inspect.signature(parts.Parts.__init__).parameters)
-    assert "hooks" in made
-    source = inspect.getsource(Replica.start)
+    made = set(inspect.signature(assembly.Components.__init__).parameters)
+    assert "coordinator" in made
+    source = inspect.getsource(Runtime.start)
     begun = {
         ast.unparse(node.func)
         for node in ast.walk(ast.parse(textwrap.dedent(source)))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".start")
     }
-    assert begun == {"self._parts.supervisor.start", "self._parts.heartbeats.start"}
+    assert begun == {"self.components.supervisor.start", "self.components.heartbeats.start"}
 
 
 def test_heartbeats_are_the_production_ones() -> None:

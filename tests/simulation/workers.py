@@ -14,8 +14,8 @@ from uuid import UUID
 
 import psycopg
 
-from cronledger.app import CancelScope, Context
-from cronledger.engine.handlers.transaction import LEASE_IS_LOST
+from cronledger.app import CancelToken, Context
+from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
 from cronledger.rules.model import ExecutionKey, Trigger
 from tests.simulation.access import Pool
 from tests.simulation.effects import WRITE
@@ -192,7 +192,7 @@ class Worker:
         context = Context(
             execution_id=execution, job=job, scope_kind=kind, scope_id=scope, plan_time=plan,
             trigger=Trigger(trigger), attempt=attempt, payload=payload, lease_token=token,
-            runner_id=self._process.runner, cancel_scope=CancelScope(), _held=lambda: True,
+            runner_id=self._process.runner, cancel_scope=CancelToken(), _held=lambda: True,
         )  # fmt: skip
         # Who does not say how long its lease is to be learns of no edit that makes it shorter.
         length = stale.total_seconds() if self._explicit else SHORTEST_LEASE

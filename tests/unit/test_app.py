@@ -14,10 +14,10 @@ import pytest
 
 import cronledger
 from cronledger import App, Context, LeaseLost
-from cronledger.app import CancelScope, Policies, bind
-from cronledger.rules import declare
-from cronledger.rules.errors import ConfigurationError
+from cronledger.app import CancelToken, Policies, bind
+from cronledger.rules import validation
 from cronledger.rules.model import CatchUp, Handler, Job, ScopeKey, Trigger
+from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.python import load_app, resolve_function
 
 
@@ -33,7 +33,7 @@ def context(held: bool = True) -> Context:
         payload={"a": 1},
         lease_token=UUID(int=5),
         runner_id="r",
-        cancel_scope=CancelScope(),
+        cancel_scope=CancelToken(),
         _held=lambda: held,
     )
 
@@ -137,7 +137,7 @@ def test_a_declared_function_stays_what_it_was() -> None:
     assert job.target == {"function": f"{__name__}:plain"}
     assert app.handlers == {"plain": plain}
     assert app.providers == {}
-    assert declare.check(app.jobs.values(), retention=timedelta(days=90)) == ()
+    assert validation.check(app.jobs.values(), retention=timedelta(days=90)) == ()
 
 
 def test_policies_are_those_of_job() -> None:
@@ -196,7 +196,7 @@ def test_scopes_are_fixed_or_provided() -> None:
     assert app.jobs["provided"].scopes is None
     assert app.providers == {"provided": tenants}
     retention = timedelta(days=90)
-    assert declare.check(app.jobs.values(), retention=retention, providers=app.providers) == ()
+    assert validation.check(app.jobs.values(), retention=retention, providers=app.providers) == ()
     with pytest.raises(TypeError, match="scope provider"):
         app.job(name="needy", scope_kind="tenant", scopes=needs)(plain)  # type: ignore[arg-type]
 
@@ -208,7 +208,7 @@ def test_slips_of_the_decorator() -> None:
     with pytest.raises(TypeError, match="name="):
         app.job()(lambda: None)
     app.job(name="lambda")(lambda: None)
-    assert declare.check(app.jobs.values(), retention=timedelta(days=90)) == ()
+    assert validation.check(app.jobs.values(), retention=timedelta(days=90)) == ()
 
 
 def test_deploy_is_an_integer_or_an_instant() -> None:

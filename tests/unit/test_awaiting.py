@@ -8,12 +8,12 @@ import pytest
 from psycopg import errors
 from structlog.testing import capture_logs
 
-from cronledger.daemon import Daemon, Work
+from cronledger.process.daemon import Daemon, DaemonOptions
 from cronledger.settings import Settings
 
 
-def _work(seconds: float) -> Work:
-    return Work(Daemon(settings=Settings(), patience=timedelta(seconds=seconds)))
+def _work(seconds: float) -> Daemon:
+    return Daemon(DaemonOptions(settings=Settings(), patience=timedelta(seconds=seconds)))
 
 
 class Flaky:

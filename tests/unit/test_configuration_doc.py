@@ -8,10 +8,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from cronledger.app import Context
-from cronledger.engine.handlers.command import environment
-from cronledger.rules.errors import EXIT_MEANINGS, Exit
+from cronledger.engine.running.handlers.command import environment
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ErrorCode
+from cronledger.rules.problems import EXIT_MEANINGS, Exit
 from cronledger.settings import VARIABLES
 from cronledger.sources.document import ENVIRONMENT, document, table
 from cronledger.sources.toml import load

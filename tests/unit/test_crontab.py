@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronledger.rules import cron, declare
+from cronledger.rules import cron, validation
 from cronledger.rules.model import CatchUp, Handler, Job, Overlap
 from cronledger.sources import toml
 from cronledger.sources.crontab import (
@@ -108,7 +108,7 @@ def loaded(imported: Imported, options: Options | None = None) -> dict[str, dict
         target |= {"env": env} if env else {}
         target |= {"cwd": cwd} if cwd else {}
         job = Job(name=name, handler=Handler.COMMAND, target=target, **policies)
-        declare.check([job], retention=timedelta(days=90))
+        validation.check([job], retention=timedelta(days=90))
     return tables
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules import declare
-from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.rules import validation
 from cronledger.rules.model import Handler, Job
+from cronledger.rules.problems import ConfigurationError, Problem
 
 RETENTION = timedelta(days=90)
 BASE: dict[str, Any] = {"name": "j", "handler": "command", "target": {"argv": ["true"]}}
@@ -15,7 +15,7 @@ BASE: dict[str, Any] = {"name": "j", "handler": "command", "target": {"argv": ["
 
 def found(has_provider: bool = False, **fields: Any) -> list[Problem]:
     job = Job.model_validate(BASE | fields)
-    return list(declare.problems(job, retention=RETENTION, where="f", has_provider=has_provider))
+    return list(validation.problems(job, retention=RETENTION, where="f", has_provider=has_provider))
 
 
 def refused(has_provider: bool = False, **fields: Any) -> list[str]:
@@ -169,16 +169,16 @@ def test_a_provider_stands_for_scopes() -> None:
 def test_a_job_read_from_a_row_counts_as_set_what_differs() -> None:
     job = Job(name="j", handler=Handler.EXTERNAL, schedule="@every 90s")
     row = Job.model_validate(job.model_dump())
-    assert [p.field for p in declare.problems(row, retention=RETENTION) if not p.warning] != []
+    assert [p.field for p in validation.problems(row, retention=RETENTION) if not p.warning] != []
     lean = Job.model_validate(row.model_dump(exclude_defaults=True))
-    assert declare.problems(lean, retention=RETENTION) == ()
+    assert validation.problems(lean, retention=RETENTION) == ()
 
 
 def test_a_cycle_in_a_payload_is_a_problem_not_a_crash() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
     job = Job.model_construct(**(Job.model_validate(BASE).model_dump() | {"payload": cycle}))
-    assert "payload" in [p.field for p in declare.problems(job, retention=RETENTION)]
+    assert "payload" in [p.field for p in validation.problems(job, retention=RETENTION)]
 
 
 def test_values_that_may_be_secret_are_not_shown() -> None:
@@ -198,7 +198,7 @@ def test_a_secret_under_a_misspelt_name_is_not_shown() -> None:
 def test_one_line_per_problem() -> None:
     job = Job.model_validate(BASE | {"stale_timeout": "1s", "schedule": "a\nb c d e"})
     with pytest.raises(ConfigurationError) as refusal:
-        declare.check([job], retention=RETENTION, where="cron.toml")
+        validation.check([job], retention=RETENTION, where="cron.toml")
     lines = str(refusal.value).splitlines()
     assert len(lines) == len(refusal.value.problems) == 2
     assert lines[0].startswith('cron.toml: jobs.j.stale_timeout = "1s": is shorter than 3 s')
@@ -210,7 +210,7 @@ def test_check_answers_warnings_and_knows_providers() -> None:
     job = Job.model_validate(
         BASE | {"scope_kind": "t", "schedule": "0 6 * * *", "retry_jitter": 0.5}
     )
-    (warning,) = declare.check([job], retention=RETENTION, providers={"j"})
+    (warning,) = validation.check([job], retention=RETENTION, providers={"j"})
     assert warning.field == "retry_jitter"
     with pytest.raises(ConfigurationError, match="scope_kind"):
-        declare.check([job], retention=RETENTION)
+        validation.check([job], retention=RETENTION)

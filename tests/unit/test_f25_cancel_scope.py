@@ -6,11 +6,11 @@ import weakref
 
 import pytest
 
-from cronledger.app import Cancelled, CancelScope
+from cronledger.app import Cancelled, CancelToken
 
 
 def test_f25_cancelling_reaches_all_below_and_none_above() -> None:
-    root = CancelScope()
+    root = CancelToken()
     one, other = root.child(), root.child()
     below = one.child()
     one.cancel()
@@ -25,10 +25,10 @@ def test_f25_cancelling_reaches_all_below_and_none_above() -> None:
 
 
 def test_f25_a_block_cancels_its_helpers_when_it_ends() -> None:
-    root = CancelScope()
+    root = CancelToken()
     ended = []
 
-    def helper(scope: CancelScope) -> None:
+    def helper(scope: CancelToken) -> None:
         ended.append(scope.wait(20))
 
     with pytest.raises(ValueError, match="the block failed"), root.child() as helpers:
@@ -41,7 +41,7 @@ def test_f25_a_block_cancels_its_helpers_when_it_ends() -> None:
 
 
 def test_f25_wait_answers_whether_it_was_cancelled() -> None:
-    scope = CancelScope()
+    scope = CancelToken()
     assert not scope.wait(0)
     scope.cancel()
     assert scope.wait()
@@ -50,7 +50,7 @@ def test_f25_wait_answers_whether_it_was_cancelled() -> None:
 def test_f25_what_is_over_need_not_be_told() -> None:
     """A thread that asks learns that the lease has ended, though no other thread got to say so."""
     over = threading.Event()
-    root = CancelScope(over.is_set)
+    root = CancelToken(over.is_set)
     below = root.child()
     assert [x.cancelled for x in (root, below)] == [False, False]
     over.set()
@@ -61,7 +61,7 @@ def test_f25_what_is_over_need_not_be_told() -> None:
 
 
 def test_f25_children_that_nobody_holds_are_forgotten() -> None:
-    root = CancelScope()
+    root = CancelToken()
     gone = weakref.ref(root.child())
     gc.collect()
     assert gone() is None
@@ -69,11 +69,11 @@ def test_f25_children_that_nobody_holds_are_forgotten() -> None:
 
 def test_f25_children_made_beside_a_cancel_are_cancelled() -> None:
     for _ in range(50):
-        root, made = CancelScope(), list[CancelScope]()
+        root, made = CancelToken(), list[CancelToken]()
         go = threading.Barrier(2)
 
         def make(
-            root: CancelScope = root, made: list[CancelScope] = made, go: threading.Barrier = go
+            root: CancelToken = root, made: list[CancelToken] = made, go: threading.Barrier = go
         ) -> None:
             go.wait()
             made.extend(root.child() for _ in range(20))

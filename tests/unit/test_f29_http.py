@@ -9,7 +9,7 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
-from cronledger.engine.handlers.http import (
+from cronledger.engine.running.handlers.http import (
     AddressRefusedError,
     _Request,
     _Resolver,

@@ -3,14 +3,22 @@
 import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from datetime import timedelta
 from time import monotonic
 from typing import Any, cast
 
 import pytest
 
-from cronledger.engine.handlers.guard import Guard, LeaseEndedError, guard_tasks, unguard_tasks
-from cronledger.engine.leases import Lease
-from cronledger.stacks import tasks
+from cronledger.engine.lease import Lease
+from cronledger.engine.running.handlers.guard import (
+    Guard,
+    LeaseEndedError,
+    guard_tasks,
+    unguard_tasks,
+)
+from cronledger.process.stacks import tasks
+from cronledger.rules.model import Handler as Kind
+from cronledger.rules.model import Job
 
 Handler = Callable[["Scene"], Awaitable[Any]]
 
@@ -19,8 +27,8 @@ class Scene:
     """One handler under a guard, as the executor has it, and the lines that it wrote."""
 
     def __init__(self, handler: Handler) -> None:
-        unused = cast(Any, None)
-        self.lease = Lease(unused, unused, "default", monotonic() + 600, 0.0, unused)
+        job = Job(name="job", handler=Kind.PYTHON, stale_timeout=timedelta(seconds=600))
+        self.lease = Lease(cast(Any, None), job, "default", monotonic())
         self.lines: list[str] = []
         self.stops = 0
         self.guard = Guard(self.lease, self._stop)

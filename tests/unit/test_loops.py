@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.engine import loops as module
-from cronledger.engine import trouble
-from cronledger.engine.loops import Loops
+from cronledger.engine import log_throttle
+from cronledger.engine.runtime import loops as module
+from cronledger.engine.runtime.loops import Loops
 
 AWAY = psycopg.OperationalError("the server closed the connection")
 
@@ -99,12 +99,12 @@ async def test_it_says_so_when_it_alone_goes_on_failing() -> None:
 
 
 async def test_a_clock_loop_that_is_not_answered_does_not_say_so_at_each_try() -> None:
-    """As a claim whose connection breaks each time, while the pulse is answered."""
+    """As a claim whose connection breaks each time, while the check_in is answered."""
     clock, turn = Clock(), asyncio.Event()
     made = clock.loops()
 
     async def refused() -> float | None:
-        made.answered()  # by the pulse
+        made.answered()  # by the check_in
         if made.seen()["dispatcher"].failures == 5:
             turn.set()
         raise AWAY
@@ -122,7 +122,7 @@ async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
 ) -> None:
     now, reasons = [100.0], ["refused", "refused", "starting up", "refused", "refused"]
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    monkeypatch.setattr(trouble, "monotonic", lambda: now[0])
+    monkeypatch.setattr(log_throttle, "monotonic", lambda: now[0])
     made, done = Clock().loops(), asyncio.Event()
 
     async def refused() -> float | None:
@@ -134,7 +134,7 @@ async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
         raise psycopg.OperationalError(reasons.pop(0))
 
     with capture_logs() as logs:
-        made.drive("pulse", refused, reads_clock=True)
+        made.drive("check_in", refused, reads_clock=True)
         await asyncio.wait_for(done.wait(), 5)
         await made.halt()
     assert [(x["event"], x.get("error"), x["away_s"]) for x in logs] == [
@@ -159,7 +159,7 @@ async def test_an_absence_right_after_another_is_said() -> None:
         return 0.0
 
     with capture_logs() as logs:
-        made.drive("pulse", step, reads_clock=True)
+        made.drive("check_in", step, reads_clock=True)
         await asyncio.wait_for(done.wait(), 5)
         await made.halt()
     assert [entry["event"] for entry in logs] == ["database_away", "database_back"] * 2

@@ -10,8 +10,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "cronledger"
 READERS = (
     "ledger/reports.py",
     "ledger/audits.py",
-    "audit/doctor_ledger.py",
-    "audit/doctor_server.py",
+    "explain/doctor_ledger.py",
+    "explain/doctor_server.py",
 )
 CALLS = {"_read", "_one", "_permitted", "_stream", "row", "rows"}
 OPEN = {"schema_migrations"}  # what was applied; every group may read it

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cronledger.rules.errors import ConfigurationError
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import VARIABLES, Settings, masked
 
 SECRET = "hunter2"

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from cronledger.engine import commands
-from cronledger.engine import process as process_module
-from cronledger.engine.cgroup import Groups, _home, _own, kill, remove
-from cronledger.engine.commands import CommandEnd, Supervisor
-from cronledger.engine.guardian import LAST
-from cronledger.engine.supervisor import EOF_GRACE, KILL_LEAD
+from cronledger.engine.commands import client
+from cronledger.engine.commands import spawn as process_module
+from cronledger.engine.commands.cgroup import Groups, _home, _own, kill, remove
+from cronledger.engine.commands.client import CommandEnd, Supervisor
+from cronledger.engine.commands.guardian import LAST
+from cronledger.engine.commands.supervisor import EOF_GRACE, KILL_LEAD
 
 PYTHON = [sys.executable, "-S", "-c"]
 
@@ -41,7 +41,7 @@ with open(sys.argv[1], "a", buffering=1) as file:
 
 RUNNER = """
 import asyncio, json, os, sys, time
-from cronledger.engine.commands import Supervisor
+from cronledger.engine.commands.client import Supervisor
 async def main():
     supervisor = Supervisor()
     await supervisor.start()
@@ -822,7 +822,7 @@ async def test_a_start_after_an_unnoticed_death_goes_to_a_new_supervisor(
 async def test_a_stuck_supervisor_is_killed_soon_after_the_deadline(
     supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(client, "STUCK_SECONDS", 0.3)
     stamps = tmp_path / "stamps"
     task = asyncio.create_task(run(supervisor, [*PYTHON, STAMPS, str(stamps)], lease=1.0))
     await until(lambda: numbers(stamps))
@@ -880,7 +880,7 @@ async def test_a_supervisor_that_cannot_start_says_so(monkeypatch: pytest.Monkey
 
 
 def test_the_supervisor_imports_little() -> None:
-    code = "import sys, cronledger.engine.supervisor; print(*sys.modules)"
+    code = "import sys, cronledger.engine.commands.supervisor; print(*sys.modules)"
     output = subprocess.run(
         [sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True
     ).stdout
@@ -890,8 +890,9 @@ def test_the_supervisor_imports_little() -> None:
     assert ours == {
         "cronledger",
         "cronledger.engine",
-        "cronledger.engine.cgroup",
-        "cronledger.engine.guardian",
-        "cronledger.engine.process",
-        "cronledger.engine.supervisor",
+        "cronledger.engine.commands",
+        "cronledger.engine.commands.cgroup",
+        "cronledger.engine.commands.guardian",
+        "cronledger.engine.commands.spawn",
+        "cronledger.engine.commands.supervisor",
     }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cronledger.rules.errors import ConfigurationError
 from cronledger.rules.model import Handler, Overlap
+from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.toml import TomlSource, load
 
 

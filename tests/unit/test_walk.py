@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
-from cronledger.rules import cron, segments
+from cronledger.rules import cron, timeline
 from cronledger.rules.model import Handler, Job, ScopeKey
 
 KEY = ("report", "global", "global")
@@ -313,7 +313,7 @@ def test_due_at_is_that_of_the_planner(
     job = Job(name="report", handler=Handler.SQL, schedule_delay=delay, jitter=jitter)
     key = ScopeKey("report", "tenant", scope)
     mine = Definition("@daily", schedule_delay=delay, jitter=jitter)
-    assert due_at(mine, *key, plan_time) == segments.due_at(job, key, plan_time)
+    assert due_at(mine, *key, plan_time) == timeline.due_at(job, key, plan_time)
 
 
 # --- agreement with the planner ----------------------------------------------------------------
@@ -372,7 +372,7 @@ def windows(draw: st.DrawFn) -> tuple[str, datetime, datetime, str]:
     change = draw(st.sampled_from(changes(zone, draw(st.integers(2000, 2035)))))
     after = change - draw(st.integers(0, 20 * 60)) * MINUTE
     hour = draw(st.integers(-2, 1))
-    local = segments.EPOCH + (change - segments.EPOCH) + (clock_offset(zone, change) + hour * HOUR)
+    local = timeline.EPOCH + (change - timeline.EPOCH) + (clock_offset(zone, change) + hour * HOUR)
     return zone, after, change + draw(st.integers(0, 30 * 60)) * MINUTE, str(local.hour)
 
 

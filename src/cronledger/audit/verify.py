@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 from cronledger.audit.accepted import Acceptances
+from cronledger.audit.compare import Judge, Tally, Violation, judge_blocker
 from cronledger.audit.history import History, Window
-from cronledger.audit.judge import Judge, Tally, Violation, judge_blocker
 from cronledger.ledger.audits import FIRST, LAST, Audits, Ran, Row, Skipped, Span, Stand
 from cronledger.ledger.database import connect
 from cronledger.rules.model import Handler, ScopeKey

@@ -8,7 +8,7 @@ import click
 
 from cronledger.cli.parameters import BIGINT
 from cronledger.cli.show import cell, echo, json_option, print_json, without_secrets
-from cronledger.rules.errors import Exit
+from cronledger.rules.problems import Exit
 
 if TYPE_CHECKING:
     from cronledger.cli.source import Source

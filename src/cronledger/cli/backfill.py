@@ -78,8 +78,8 @@ def backfill(
     """
     from cronledger.cli.session import session
     from cronledger.cli.trigger import scope_of
-    from cronledger.rules.errors import Exit
     from cronledger.rules.model import ScopeKey
+    from cronledger.rules.problems import Exit
     from cronledger.sources.backfill import past
 
     with session() as ledger:

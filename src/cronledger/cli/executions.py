@@ -150,7 +150,7 @@ def cancel(*, execution_id: int, as_json: bool) -> None:
     Exit status: 1 when its row is being written at this moment; ask again.
     """
     from cronledger.cli.session import requester, session
-    from cronledger.rules.errors import Exit
+    from cronledger.rules.problems import Exit
 
     with session() as ledger:
         said = ledger.call("cancel", execution_id=execution_id, requested_by=requester())

@@ -6,11 +6,11 @@ import psycopg
 from psycopg import errors
 
 from cronledger.cli.denied import DeniedError
+from cronledger.embedded.binaries import EmbeddedError
 from cronledger.ledger import identity
-from cronledger.ledger.binaries import EmbeddedError
-from cronledger.ledger.database import is_away, refusal
+from cronledger.ledger.database import is_unreachable, refusal
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
-from cronledger.rules.errors import ConfigurationError, Exit
+from cronledger.rules.problems import ConfigurationError, Exit
 from cronledger.settings import masked
 from cronledger.sources.python import traceback_of
 
@@ -86,7 +86,7 @@ def _database(error: psycopg.Error) -> Failure:
         said = masked(" ".join(str(error).split()))
         text = f"Error: the server refuses the connection: {said}\nHint: {remedy}"
         return Failure(Exit.USAGE, text)
-    if is_away(error):
+    if is_unreachable(error):
         said = masked(" ".join(str(error).split()))
         hint = "check CRONLEDGER_DATABASE_URL, and that PostgreSQL runs there"
         return Failure(

@@ -78,7 +78,7 @@ def import_crontab(
 
 def _sources(file: str) -> Iterator[_Source]:
     """The crontabs that one argument names. Raises UsageError when one cannot be read."""
-    from cronledger.rules.errors import RefusedError
+    from cronledger.rules.problems import RefusedError
     from cronledger.sources.files import read_file, read_stream
 
     path = Path(file)

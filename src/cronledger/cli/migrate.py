@@ -79,7 +79,7 @@ def _state_here(settings: "Settings") -> "SchemaState | None":
 
     from cronledger.cli.session import database
     from cronledger.ledger import migrate as migrations
-    from cronledger.ledger.database import is_away, refusal
+    from cronledger.ledger.database import is_unreachable, refusal
 
     if settings.database_url is None:
         _note("no database is set")
@@ -88,7 +88,7 @@ def _state_here(settings: "Settings") -> "SchemaState | None":
         with database(settings) as url:
             state = migrations.check(url, settings.schema_name)
     except psycopg.Error as error:
-        if not is_away(error) or refusal(error) is not None:
+        if not is_unreachable(error) or refusal(error) is not None:
             raise
         _note("the database does not answer")
         return None
@@ -120,7 +120,7 @@ def _warn(state: "SchemaState") -> None:
 
 def _require_current(state: "SchemaState", pending: list[str]) -> None:
     """Exit unless the schema is up to date and whole."""
-    from cronledger.rules.errors import Exit
+    from cronledger.rules.problems import Exit
 
     if state.lost:
         click.echo(

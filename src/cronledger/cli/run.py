@@ -59,7 +59,7 @@ def run(
         over["slots"] = slots
     url = settings.require_database()
 
-    from cronledger.daemon import Daemon
+    from cronledger.process.daemon import DaemonOptions
 
     declared: dict[str, Any] = {}
     if found is not None:
@@ -71,7 +71,7 @@ def run(
             "functions": found.functions,
         }
     given = deploy if deploy is not None else (found.deploy if found else None)
-    daemon = Daemon(
+    daemon = DaemonOptions(
         settings=settings.model_copy(update=over),
         deploy=given,
         force=force,

@@ -17,11 +17,11 @@ from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, explained
 from cronledger.cli.show import echo
+from cronledger.embedded.server import Embedded
 from cronledger.ledger.database import Access, transaction
-from cronledger.ledger.embedded import Embedded
 from cronledger.ledger.reports import Reports
-from cronledger.rules import json_limits
-from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.rules import storable
+from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, TABLE, Settings
 
 HERE = "cronledger.toml"
@@ -74,14 +74,14 @@ def _say_once() -> Callable[[psycopg.errors.Diagnostic], None]:
 def _readable(text: str | bytes) -> Any:
     """Return the value of JSON from the ledger, or its text where that is beyond Python.
 
-    Only rows that are older than the limits of `json_limits` have such values.
+    Only rows that are older than the limits of `storable` have such values.
     """
     plain = text.decode() if isinstance(text, bytes) else text
     try:
         value = json.loads(plain)
     except (ValueError, RecursionError):
         return plain
-    return plain if json_limits.beyond_readers(value) else value
+    return plain if storable.beyond_readers(value) else value
 
 
 @contextmanager

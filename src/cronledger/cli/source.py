@@ -8,10 +8,10 @@ from typing import Any
 
 from cronledger.app import App, bind
 from cronledger.cli.session import HERE, settings_here
-from cronledger.engine.plugins import Plugins
-from cronledger.rules import declare
-from cronledger.rules.errors import ConfigurationError, Problem
+from cronledger.engine.apps import AppRegistry
+from cronledger.rules import validation
 from cronledger.rules.model import Handler, Job
+from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import Settings
 from cronledger.sources import python, toml
 
@@ -96,10 +96,10 @@ def _app(reference: str, name: str | None) -> Source:
         remedy = "write it like cronledger.toml or myproject.jobs:app"
         raise ConfigurationError([Problem(None, None, None, None, message, remedy)])
     app = python.load_app(reference)
-    Plugins({}).add(app)  # what no replica could run is not applied either
+    AppRegistry({}).add(app)  # what no replica could run is not applied either
     settings = settings_here()
     jobs = tuple(app.jobs.values())
-    warnings = declare.check(
+    warnings = validation.check(
         jobs, retention=settings.retention, where=reference, providers=app.providers
     )
     deploy = settings.deploy if settings.deploy is not None else app.deploy

@@ -47,7 +47,7 @@ def trigger(
     from psycopg.types.json import Jsonb
 
     from cronledger.cli.session import requester, session
-    from cronledger.rules.errors import Exit
+    from cronledger.rules.problems import Exit
 
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait; give both")
@@ -75,20 +75,20 @@ def trigger(
 
 def read_payload(text: str) -> object:
     """Answer what the JSON of --payload says. Raises BadParameter."""
-    from cronledger.rules import json_limits
-    from cronledger.rules.errors import shown
+    from cronledger.rules import storable
+    from cronledger.rules.problems import shown
 
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
-        message = f"{json_limits.TOO_DEEP}; {json_limits.ELSEWHERE}"
+        message = f"{storable.TOO_DEEP}; {storable.ELSEWHERE}"
         raise click.BadParameter(message, param_hint="--payload") from None
     except ValueError as error:
         raise click.BadParameter(
             f"{shown(text)} is not JSON ({error}); quote it, for example '{{\"day\": 1}}'",
             param_hint="--payload",
         ) from None
-    problem = json_limits.problem(value)
+    problem = storable.problem(value)
     if problem is not None:
         raise click.BadParameter("; ".join(problem), param_hint="--payload")
     return value

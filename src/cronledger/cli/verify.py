@@ -14,7 +14,7 @@ from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import iso, json_option, json_text, read_moment
 
 if TYPE_CHECKING:
-    from cronledger.audit.judge import Violation
+    from cronledger.audit.compare import Violation
     from cronledger.audit.verify import Report
     from cronledger.cli.session import Session
 
@@ -60,7 +60,7 @@ def verify(
     from cronledger.audit import verify as audit
     from cronledger.cli.session import session
     from cronledger.ledger.audits import Audits
-    from cronledger.rules.errors import Exit
+    from cronledger.rules.problems import Exit
 
     _check(accept, kinds)
     with session() as ledger:

@@ -11,7 +11,7 @@ from cronledger.cli.show import echo, iso, json_option, print_json, read_instant
 from cronledger.rules.model import GLOBAL, ScopeKey
 
 if TYPE_CHECKING:
-    from cronledger.audit.why import Answer
+    from cronledger.explain.why import Answer
     from cronledger.ledger.reports import Reports, Row
 
 MOST_SCOPES = 20
@@ -30,8 +30,8 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     TIME is ISO 8601, or a time of day such as 03:00, which means the last one that was. Without an
     offset it is read in the zone of the job. 03:00 means that minute, 03:00:00 that second.
     """
-    from cronledger.audit.why import Why
     from cronledger.cli.session import session
+    from cronledger.explain.why import Why
 
     with session() as ledger:
         reports = ledger.reports
@@ -54,7 +54,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
 
 def _zone(name: str) -> ZoneInfo:
     from cronledger.rules import zones
-    from cronledger.rules.crontext import CronError
+    from cronledger.rules.cron_fields import CronError
 
     try:
         return zones.named(name)

@@ -25,7 +25,7 @@ from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from cronledger.ledger.identity import ExpectedLedger
-from cronledger.rules.errors import ConfigurationError, Problem, RefusedError
+from cronledger.rules.problems import ConfigurationError, Problem, RefusedError
 from cronledger.settings import check_dsn
 
 HUNG_SECONDS = 90.0
@@ -138,18 +138,18 @@ _COMMAND_SET = _set(_COMMAND, local=True)
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """The database did not answer, or the connection is gone."""
 
-PASSING = (
+RETRYABLE_ERRORS = (
     errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable,
     errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout,
 )  # fmt: skip
 """Another transaction was in the way, or this client stood still; the step is tried again as a
 whole."""
 
-POISON = (errors.DataError, errors.IntegrityError)
+BAD_VALUE_ERRORS = (errors.DataError, errors.IntegrityError)
 """SQLSTATE classes 22 and 23: a value of one row, not the database, is at fault."""
 
 
-def is_away(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Whether `error` says that the database is unreachable rather than that a statement is bad."""
     # psycopg calls much more an OperationalError: a full disk, an object in use, a limit reached.
     state = getattr(error, "sqlstate", None)
@@ -189,7 +189,7 @@ def refusal(error: BaseException) -> str | None:
     return next((remedy for said, remedy in _REFUSALS if re.search(said, text)), None)
 
 
-def sever(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+def shutdown_socket(connection: AsyncConnection[tuple[Any, ...]]) -> None:
     """Whatever waits on the connection fails now: asking the server to cancel would wait for it."""
     if not connection.closed:
         with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as s:
@@ -317,7 +317,7 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
         async with super().connection(timeout) as connection:
             assert isinstance(connection, StepConnection)
             connection.expected = self.expected
-            timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, sever, connection)
+            timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, shutdown_socket, connection)
             try:
                 yield connection
             finally:
@@ -433,7 +433,7 @@ class Access:
         if not settings:
             return ()
         timer = asyncio.get_running_loop().call_later(
-            self.connect_timeout.total_seconds(), sever, connection
+            self.connect_timeout.total_seconds(), shutdown_socket, connection
         )
         try:
             await connection.execute(f"SELECT {_set(settings, local=False)}".encode())

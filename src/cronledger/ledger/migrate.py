@@ -16,7 +16,7 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
-from cronledger.ledger import server
+from cronledger.ledger import server_settings
 from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.inventory import Made, inventory, lost
 
@@ -204,7 +204,7 @@ def migrate(
     known = migrations(schema)
     applied = []
     with connect(url) as connection:
-        server.read(connection).require()
+        server_settings.read(connection).require()
         state = _state(connection, known, schema)
         require_usable(state)
         for migration in state.pending:

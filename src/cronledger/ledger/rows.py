@@ -127,7 +127,7 @@ class NextDue(NamedTuple):
     again: datetime | None
 
 
-class Pulse(NamedTuple):
+class CheckInReply(NamedTuple):
     """`now`, the earliest stale_after of all leases, the earliest end of a pause; `others`: live
     runners of the same queues whose tzdata or croniter differ, as of their last check-in."""
 

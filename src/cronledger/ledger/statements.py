@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.ledger.rows import (
     MAX_STEALS,
+    CheckInReply,
     Claimed,
     Ending,
     JobFacts,
@@ -25,7 +26,6 @@ from cronledger.ledger.rows import (
     LeaseState,
     NewClaim,
     NextDue,
-    Pulse,
     Swept,
     Taken,
     claimed,
@@ -319,9 +319,9 @@ class Statements:
             c, "next_due", NextDue, queues=list(queues), not_here=list(not_here), since=since
         )
 
-    async def pulse(self, c: Connection, **runner: Any) -> AsyncCursor[Pulse]:
+    async def check_in(self, c: Connection, **runner: Any) -> AsyncCursor[CheckInReply]:
         runner["fingerprint"] = Jsonb(runner["fingerprint"])
-        return await self._made(c, "pulse", Pulse, **runner)
+        return await self._made(c, "check_in", CheckInReply, **runner)
 
     async def take_name(self, c: Connection, **runner: Any) -> Rows:
         return await self._rows(c, "take_name", **runner)

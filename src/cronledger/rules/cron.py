@@ -1,8 +1,8 @@
 """When a schedule fires: cron text and a zone in, UTC instants out.
 
-`crontext` reads the text (croniter is known there alone) and names days, hours, minutes, seconds;
-they are crossed here, and wall time becomes UTC one piece of constant UTC offset (`zones`) at a
-time: croniter's own zone arithmetic errs around clock changes.
+`cron_fields` reads the text (it alone knows croniter) and names days, hours, minutes and seconds.
+They are crossed here, and wall time becomes UTC one piece of constant UTC offset (`zones`) at a
+time, because croniter's own zone arithmetic errs around clock changes.
 
 Internally an instant is an int, seconds since 1970 UTC. A *wall* is the same count on the local
 clock (wall = instant + offset), a *day* is wall // 86400. Instants outside 1900..9899 are never
@@ -19,8 +19,8 @@ from itertools import pairwise
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from cronledger.rules import crontext, zones
-from cronledger.rules.crontext import TEN_YEARS, CronError, Days
+from cronledger.rules import cron_fields, zones
+from cronledger.rules.cron_fields import TEN_YEARS, CronError, Days
 
 __all__ = ["FINGERPRINT", "Cron", "CronError", "Firing", "parse"]
 
@@ -263,7 +263,7 @@ def _parse(
         raise CronError("dst_gap", dst_gap, "unknown policy", "write 'shift' or 'skip'")
     if dst_fold not in ("first", "both"):
         raise CronError("dst_fold", dst_fold, "unknown policy", "write 'first' or 'both'")
-    meant = crontext.read(text, day_or=day_or, hash_id=f"{job}\0{scope}".encode())
+    meant = cron_fields.read(text, day_or=day_or, hash_id=f"{job}\0{scope}".encode())
     if isinstance(meant, int):
         warned = _every_warnings(meant, timezone)
         return Cron(text, timezone, warned, True, True, zone, _Every(meant))

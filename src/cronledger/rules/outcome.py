@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import durations, json_limits
+from cronledger.rules import durations, storable
 from cronledger.rules.model import Job, Status
 
 ERROR_LENGTH = 4_000
@@ -323,7 +323,7 @@ def clean_json(value: Any, limit_bytes: int) -> CleanJson:
     if size > limit_bytes:
         note = f"the result has {size} bytes of JSON; max_result_bytes = {limit_bytes}"
         return CleanJson(None, ErrorCode.RESULT_TOO_LARGE, note)
-    if (unreadable := json_limits.beyond_readers(clean)) is not None:
+    if (unreadable := storable.beyond_readers(clean)) is not None:
         return CleanJson(None, ErrorCode.RESULT_INVALID, f"the result {unreadable}")
     if clean != plain:
         note = "NUL characters or halves of surrogate pairs were removed from the result"

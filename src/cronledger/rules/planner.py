@@ -5,7 +5,7 @@ retirement is a skip with that reason; of those due in active state the policies
 (`_choose`), the others are skips. The first one that is not due yet ends the walk, as does one that
 is chosen and cannot start now, or the bound on a step.
 
-Where a job was edited, a plan_time runs under the definition that owns it (rules/segments.py), but
+Where a job was edited, a plan_time runs under the definition that owns it (rules/timeline.py), but
 the policies that choose (grace, catch_up and its window and limit, overlap) are those of the
 revision in force now, for all of them: who changes catch_up during an outage decides what
 becomes of that outage.
@@ -37,7 +37,7 @@ from cronledger.rules.model import (
     Skip,
     SkipReason,
 )
-from cronledger.rules.segments import (
+from cronledger.rules.timeline import (
     TICK,
     Planned,
     SpecError,

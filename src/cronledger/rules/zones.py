@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import tzdata
 
-from cronledger.rules.crontext import CronError
+from cronledger.rules.cron_fields import CronError
 
 VERSION: str = tzdata.IANA_VERSION
 

@@ -13,8 +13,8 @@ import psycopg
 from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.identity import require_ledger
 from cronledger.ledger.statements import text
-from cronledger.rules.errors import ConfigurationError, Problem
 from cronledger.rules.model import Job
+from cronledger.rules.problems import ConfigurationError, Problem
 
 BUSY_TRIES = 40
 BUSY_SECONDS = 0.05

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from cronledger.ledger.reports import Reports
-from cronledger.rules import segments
-from cronledger.rules.errors import ConfigurationError, Problem, shown
+from cronledger.rules import timeline
 from cronledger.rules.model import Job, JobState, Revision, ScheduleRow, ScopeKey, SkipReason
+from cronledger.rules.problems import ConfigurationError, Problem, shown
 
 MOST = 1_000_000
 TICK = timedelta(microseconds=1)
@@ -47,11 +47,11 @@ def past(reports: Reports, key: ScopeKey, first: datetime, last: datetime) -> Pa
         retired_at=schedule["retired_at"],
         returned_at=schedule["returned_at"],
     )
-    timeline = segments.timeline(row, revisions, through, {})
+    line = timeline.timeline(row, revisions, through, {})
     try:
-        walk = (p.plan_time for p in timeline.forward() if p.reason is not SkipReason.RETIRED)
+        walk = (p.plan_time for p in line.forward() if p.reason is not SkipReason.RETIRED)
         found = tuple(islice(walk, MOST + 1))
-    except segments.SpecError as error:
+    except timeline.SpecError as error:
         said = f"revision {error.revision}: {error.text}"
         remedy = "begin behind it, or name the plan_times to the SQL function backfill"
         raise _refused(key, "schedule", None, said, remedy) from None

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from cronledger.rules.declare import FromEnvironment, HttpTarget
-from cronledger.rules.errors import EXIT_MEANINGS, shown
-from cronledger.rules.json_limits import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ERROR_LENGTH, ERROR_MEANINGS
+from cronledger.rules.problems import EXIT_MEANINGS, shown
+from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
+from cronledger.rules.validation import FromEnvironment, HttpTarget
 from cronledger.settings import PREFIX, Settings, key_of
 from cronledger.sources.toml import DEFAULTS, POLICIES
 

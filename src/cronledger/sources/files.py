@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from cronledger.rules.errors import RefusedError
+from cronledger.rules.problems import RefusedError
 
 MOST_BYTES = 16 * 1024 * 1024
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from cronledger.app import App
-from cronledger.rules.errors import ConfigurationError, Problem, nearest, shown
+from cronledger.rules.problems import ConfigurationError, Problem, nearest, shown
 
 _FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 _IMPORTING = (__file__, importlib.__file__, *_FROZEN)

@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import declare, json_limits
-from cronledger.rules.errors import (
+from cronledger.rules import storable, validation
+from cronledger.rules.limits import LONGEST
+from cronledger.rules.model import CatchUp, Handler, Job
+from cronledger.rules.problems import (
     ConfigurationError,
     Problem,
     RefusedError,
     nearest,
     problems_of,
 )
-from cronledger.rules.json_limits import ELSEWHERE, JSON_DEPTH, TOO_DEEP
-from cronledger.rules.limits import LONGEST
-from cronledger.rules.model import CatchUp, Handler, Job
+from cronledger.rules.storable import ELSEWHERE, JSON_DEPTH, TOO_DEEP
 from cronledger.settings import TABLE, Settings
 from cronledger.sources.files import read_file
 
@@ -76,7 +76,7 @@ def read_document(path: Path) -> dict[str, Any]:
     remedy = "put this line right"
     try:
         document = tomllib.loads(read_file(path).decode("utf-8-sig"))
-        if not json_limits.is_deeper(document, JSON_DEPTH + DEPTH_OF_PAYLOAD):
+        if not storable.is_deeper(document, JSON_DEPTH + DEPTH_OF_PAYLOAD):
             return document
         message, remedy = TOO_DEEP, ELSEWHERE
     except UnicodeDecodeError as exc:
@@ -174,7 +174,7 @@ class _Reader:
         job = self._validated(name, values)
         if job is None:
             return None
-        for problem in declare.problems(job, retention=retention, where=self.where):
+        for problem in validation.problems(job, retention=retention, where=self.where):
             self.problems.append(replace(problem, field=_written(problem.field, work)))
         return job
 

@@ -1,0 +1,313 @@
+"""The PostgreSQL server of one data directory: made, launched, found, stopped.
+
+Nothing here is safe against a second process doing the same at the same time: the caller holds
+the lock under which a directory's server starts and stops.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote
+
+import psycopg
+
+from cronledger.embedded.binaries import REMEDY, Binaries, EmbeddedError, as_ordinary_user
+
+DATABASE = "cronledger"
+SUPERUSER = "postgres"
+PORT = 5432  # names the socket file; nothing listens on TCP
+
+_SOCKET_PATH_BYTES = 103  # sun_path less its NUL on macOS; Linux would allow 107
+_LOG_BYTES = 10 * 1024 * 1024
+
+_INITDB_SECONDS = 120.0
+_START_SECONDS = 60.0
+_STALE_SECONDS = 15.0
+_STOP_SECONDS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))  # fast, then immediate
+_POLL_SECONDS = 0.02
+
+# Durable as PostgreSQL ships it; a log of what went wrong, not of routine.
+_DEFAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "log_checkpoints": "off",
+        "log_autovacuum_min_duration": "-1",
+    }
+)
+_FIXED: Mapping[str, str] = MappingProxyType(
+    {"listen_addresses": "", "port": str(PORT), "unix_socket_permissions": "0700"}
+)
+
+
+def server_pid(data: Path) -> int | None:
+    """The live postmaster that serves data directory `data`."""
+    lines = _pid_lines(data)
+    if not lines or not lines[0].lstrip("-").isdigit():
+        return None
+    pid = abs(int(lines[0]))
+    return pid if _serves(pid, data) else None
+
+
+def _pid_lines(data: Path) -> list[str]:
+    try:
+        return (data / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _serves(pid: int, data: Path) -> bool:
+    """Whether process `pid` is a live PostgreSQL of `data`: a zombie, or a stranger that was
+    given the same number after a reboot, is not."""
+    if not sys.platform.startswith("linux"):
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+    process = Path(f"/proc/{pid}")
+    try:
+        return (process / "cwd").samefile(data)  # PostgreSQL works inside its data directory
+    except PermissionError:
+        return process.stat().st_uid == os.geteuid()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def private_directory(path: Path) -> Path:
+    """Make `path`, if need be, as a directory that only this OS user can enter.
+
+    Raises EmbeddedError where something else of that name exists (a link, another's directory).
+    """
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise EmbeddedError(
+            f"{path} must be a directory of this user's with mode 0700, and is not: remove it"
+        )
+    return path
+
+
+def _socket_directory(data: Path) -> Path:
+    """The data directory itself; a short private one where its path does not fit a socket."""
+    here = os.fsencode(data / f".s.PGSQL.{PORT}")
+    if len(here) <= _SOCKET_PATH_BYTES and b"," not in here:  # a comma lists hosts in a DSN
+        return data
+    digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    root = Path(runtime if runtime and len(runtime) < 40 and Path(runtime).is_dir() else "/tmp")
+    return private_directory(root / f"cronledger-{os.geteuid()}-{digest}")
+
+
+class Postmaster:
+    """The server of `<base>/postgres-<major>`; `settings` are PostgreSQL's, used at a launch.
+
+    Raises EmbeddedError where root cannot run PostgreSQL.
+    """
+
+    def __init__(self, base: Path, binaries: Binaries, settings: Mapping[str, str]) -> None:
+        self.data = base / f"postgres-{binaries.major}"
+        self._base = base
+        self._binaries = binaries
+        self._settings = {**_DEFAULTS, **settings, **_FIXED}
+        self._prefix = as_ordinary_user(binaries.directory / "postgres")
+
+    @property
+    def log(self) -> Path:
+        """The server's log; moved to `server.log.1` at a launch that finds it over 10 MB."""
+        return self.data / "server.log"
+
+    def ensure(self) -> str:
+        """The DSN of database `cronledger` on a server that answers; made and launched if need be.
+
+        Copes with whatever an earlier server was left in: starting, recovering, stopping, killed.
+        """
+        if not self.data.exists():
+            self._initialise()
+        self._check_data()
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            answer = self._try_connect()
+            if isinstance(answer, str):
+                return answer
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"the embedded PostgreSQL in {self.data} does not answer ({answer}): "
+                    f"see {self.log}, {REMEDY}\n{self._log_tail()}"
+                )
+            if server_pid(self.data) is None:
+                self._launch()
+            else:
+                time.sleep(_POLL_SECONDS)  # it starts, recovers, or is being stopped
+
+    def stop(self) -> None:
+        """No server serves the directory any more when this returns (fast, else immediate)."""
+        pid = server_pid(self.data)
+        if pid is None:
+            return
+        for number, seconds in _STOP_SECONDS:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                if not _serves(pid, self.data):
+                    # As process 1 of a container we inherited it: leave no zombie.
+                    with suppress(ChildProcessError):
+                        os.waitpid(pid, os.WNOHANG)
+                    return
+                time.sleep(_POLL_SECONDS)
+        raise EmbeddedError(
+            f"the embedded PostgreSQL (pid {pid}) does not stop: see {self.log}, then kill it"
+        )
+
+    def _check_data(self) -> None:
+        owner = self.data.stat().st_uid
+        if owner != os.geteuid():
+            raise EmbeddedError(
+                f"{self.data} belongs to uid {owner}, this process runs as uid {os.geteuid()}: "
+                f"run as that user, {REMEDY}"
+            )
+        version = (self.data / "PG_VERSION").read_text().strip()
+        if version != str(self._binaries.major):
+            raise EmbeddedError(
+                f"{self.data} holds data of PostgreSQL {version}, the server binaries in "
+                f"{self._binaries.directory} are {self._binaries.version}: use binaries of "
+                f"version {version}, or move the directory away, {REMEDY}"
+            )
+
+    def _initialise(self) -> None:
+        """A data directory under its final name only once it is whole (kill -9 safe)."""
+        for leftover in self._base.glob(f"{self.data.name}.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self._base))
+        options = ["--username", SUPERUSER, "--encoding=UTF8", "--locale=C"]
+        options += ["--auth-local=trust", "--auth-host=reject"]
+        if self._binaries.major >= 17:
+            options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        if self._settings.get("fsync") == "off":
+            options += ["--no-sync"]
+        try:
+            done = self._run(_INITDB_SECONDS, "initdb", "-D", fresh.name, *options)
+            if done.returncode != 0:
+                raise EmbeddedError(
+                    f"initdb of {self._binaries.directory} failed in {self._base}: "
+                    f"{done.stderr.strip()}"
+                )
+            with (fresh / "postgresql.conf").open("a") as conf:
+                conf.write("\ninclude_if_exists 'cronledger.conf'  # rewritten at each start\n")
+                conf.flush()
+                os.fsync(conf.fileno())
+            fresh.rename(self.data)
+            self._sync_base()
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _sync_base(self) -> None:
+        fd = os.open(self._base, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _try_connect(self) -> str | psycopg.OperationalError | None:
+        """The DSN, its database made if missing; else why there is no connection."""
+        lines = _pid_lines(self.data)
+        if len(lines) < 5 or not lines[4]:
+            return None
+        # The directory a running server names counts: our environment may differ from the one
+        # of the process that launched it.
+        host = quote(lines[4], safe="")
+        maintenance, ours = (
+            f"postgresql://{SUPERUSER}@/{database}?host={host}&port={PORT}"
+            for database in ("postgres", DATABASE)
+        )
+        try:
+            with psycopg.connect(maintenance, autocommit=True, connect_timeout=5) as conn:
+                known = "SELECT FROM pg_database WHERE datname = %s"
+                if conn.execute(known, (DATABASE,)).fetchone() is None:
+                    conn.execute(f"CREATE DATABASE {DATABASE}")
+        except psycopg.OperationalError as exc:
+            return exc
+        return ours
+
+    def _launch(self) -> None:
+        """Launch a server that outlives us: pg_ctl gives it a session of its own."""
+        pid_file = self.data / "postmaster.pid"
+        socket_lock = _socket_directory(self.data) / f".s.PGSQL.{PORT}.lock"
+        stale = pid_file.exists()
+        deadline = time.monotonic() + _STALE_SECONDS
+        self._write_settings()
+        while True:
+            # The caller holds the lock and no live process serves this directory, so these files
+            # are a killed server's; PostgreSQL would refuse them for as long as that pid is a
+            # zombie or a stranger's. Its orphaned backends still fence us off by their shared
+            # memory, whose key does not depend on the files: that is what is retried.
+            for file in (pid_file, socket_lock):
+                file.unlink(missing_ok=True)
+            where = ["-D", self.data.name, "-l", str(self.log.relative_to(self._base))]
+            wait = ["-w", "-t", str(int(_START_SECONDS))]
+            done = self._run(_START_SECONDS + 10, "pg_ctl", "start", "-s", *where, *wait)
+            if done.returncode == 0 or server_pid(self.data) is not None:
+                return
+            if not stale or time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"the embedded PostgreSQL in {self.data} did not start "
+                    f"({done.stderr.strip()}): see {self.log}, {REMEDY}\n{self._log_tail()}"
+                )
+            time.sleep(_POLL_SECONDS * 5)
+
+    def _write_settings(self) -> None:
+        if self.log.exists() and self.log.stat().st_size > _LOG_BYTES:
+            self.log.replace(self.log.with_name("server.log.1"))
+        sockets = str(_socket_directory(self.data)).replace('"', '""')
+        values = {**self._settings, "unix_socket_directories": f'"{sockets}"'}
+        lines = []
+        for name, value in values.items():
+            quoted = value.replace("\\", "\\\\").replace("'", "''")
+            lines.append(f"{name} = '{quoted}'\n")
+        (self.data / "cronledger.conf").write_text("".join(lines))
+
+    def _log_tail(self) -> str:
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - 2000))
+                return log.read().decode(errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+
+    def _run(
+        self, seconds: float, program: str, *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of the programs in the base directory, out of reach of the terminal's Ctrl-C.
+
+        Paths are given relative to it: pg_ctl hands them to a shell.
+        """
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        try:
+            return subprocess.run(
+                [*self._prefix, str(self._binaries.directory / program), *arguments],
+                cwd=self._base,
+                env={**environment, "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as exc:
+            raise EmbeddedError(
+                f"{program} did not end within {seconds:.0f} s in {self._base}: {exc.stderr!r}"
+            ) from exc

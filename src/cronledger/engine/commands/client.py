@@ -1,0 +1,403 @@
+"""The asyncio client of the supervisor process: runs commands that cannot outlive their lease.
+
+The loop's thread owns the process and reads its events. `extend`, `stop` and `kill` may be called
+from any thread: the heartbeat thread writes deadlines while a bad handler blocks the loop. All
+writers append whole lines to one buffer under one lock, and none of them ever waits for the pipe.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Literal
+
+Reason = Literal[
+    "exited", "stopped", "lease", "eof", "guardian_died", "supervisor_died", "not_started"
+]
+
+CLOSE_SECONDS = 6.0
+"""`close` waits so long for the commands to end (they have 2 s), then kills the supervisor."""
+STUCK_SECONDS = 5.0
+"""A supervisor silent for so long about an overdue command, and then to a ping, is killed."""
+LAST_SECONDS = 2.5
+"""After the death of a supervisor, its guardians have killed what it ran after at most so long."""
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended.
+
+    `returncode` is set when it exited, `signal` when a signal ended it, neither when that is not
+    known. `reason`: it exited by itself; was stopped by `stop`, `kill` or cancellation; its lease
+    ended; its guardian died; the supervisor was closed (eof) or died; or it was not started, and
+    `error` says why.
+    `output` is the decoded tail of stdout and stderr; `truncated` says that there was more.
+    """
+
+    returncode: int | None
+    signal: int | None
+    reason: Reason
+    output: str
+    truncated: bool
+    error: str | None
+
+
+@dataclass(slots=True)
+class _Run:
+    future: asyncio.Future[CommandEnd]
+    deadline: float
+    process: "_Process"
+    pid: int | None = None
+
+
+@dataclass(slots=True)
+class _Process:
+    """One supervisor process as the client sees it."""
+
+    popen: subprocess.Popen[bytes]
+    stdin: int
+    stdout: int
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ready: bool = False
+    heard_at: float = 0.0
+    received: bytes = b""
+    unsent: bytearray = field(default_factory=bytearray)
+    over: bool = False
+
+
+class Supervisor:
+    """Runs commands under one supervisor process, which is started when it is needed.
+
+    `base_env` is the environment that commands inherit, None the runner's own as it is when the
+    process starts: pass it without what commands must not see. Use from one event loop.
+    """
+
+    def __init__(self, base_env: Mapping[str, str] | None = None) -> None:
+        self._base_env = base_env
+        self._lock = threading.Lock()  # guards _process, its `unsent`, and the keys of _runs
+        self._process: _Process | None = None
+        self._runs: dict[str, _Run] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """The supervisor process runs and answers. Idempotent. Raises RuntimeError if it cannot."""
+        process = self._ensure()
+        await process.ready.wait()
+        if not process.is_ready:
+            status = process.popen.returncode
+            raise RuntimeError(f"the command supervisor ended with status {status} at its start")
+
+    async def close(self) -> None:
+        """Every command is dead and so is the supervisor; running ones end as `eof`. Idempotent."""
+        self._closed = True
+        process = self._process
+        if process is None:
+            return
+        with self._lock:
+            self._close_stdin(process)
+        give_up_at = monotonic() + CLOSE_SECONDS
+        while not process.over:  # until _on_events has read the end of its stdout
+            if monotonic() >= give_up_at:
+                self._bury(process)
+            await asyncio.sleep(0.005)
+
+    async def run(
+        self,
+        key: str,
+        *,
+        argv: Sequence[str] | None,
+        shell: str | None,
+        env: Mapping[str, str],
+        cwd: str | None,
+        deadline: float,
+        tail_bytes: int = 65536,
+        grace: float = 5.0,
+    ) -> CommandEnd:
+        """Runs `argv`, or `shell` by /bin/sh -c, until it ends or `deadline` (of `monotonic()`).
+
+        `env` is added to the environment. At the deadline, which `extend` moves, nothing of it is
+        alive: SIGTERM comes `grace` seconds before SIGKILL (later if the lease is short).
+        Cancelling the task sends SIGTERM, and SIGKILL after `grace`; cancelling it again sends
+        SIGKILL; the cancellation propagates once the command is dead. Raises ValueError unless
+        exactly one of `argv` and `shell` is given and `key` is not running; RuntimeError after
+        `close`. Everything else that hinders a start is a `not_started` with its error.
+        """
+        if (argv is None) == (shell is None):
+            raise ValueError(f"command {key!r}: give exactly one of argv and shell")
+        if key in self._runs:
+            raise ValueError(f"command {key!r} is running already")
+        if error := _unfit(argv, shell, env, cwd):
+            return _not_started(error)
+        request = {
+            "op": "start",
+            "key": key,
+            "argv": None if argv is None else list(argv),
+            "shell": shell,
+            "env": dict(env),
+            "cwd": cwd,
+            "deadline": deadline,
+            "tail_bytes": tail_bytes,
+            "grace": grace,
+        }
+        try:
+            run = self._begin(key, request)
+        except OSError as error:
+            return _not_started(f"cannot start the command supervisor: {error}")
+        return await self._until_dead(key, run)
+
+    def extend(self, deadlines: Mapping[str, float]) -> None:
+        """The leases of these commands end at these instants of `monotonic()`; other keys are
+        ignored. Thread-safe, never waits."""
+        with self._lock:
+            running = {key: when for key, when in deadlines.items() if key in self._runs}
+            for key, when in running.items():
+                self._runs[key].deadline = when
+            if running:
+                self._send({"op": "extend", "deadlines": running})
+
+    def stop(self, key: str) -> None:
+        """SIGTERM to the command, SIGKILL after its grace. Thread-safe, never waits."""
+        with self._lock:
+            self._send({"op": "stop", "key": key})
+
+    def kill(self, key: str) -> None:
+        """SIGKILL to the command. Thread-safe, never waits."""
+        with self._lock:
+            self._send({"op": "kill", "key": key})
+
+    # -- one command -----------------------------------------------------------------------------
+
+    def _begin(self, key: str, request: dict[str, Any]) -> _Run:
+        process = self._ensure()
+        run = _Run(asyncio.get_running_loop().create_future(), request["deadline"], process)
+        with self._lock:
+            sent = self._send(request)
+            if sent:
+                self._runs[key] = run
+        if not sent:  # it is dead, and the end of its stdout is not read yet
+            self._bury(process)
+            run.process = self._spawn()
+            with self._lock:
+                self._runs[key] = run
+                self._send(request)
+        return run
+
+    async def _until_dead(self, key: str, run: _Run) -> CommandEnd:
+        cancelled: asyncio.CancelledError | None = None
+        while not run.future.done():
+            try:
+                await self._wait(run)
+            except asyncio.CancelledError as error:
+                (self.stop if cancelled is None else self.kill)(key)
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
+        return run.future.result()
+
+    async def _wait(self, run: _Run) -> None:
+        """Waits for the end; a supervisor that let the deadline pass and is mute is killed.
+
+        Stopped or starved it enforces nothing; its death kills what it runs.
+        """
+        left = max(0.0, run.deadline - monotonic())
+        await asyncio.wait({run.future}, timeout=left + STUCK_SECONDS)
+        process = run.process
+        if run.future.done() or monotonic() < run.deadline + STUCK_SECONDS:
+            return
+        asked_at = monotonic()
+        with self._lock:
+            if process is self._process:
+                self._send({"op": "ping"})
+        await asyncio.wait({run.future}, timeout=STUCK_SECONDS)
+        if process is self._process and process.heard_at < asked_at:
+            self._bury(process)
+
+    # -- the process -----------------------------------------------------------------------------
+
+    def _ensure(self) -> _Process:
+        if self._closed:
+            raise RuntimeError("the command supervisor is closed")
+        return self._process or self._spawn()
+
+    def _spawn(self) -> _Process:
+        self._loop = asyncio.get_running_loop()
+        popen = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cronledger.engine.commands.supervisor", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=self._base_env,
+            start_new_session=True,  # a terminal's Ctrl-C is for the runner, which drains
+        )
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        process = _Process(popen, popen.stdin.fileno(), popen.stdout.fileno())
+        os.set_blocking(process.stdin, False)
+        os.set_blocking(process.stdout, False)
+        with self._lock:
+            self._process = process
+        self._loop.add_reader(process.stdout, self._on_events, process)
+        return process
+
+    def _bury(self, process: _Process) -> None:
+        """Kill the supervisor, if it is not dead already.
+
+        Its guardians kill what it ran. They hold its stdout until that is done: `_on_events` reads
+        the end of it and settles the runs.
+        """
+        if self._process is not process:
+            return
+        assert self._loop is not None
+        with self._lock:
+            self._process = None
+            self._close_stdin(process)
+        process.popen.kill()
+        process.popen.wait()  # killed: this takes no time worth a thread
+        process.ready.set()
+        self._loop.call_later(LAST_SECONDS, self._lay_to_rest, process)
+
+    def _lay_to_rest(self, process: _Process) -> None:
+        """The supervisor and its guardians are dead: what it still ran ends `supervisor_died`.
+
+        A command whose guardian was killed as well lost its direct child by PR_SET_PDEATHSIG, and
+        the rest of its process group is killed here. A group keeps its number from being reused
+        for as long as it has a member.
+        """
+        if process.over:
+            return
+        assert self._loop is not None
+        process.over = True
+        self._loop.remove_reader(process.stdout)
+        with suppress(subprocess.TimeoutExpired):  # it is exiting: its own status, not our kill
+            process.popen.wait(0.1)
+        self._bury(process)
+        assert process.popen.stdout is not None
+        process.popen.stdout.close()
+        with self._lock:
+            runs = {key: run for key, run in self._runs.items() if run.process is process}
+            for key in runs:
+                del self._runs[key]
+        status = process.popen.returncode
+        end = CommandEnd(None, None, "supervisor_died", "", False, f"it ended with status {status}")
+        if not process.is_ready:
+            end = _not_started(f"the command supervisor ended with status {status} at its start")
+        for run in runs.values():
+            if run.pid is not None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(run.pid, signal.SIGKILL)
+            run.future.set_result(end)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _on_events(self, process: _Process) -> None:
+        try:
+            data = os.read(process.stdout, _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._lay_to_rest(process)
+            return
+        process.heard_at = monotonic()
+        *lines, process.received = (process.received + data).split(b"\n")
+        for line in lines:
+            self._on_event(process, json.loads(line))
+
+    def _on_event(self, process: _Process, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "ready":
+                process.is_ready = True
+                process.ready.set()
+            case "started":
+                self._runs[event["key"]].pid = event["pid"]
+            case "failed":
+                self._settle(event["key"], _not_started(event["error"]))
+            case "ended":
+                code, number = event["returncode"], event["signal"]
+                output, truncated = event["output"], event["truncated"]
+                end = CommandEnd(code, number, event["reason"], output, truncated, None)
+                self._settle(event["key"], end)
+
+    def _settle(self, key: str, end: CommandEnd) -> None:
+        with self._lock:
+            run = self._runs.pop(key)
+        run.future.set_result(end)
+
+    # -- writing; all with the lock held ---------------------------------------------------------
+
+    def _send(self, request: dict[str, Any]) -> bool:
+        """Appends one line and writes what the pipe takes. False: nobody will read it."""
+        process = self._process
+        if process is None or process.popen.stdin is None:
+            return False
+        waiting = bool(process.unsent)
+        process.unsent += json.dumps(request).encode() + b"\n"
+        try:
+            self._write(process)
+        except BrokenPipeError:
+            process.unsent.clear()
+            return False
+        if process.unsent and not waiting:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._write_later, process)
+        return True
+
+    def _write(self, process: _Process) -> None:
+        with suppress(BlockingIOError):
+            while process.unsent:
+                del process.unsent[: os.write(process.stdin, process.unsent[:_CHUNK])]
+
+    def _close_stdin(self, process: _Process) -> None:
+        if process.popen.stdin is not None:
+            assert self._loop is not None
+            self._loop.remove_writer(process.stdin)
+            process.popen.stdin.close()
+            process.popen.stdin = None
+
+    # -- writing, in the loop's thread, what the pipe did not take --------------------------------
+
+    def _write_later(self, process: _Process) -> None:
+        with self._lock:
+            if process.popen.stdin is not None and self._loop is not None:
+                self._loop.add_writer(process.stdin, self._on_writable, process)
+
+    def _on_writable(self, process: _Process) -> None:
+        with self._lock:
+            if process.popen.stdin is None or self._loop is None:
+                return
+            try:
+                self._write(process)
+            except BrokenPipeError:
+                process.unsent.clear()
+            if not process.unsent:
+                self._loop.remove_writer(process.stdin)
+
+
+def _not_started(error: str) -> CommandEnd:
+    return CommandEnd(None, None, "not_started", "", False, error)
+
+
+def _unfit(
+    argv: Sequence[str] | None, shell: str | None, env: Mapping[str, str], cwd: str | None
+) -> str | None:
+    """What the operating system could not take, as a sentence, or None."""
+    if argv is not None and not argv:
+        return "argv is empty: give the program and its arguments"
+    texts = [("argv", word) for word in argv or ()] + [("shell", shell or ""), ("cwd", cwd or "")]
+    for name, text in texts:
+        if "\0" in text:
+            return f"{name} contains a NUL character: {text!r}; take it out"
+    for name, text in env.items():
+        if not name or "=" in name or "\0" in name:
+            return f"environment variable name {name!r}: it must be neither empty nor have = or NUL"
+        if "\0" in text:
+            return f"environment variable {name} contains a NUL character; take it out"
+    return None

@@ -1,0 +1,490 @@
+"""The process that runs commands, so that none outlives its lease whatever becomes of the runner.
+
+Run as ``python -m cronledger.engine.commands.supervisor [RUNNER_PID]``. It reads requests on stdin
+and writes events on stdout, one JSON object per line; `cronledger.engine.commands.client` is the
+other end. It uses the standard library only, has one thread, and never blocks: a runner that is
+stopped and reads no events, or a program on a hung filesystem, must not delay the deadline of
+another command.
+
+Requests::
+
+    {"op": "start", "key", "argv": [...] | null, "shell": str | null, "cwd": str | null,
+     "env": {additions}, "deadline", "grace", "tail_bytes"}
+    {"op": "extend", "deadlines": {key: deadline}}
+    {"op": "stop", "key"}     SIGTERM now, SIGKILL after the command's grace
+    {"op": "kill", "key"}     SIGKILL now
+    {"op": "ping"}            answered by pong: the supervisor is alive and reads
+
+Events: ``ready`` once; then for each start either ``failed`` (key, error) or ``started`` (key, pid)
+followed by ``ended`` (key, returncode, signal, reason, output, truncated, total_bytes), once each.
+
+Deadlines are instants of CLOCK_MONOTONIC in seconds. That clock is one for all processes of a host,
+so the runner's `time.monotonic()` and ours agree; it does not advance while the host is suspended.
+
+Each command has a parent process of its own, its `guardian`. What is ended with a command is all
+that its guardian has as descendants: on Linux everything that the command started, also what left
+its session or became a daemon; elsewhere its process group. Where we may make control groups, each
+command has one, and it is killed as a whole; without, what runs as a user whom we may not signal
+(sudo) is not ended. A guardian outlives the supervisor and kills what it guards. The
+supervisor outlives a guardian, adopts what that guarded, and kills it.
+"""
+
+import gc
+import json
+import os
+import selectors
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from cronledger.engine.commands import cgroup
+from cronledger.engine.commands.guardian import spawn
+from cronledger.engine.commands.spawn import (
+    HANDLED,
+    LINUX,
+    adopt_orphans,
+    explain,
+    group_exists,
+    signal_descendants,
+    signal_group,
+    signal_process,
+)
+
+KILL_LEAD = 0.1
+"""Seconds before a deadline at which SIGKILL is sent: at the deadline itself nothing is alive."""
+EOF_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL, at most, once the runner is gone."""
+DRAIN = 0.2
+"""Seconds for which what is left of a command that exited may go on writing to its output."""
+GONE = 2.0
+"""Seconds after SIGKILL for which `ended` waits for what is left of a command to disappear."""
+DEAF = 0.05
+"""A guardian that does not confirm within so many seconds that it is killing is killed itself."""
+POLL = 0.05
+CHUNK = 1 << 16
+NEVER = float("inf")
+
+
+class Command:
+    """One command from its fork until `ended` is sent. `pid` is also its group and its session.
+
+    `lost`: its guardian died before it, and what is left of it are children of the supervisor.
+    """
+
+    def __init__(self, request: dict[str, Any], now: float) -> None:
+        self.key: str = request["key"]
+        self.argv: list[str] = request["argv"] or ["/bin/sh", "-c", request["shell"]]
+        self.cwd: str | None = request["cwd"]
+        self.grace: float = request["grace"]
+        self.tail_bytes: int = request["tail_bytes"]
+        self.pid = self.guardian = self.control = self.report = -1
+        self.output = self.exec_status = -1
+        self.said = b""  # by the guardian, an unfinished line
+        self.group: str | None = None  # the directory of its control group
+        self.has_begun = self.gone = self.lost = False
+        self.killing_by = NEVER  # when the guardian must have confirmed a kill
+        self.tail = bytearray()
+        self.total_bytes = 0
+        self.error: str | None = None  # why it could not start
+        self.exit_code: int | None = None  # negative: the signal; None while the process lives
+        self.reason: str | None = None  # why we ended it; None: it exits by itself
+        self.drain_by = self.gone_by = NEVER
+        self.next_at = NEVER  # when to look at it again
+        self.extend(request["deadline"], now)
+
+    def extend(self, deadline: float, now: float) -> None:
+        """The lease now ends at `deadline`; no effect on a command that is ending already.
+
+        SIGTERM comes `grace` before SIGKILL, but never in the first five sixths of the time left:
+        with a short lease and a long grace it would otherwise come at once.
+        """
+        if self.reason is None and self.exit_code is None:
+            self.kill_at = deadline - KILL_LEAD
+            self.term_at = self.kill_at - min(self.grace, max(0.0, self.kill_at - now) / 6)
+            self.next_at = self.term_at
+
+    def keep(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self.tail += data
+        if len(self.tail) > 2 * self.tail_bytes:
+            del self.tail[: len(self.tail) - self.tail_bytes]
+
+    def ended(self) -> dict[str, Any]:
+        tail = bytes(self.tail[max(0, len(self.tail) - self.tail_bytes) :])
+        truncated = self.total_bytes > len(tail)
+        if truncated:  # do not begin inside a UTF-8 character
+            start = next((i for i, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
+            tail = tail[start:]
+        code = self.exit_code
+        return {
+            "event": "ended",
+            "key": self.key,
+            "returncode": code if code is not None and code >= 0 else None,
+            "signal": -code if code is not None and code < 0 else None,
+            "reason": self.reason or ("exited" if code is not None else "guardian_died"),
+            "output": tail.decode("utf-8", "replace").replace("\0", ""),
+            "truncated": truncated,
+            "total_bytes": self.total_bytes,
+        }
+
+
+class Supervisor:
+    """Owns the commands and the loop. The runner is gone when stdin ends, or when `runner_pid`
+    dies: a fork of the runner may hold copies of both pipes open."""
+
+    def __init__(self, runner_pid: int | None) -> None:
+        self._commands: dict[str, Command] = {}
+        self._guardians: dict[int, Command] = {}
+        self._by_pid: dict[int, Command] = {}  # those whose guardian is lost
+        self._selector = selectors.DefaultSelector()
+        self._requests = b""
+        self._events = bytearray()
+        self._soonest = NEVER  # no command's next_at is earlier
+        self._runner_gone = False
+        self._flush_by = NEVER
+        self._environ = dict(os.environ)
+        self._null = os.open(os.devnull, os.O_RDWR)
+        while self._null <= 2:  # the runner may have closed stderr: children need 0, 1 and 2
+            self._null = os.dup(self._null)
+        adopt_orphans()
+        self._groups = cgroup.Groups()
+        wake_r, wake_w = os.pipe()
+        for fd in (0, 1, wake_r, wake_w):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        # Handlers, not SIG_IGN: exec() gives children the default action back. Only the end of the
+        # runner ends the supervisor, not a signal sent to everything in its control group.
+        for number in HANDLED:
+            signal.signal(number, lambda *_: None)
+        self._selector.register(wake_r, selectors.EVENT_READ, self._on_wake)
+        self._selector.register(0, selectors.EVENT_READ, self._on_requests)
+        if runner_pid is not None:
+            self._watch(runner_pid)
+
+    def _watch(self, runner_pid: int) -> None:
+        if sys.platform == "linux":
+            pidfd = os.pidfd_open(runner_pid)
+            self._selector.register(pidfd, selectors.EVENT_READ, self._on_runner_gone)
+        if os.getppid() != runner_pid:  # it died first, and its pid may belong to another by now
+            raise SystemExit(f"cronledger supervisor: process {runner_pid} is not its parent")
+
+    def run(self) -> None:
+        """Returns when the runner is gone and every command is dead."""
+        self._emit({"event": "ready", "pid": os.getpid()})
+        while not self._finished():
+            wait = min(self._soonest, self._flush_by) - monotonic()
+            for key, _ in self._selector.select(None if wait == NEVER else max(0.0, wait)):
+                key.data(key.fd)
+            if monotonic() >= self._soonest:
+                self._look(self._commands.values())
+        self._groups.close()
+
+    def _finished(self) -> bool:
+        if not self._runner_gone or self._commands:
+            return False
+        self._flush_by = min(self._flush_by, monotonic() + EOF_GRACE)
+        return not self._events or monotonic() >= self._flush_by
+
+    # -- the pipes -------------------------------------------------------------------------------
+
+    def _on_requests(self, fd: int) -> None:
+        data = os.read(fd, CHUNK)
+        if not data:
+            self._on_runner_gone(fd)
+            return
+        *lines, self._requests = (self._requests + data).split(b"\n")
+        for line in lines:
+            self._obey(json.loads(line))
+
+    def _on_runner_gone(self, fd: int) -> None:
+        self._selector.unregister(fd)
+        self._runner_gone = True
+        for command in tuple(self._commands.values()):
+            self._stop(command, "eof", min(command.grace, EOF_GRACE))
+
+    def _emit(self, event: dict[str, Any]) -> None:
+        waiting = bool(self._events)
+        self._events += json.dumps(event).encode() + b"\n"
+        if not waiting and not self._flush():
+            self._selector.register(1, selectors.EVENT_WRITE, self._on_writable)
+
+    def _on_writable(self, fd: int) -> None:
+        if self._flush():
+            self._selector.unregister(fd)
+
+    def _flush(self) -> bool:
+        try:
+            while self._events:
+                del self._events[: os.write(1, self._events[:CHUNK])]
+        except BlockingIOError:
+            return False
+        except BrokenPipeError:  # nobody is left to read, and stdin ends with the same runner
+            self._events.clear()
+        return True
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _obey(self, request: dict[str, Any]) -> None:
+        match request["op"]:
+            case "start":
+                if error := self._start(request):
+                    self._emit({"event": "failed", "key": request["key"], "error": error})
+            case "extend":
+                for key, deadline in request["deadlines"].items():
+                    if command := self._commands.get(key):
+                        command.extend(deadline, monotonic())
+                        self._soonest = min(self._soonest, command.next_at)
+            case "stop" | "kill":
+                self._reap()  # what has exited by itself was not stopped
+                if command := self._commands.get(request["key"]):
+                    grace = command.grace if request["op"] == "stop" else 0.0
+                    self._stop(command, "stopped", grace)
+            case "ping":
+                self._emit({"event": "pong"})
+            case other:
+                raise ValueError(f"unknown request {other!r}")
+
+    def _start(self, request: dict[str, Any]) -> str | None:
+        """The error if not even a child could be made for it."""
+        now = monotonic()
+        command = Command(request, now)
+        if command.key in self._commands:
+            raise ValueError(f"key {command.key!r} is running already")
+        if self._runner_gone:
+            return "not started: the runner is gone"
+        if now >= command.kill_at:
+            return f"not started: {request['deadline'] - now:.3f} s are left of its lease"
+        environ = self._environ | request["env"]
+        try:
+            command.group = self._groups.new()
+            spawned = spawn(command.argv, command.cwd, environ, self._null, command.group)
+        except OSError as error:
+            if command.group is not None:
+                cgroup.remove(command.group)
+            return f"cannot start a process: {error.strerror}"
+        command.guardian, command.control, command.report = spawned[:3]
+        command.output, command.exec_status = spawned[3:]
+        self._commands[command.key] = self._guardians[command.guardian] = command
+        self._soonest = min(self._soonest, command.next_at)
+        register = partial(self._selector.register, events=selectors.EVENT_READ)
+        register(command.report, data=partial(self._on_report, command))
+        register(command.output, data=partial(self._on_output, command))
+        register(command.exec_status, data=partial(self._on_exec_status, command))
+        return None
+
+    def _stop(self, command: Command, reason: str, grace: float) -> None:
+        """SIGTERM to all of it, SIGKILL after `grace` seconds or at the lease's end if sooner."""
+        if command.exit_code is None and command.reason is None:
+            command.reason, command.term_at = reason, NEVER
+            if grace > 0:
+                self._ask(command, b"T")
+        if command.reason is not None:
+            command.kill_at = min(command.kill_at, monotonic() + grace)
+        self._look((command,))
+
+    # -- what the commands do --------------------------------------------------------------------
+
+    def _on_output(self, command: Command, _fd: int) -> None:
+        if not self._read(command):
+            self._look((command,))
+
+    def _read(self, command: Command) -> bool:
+        """Reads one chunk; False when there is none now or never again."""
+        if command.output < 0:
+            return False
+        try:
+            data = os.read(command.output, CHUNK)
+        except BlockingIOError:
+            return False
+        command.keep(data)
+        if not data:
+            command.output = self._close(command.output)
+        return bool(data)
+
+    def _on_exec_status(self, command: Command, _fd: int) -> None:
+        """exec() closed the pipe without a word, or the child says why it cannot start."""
+        if command.exec_status < 0:  # closed by an earlier callback of this round
+            return
+        said = os.read(command.exec_status, CHUNK).decode()
+        command.exec_status = self._close(command.exec_status)
+        if said:
+            command.error = explain(said, command.argv, command.cwd)
+        else:
+            self._begun(command)
+
+    def _on_report(self, command: Command, _fd: int) -> None:
+        """Read what the guardian says of its command."""
+        if command.report < 0:
+            return
+        try:
+            data = os.read(command.report, CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            command.report = self._close(command.report)
+        *lines, command.said = (command.said + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"pid":
+                command.pid = int(number)
+                self._begun(command)
+            elif word == b"exit":
+                self._exited(command, int(number))
+            elif word == b"killing":
+                command.killing_by = NEVER
+            elif word == b"gone":
+                command.gone = True
+        if lines and command.exit_code is not None:
+            self._look((command,))
+
+    def _begun(self, command: Command) -> None:
+        """Send `started` once both are known: the pid, and that exec() succeeded."""
+        known = command.pid > 0 and command.exec_status < 0 and command.error is None
+        if known and not command.has_begun:
+            command.has_begun = True
+            self._emit({"event": "started", "key": command.key, "pid": command.pid})
+
+    def _exited(self, command: Command, status: int) -> None:
+        command.exit_code = os.waitstatus_to_exitcode(status)
+        command.drain_by = monotonic() + DRAIN
+        self._on_exec_status(command, command.exec_status)
+
+    def _close(self, fd: int) -> int:
+        self._selector.unregister(fd)
+        os.close(fd)
+        return -1
+
+    def _on_wake(self, fd: int) -> None:
+        os.read(fd, CHUNK)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Collect every dead child: guardians, and what a lost guardian left behind."""
+        looks: list[Command] = []
+        try:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if command := self._guardians.pop(found[0], None):
+                    self._part(command)
+                elif command := self._by_pid.pop(found[0], None):
+                    self._exited(command, found[1])
+                    looks.append(command)
+        except ChildProcessError:
+            pass
+        self._look(looks or [c for c in self._commands.values() if c.lost])
+
+    def _part(self, command: Command) -> None:
+        """Its guardian is dead: it has done its work, or what it guarded is ours to kill now."""
+        self._on_report(command, command.report)
+        os.close(command.control)
+        command.control = -1
+        if command.report >= 0:
+            command.report = self._close(command.report)
+        if not command.gone:
+            command.lost, command.kill_at, command.killing_by = True, monotonic(), NEVER
+            if command.exit_code is None:
+                command.reason = command.reason or "guardian_died"
+                self._by_pid[command.pid] = command
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def _look(self, commands: Iterable[Command]) -> None:
+        """Does what is due for `commands`, and notes when any command is due next."""
+        for command in tuple(commands):
+            if self._commands.get(command.key) is not command:
+                continue  # ended by an earlier callback of this round
+            if command.lost:
+                self._look_at_lost(command, monotonic())
+            elif command.exit_code is None:
+                self._look_at_living(command, monotonic())
+            else:
+                self._look_at_rest(command, monotonic())
+        self._soonest = min((c.next_at for c in self._commands.values()), default=NEVER)
+
+    def _look_at_living(self, command: Command, now: float) -> None:
+        if now >= command.kill_at:
+            command.reason, command.term_at = command.reason or "lease", NEVER
+            self._kill(command, now)
+            command.next_at = command.killing_by
+            return
+        if now >= command.term_at:
+            command.reason, command.term_at = "lease", NEVER
+            self._ask(command, b"T")
+        command.next_at = min(command.term_at, command.kill_at)
+
+    def _look_at_rest(self, command: Command, now: float) -> None:
+        """The main process is dead. It may have left others, and its pipe writers.
+
+        After a natural end the rest has until the output ends, or `DRAIN`; after SIGTERM it has
+        what remains of the grace. Then it is killed, and `ended` is sent once it is gone.
+        """
+        self._read_rest(command)
+        if command.reason is not None:
+            until = command.kill_at
+        else:
+            until = min(command.drain_by, command.kill_at) if command.output >= 0 else now
+        if not command.gone and now >= until:
+            self._kill(command, now)
+        self._end_if_over(command, now)
+
+    def _look_at_lost(self, command: Command, now: float) -> None:
+        """Kill what its guardian has left, which cannot be told from what another one left."""
+        if command.group is not None:
+            cgroup.kill(command.group)
+        if LINUX:
+            left = signal_descendants(os.getpid(), signal.SIGKILL, but=self._guardians)
+        else:
+            signal_group(command.pid, signal.SIGKILL)
+            left = group_exists(command.pid)
+        command.gone = not left
+        command.gone_by = min(command.gone_by, now + GONE)
+        command.drain_by = min(command.drain_by, now + DRAIN)
+        self._read_rest(command)
+        self._end_if_over(command, now)
+
+    def _read_rest(self, command: Command) -> None:
+        for _ in range(16):  # a full pipe of the largest size; a writer that escaped may never end
+            if not self._read(command):
+                break
+
+    def _end_if_over(self, command: Command, now: float) -> None:
+        drained = command.output < 0 or now >= command.drain_by
+        if (drained and command.gone) or now >= command.gone_by:
+            self._end(command)
+        else:
+            command.next_at = now + POLL
+
+    def _kill(self, command: Command, now: float) -> None:
+        """Have all of it killed; a guardian that does not obey (SIGSTOP) is killed itself."""
+        if command.gone_by == NEVER:
+            command.gone_by, command.killing_by = now + GONE, now + DEAF
+            self._ask(command, b"K")
+        elif now >= command.killing_by:
+            command.killing_by = NEVER
+            signal_process(command.guardian, signal.SIGKILL)
+
+    def _ask(self, command: Command, what: bytes) -> None:
+        with suppress(OSError):  # it is dead, and perhaps not reaped yet
+            os.write(command.control, what)
+
+    def _end(self, command: Command) -> None:
+        if command.output >= 0:
+            command.output = self._close(command.output)
+        if command.exec_status >= 0:
+            command.exec_status = self._close(command.exec_status)
+        self._by_pid.pop(command.pid, None)
+        if command.lost and command.group is not None:
+            cgroup.remove(command.group)
+        del self._commands[command.key]
+        if command.error is not None:
+            self._emit({"event": "failed", "key": command.key, "error": command.error})
+        else:
+            self._emit(command.ended())
+
+
+if __name__ == "__main__":
+    gc.freeze()  # what is there now stays: forked children need not copy its pages
+    Supervisor(int(sys.argv[1]) if len(sys.argv) > 1 else None).run()

@@ -1,1 +1,0 @@
-"""Handlers: what runs when an execution starts. One module per kind."""

@@ -1,0 +1,129 @@
+"""The runner as others see it: its name, its row in `runners`, and what renewing it tells."""
+
+import asyncio
+import os
+import platform
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from time import monotonic
+from typing import Any, Literal
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.peers import NewerPeers
+from cronledger.ledger.database import AsyncPool
+from cronledger.ledger.identity import ExpectedLedger
+from cronledger.ledger.rows import CheckInReply
+from cronledger.ledger.statements import Statements
+from cronledger.logger import get_logger
+from cronledger.rules import cron
+from cronledger.settings import Settings
+
+log = get_logger(__name__)
+
+State = Literal["starting", "running", "draining", "stopped"]
+
+CHECK_IN_SECONDS = 3.0
+MOST_NAMES = 100
+LONGEST_HOST = 150
+VERSION = metadata.version("cronledger")  # read once: it parses a file
+
+
+async def take_name(
+    pool: AsyncPool,
+    statements: Statements,
+    settings: Settings,
+    ttl: timedelta,
+    ledger: UUID | None = None,
+) -> str:
+    """The name of this runner; its row is ours from now on.
+
+    A configured name is taken as it is: a restarted process goes on under it. Else `host-pid`, and
+    `host-pid-2`, … while a live runner has that: containers may share host name and pid.
+    """
+    if settings.runner_id is not None:
+        return settings.runner_id
+    host, pid = socket.gethostname(), os.getpid()
+    first = f"{host[:LONGEST_HOST]}-{pid}"
+    async with pool.connection() as c:
+        for number in range(1, MOST_NAMES):
+            name = first if number == 1 else f"{first}-{number}"
+            taken = await statements.take_name(
+                c, runner=name, host=host, pid=pid, version=VERSION,
+                queues=list(settings.queues), slots=settings.slots, ttl=ttl, ledger=ledger,
+            )  # fmt: skip
+            if await taken.fetchone() is not None:
+                return name
+    return f"{first}-{os.urandom(4).hex()}"
+
+
+class CheckIn:
+    """Renews the runner's row. `described` answers what changes about it: state, running, handlers
+    and diagnostics."""
+
+    def __init__(
+        self,
+        pool: AsyncPool,
+        statements: Statements,
+        clock: DatabaseClock,
+        peers: NewerPeers,
+        settings: Settings,
+        *,
+        expected: ExpectedLedger,
+        runner: str,
+        ttl: timedelta,
+        described: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._pool = pool
+        self._statements = statements
+        self._clock = clock
+        self._peers = peers
+        self._settings = settings
+        self._expected = expected
+        self._runner = runner
+        self._ttl = ttl
+        self._described = described
+        self._one_at_a_time = asyncio.Lock()
+
+    async def check_in(self) -> CheckInReply:
+        """The runner is seen as it is now. Raises psycopg.Error when the database is away, or holds
+        another ledger."""
+        # One after the other: an older picture must not be written over a newer one.
+        async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
+            sent = monotonic()
+            answer = await self._statements.check_in(c, **self._seen())
+            check_in = await answer.fetchone()
+        assert check_in is not None
+        if self._clock.observe(check_in.now, sent):
+            log.warning("database_clock_leapt", now=check_in.now.isoformat())
+        if self._peers.observe(check_in.others):
+            log.info("planning_left_to_others", **self._peers.described())
+        return check_in
+
+    def _seen(self) -> dict[str, Any]:
+        now = datetime.now(UTC)  # noqa: TID251 - shown to people as clock_skew; decides nothing
+        skew = now - self._clock.at(monotonic()) if self._clock.known else timedelta(0)
+        described = self._described()
+        return {
+            "runner": self._runner,
+            "ledger": self._expected.id,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": VERSION,
+            "queues": list(self._settings.queues),
+            "slots": self._settings.slots,
+            "ttl": self._ttl,
+            "clock_skew": skew,
+            "fingerprint": {**self._peers.fingerprint},
+            **described,
+            "diagnostics": Jsonb(described["diagnostics"]),
+        }
+
+
+def fingerprint() -> dict[str, str]:
+    """Versions of what decides how a schedule is read, and of Python."""
+    return {"python": platform.python_version(), **cron.FINGERPRINT}

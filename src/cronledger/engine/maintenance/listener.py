@@ -1,0 +1,119 @@
+"""LISTEN on a connection of its own: triggers, resumes and edits wake the dispatcher at once.
+
+Without it polling suffices; a pooler in transaction mode cannot carry it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+import psycopg
+from psycopg import sql
+
+from cronledger.engine.log_throttle import LogThrottle, reason
+from cronledger.ledger.database import Access
+from cronledger.logger import get_logger
+
+log = get_logger(__name__)
+
+BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
+
+
+class Listener:
+    """`step` waits for one notification of the schema's channel and calls `woken` with its
+    payload. When LISTEN is lost, it calls `lost` once, and connects again step by step.
+
+    `failing`: why there is no LISTEN; None while there is one, and before the first try.
+    """
+
+    PATIENCE = 30.0
+
+    def __init__(
+        self,
+        access: Access,
+        schema: str,
+        woken: Callable[[str], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._access = access
+        self._schema = schema
+        self._woken = woken
+        self._lost = lost
+        self._connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
+        self._lines = LogThrottle()
+        self._failing_since: float | None = None
+        self.failing: str | None = None
+        self.failures = 0
+
+    @property
+    def listening(self) -> bool:
+        """Whether notifications arrive. Any thread may ask."""
+        return self._connection is not None
+
+    async def step(self) -> float:
+        """Wait for a notification, or connect. Return the seconds until the next step.
+
+        A connection that is lost or refused is reported here and raises nothing: it says nothing
+        about the connections of the other steps.
+        """
+        try:
+            if self._connection is None:
+                await self._connect()
+            assert self._connection is not None
+            async for note in self._connection.notifies(timeout=self.PATIENCE, stop_after=1):
+                self._woken(note.payload)
+        except (psycopg.Error, OSError) as error:
+            return await self._failed(reason(error))
+        await asyncio.sleep(0)
+        return 0.0
+
+    async def _connect(self) -> None:
+        connection = await self._access.connect_async("cronledger listen")
+        try:
+            # A process that stands still, or whose loop is blocked, reads no notifications. Once
+            # they fill the socket, the server's process would hang in its write for as long, and
+            # with it the queue of notifications and every DROP DATABASE on that server.
+            patience = round(self._access.tcp_user_timeout.total_seconds() * 1000)
+            await connection.execute(
+                "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
+            )
+            schema = sql.Identifier(self._schema)
+            if self._access.expected is not None:  # the same DSN as that of the steps
+                query = sql.SQL("SELECT {}.require_ledger(%s)").format(schema)
+                await connection.execute(query, [self._access.expected.id])
+            await connection.execute(sql.SQL("LISTEN {}").format(schema))
+        except BaseException:
+            await connection.close()
+            raise
+        self._connection = connection
+        self._restored()
+        # What was notified while nobody listened is looked for once.
+        self._woken("connected")
+
+    def _restored(self) -> None:
+        if self._failing_since is not None:
+            log.info("listen_restored", away_s=round(monotonic() - self._failing_since, 1))
+        self.failing, self._failing_since, self.failures = None, None, 0
+
+    async def _failed(self, why: str) -> float:
+        delay = BACKOFF[min(self.failures, len(BACKOFF) - 1)]
+        self.failures += 1
+        self.failing = why
+        if self._failing_since is None:
+            self._failing_since = monotonic()
+            self._lines.note(why)
+            log.warning("listen_failed", error=why)
+        elif self._lines.due(why):
+            away_s = round(monotonic() - self._failing_since, 1)
+            log.warning("listen_failed", error=why, away_s=away_s)
+        if self._connection is not None:
+            await self.close()
+            self._lost()
+        return delay
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                await connection.close()

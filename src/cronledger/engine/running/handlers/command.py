@@ -1,0 +1,67 @@
+"""Commands: an argv or a shell string under the supervisor process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cronledger.app import Context
+from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.lease import Lease
+from cronledger.engine.running.handlers.guard import LeaseEndedError
+from cronledger.rules import outcome
+from cronledger.rules.model import Job
+from cronledger.rules.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class CommandHandlers:
+    """Runs the commands of a runner."""
+
+    supervisor: Supervisor
+    tail_bytes: int
+
+    async def run(self, job: Job, context: Context, lease: Lease) -> Outcome:
+        """Run the command to its end; cancelling stops all of it and then propagates.
+
+        Raises LeaseEndedError when it was killed at the end of its lease, or its lease had ended
+        before it could start.
+        """
+        target = job.target
+        end = await self.supervisor.run(
+            str(context.lease_token),
+            argv=target.get("argv"),
+            shell=target.get("shell"),
+            env={**target.get("env", {}), **environment(context)},
+            cwd=target.get("cwd"),
+            deadline=lease.deadline,
+            tail_bytes=self.tail_bytes,
+        )
+        match end.reason:
+            case "not_started" if not lease.usable:
+                raise LeaseEndedError
+            case "not_started":
+                return outcome.not_started(end.error or "the command could not be started")
+            case "lease":
+                raise LeaseEndedError(end.output)
+            case "guardian_died" | "supervisor_died" | "eof":
+                return outcome.lease_over(end.reason, end.output)
+            case "exited" | "stopped":
+                if end.signal is not None:
+                    return outcome.exited(-end.signal, end.output)
+                if end.returncode is None:  # it was stopped, and its guardian died
+                    return outcome.lease_over("guardian_died", end.output)
+                return outcome.exited(end.returncode, end.output)
+
+
+def environment(context: Context) -> Mapping[str, str]:
+    """What a command learns of its execution; instants as ISO 8601 in UTC."""
+    return {
+        "CRONLEDGER_EXECUTION_ID": str(context.execution_id),
+        "CRONLEDGER_JOB": context.job,
+        "CRONLEDGER_SCOPE_KIND": context.scope_kind,
+        "CRONLEDGER_SCOPE_ID": context.scope_id,
+        "CRONLEDGER_PLAN_TIME": context.plan_time.isoformat(),
+        "CRONLEDGER_TRIGGER": context.trigger.value,
+        "CRONLEDGER_ATTEMPT": str(context.attempt),
+        "CRONLEDGER_LEASE_TOKEN": str(context.lease_token),
+        "CRONLEDGER_RUNNER_ID": context.runner_id,
+    }

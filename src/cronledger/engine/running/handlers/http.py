@@ -1,0 +1,288 @@
+"""HTTP: one request, and what its answer makes of the execution.
+
+Secrets come from the environment when the request is sent; they are nowhere in the ledger, and
+what an answer echoes of them is struck out. Addresses are checked where they are connected to:
+what a name resolves to is what the socket gets, so a name cannot change in between.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from html import escape
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from socket import AddressFamily
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from multidict import CIMultiDict
+from yarl import URL
+
+from cronledger.app import Context
+from cronledger.engine.running.handlers.guard import Guard
+from cronledger.rules import outcome
+from cronledger.rules.model import Job
+from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
+from cronledger.rules.validation import FromEnvironment, HttpTarget
+
+MOST_REDIRECTS = 5
+LONGEST_RETRY_AFTER = timedelta(days=1)
+REDIRECTS = (301, 302, 303, 307, 308)
+CHUNK = 16 * 1024
+LONGEST_SPELLING = 12
+"""Bytes that one character of a secret may take in an answer."""
+OWN_BODY = ("GET", "HEAD")
+CREDENTIALS = ("authorization", "cookie", "proxy-authorization")
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+Address = IPv4Address | IPv6Address
+
+
+class AddressRefusedError(Exception):
+    """A request was about to go to an address that is not public."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is sent next; a redirect changes it. `secrets`: the headers that came from the
+    environment."""
+
+    method: str
+    url: URL
+    headers: CIMultiDict[str]
+    data: bytes | None
+    secrets: frozenset[str]
+    hidden: tuple[str, ...] = field(repr=False)
+    hops: int = 0
+
+    def redirected(self, status: int, location: str) -> None:
+        """Follow as browsers do: 303, and 301 and 302 after a POST, become GET without a body.
+        Another origin gets no secrets."""
+        target = self.url.join(URL(location))
+        if target.scheme not in ("http", "https") or target.host is None:
+            raise aiohttp.InvalidURL(target, "a redirect to something that is not HTTP")
+        if target.origin() != self.url.origin():
+            for name in (*self.secrets, *CREDENTIALS):
+                self.headers.popall(name, None)
+        if status == 303 or (status in (301, 302) and self.method == "POST"):
+            self.method = "HEAD" if self.method == "HEAD" else "GET"
+            self.data = None
+            self.headers.popall("Content-Type", None)
+        self.url = target
+        self.hops += 1
+
+
+@dataclass(frozen=True, slots=True)
+class HttpHandlers:
+    """Sends the requests of a runner. `environ`: where the secrets are, read at each request."""
+
+    tail_bytes: int
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    async def run(self, job: Job, context: Context, guard: Guard) -> Outcome:
+        """Send the request and read its answer; cancelling drops the connection and propagates.
+
+        SUCCESS for an expected status, its body's tail as output and `{"status": …}` as result.
+        """
+        target = HttpTarget.model_validate(dict(job.target))
+        missing = _missing(target, self.environ)
+        if missing:
+            return outcome.not_started(
+                f"the environment of the runner has no {', '.join(missing)}, which the headers "
+                "of the job name; set it for every replica"
+            )
+        request = _request(target, context, self.environ)
+        connector = aiohttp.TCPConnector(resolver=_Resolver(target.allow_private), limit=1)
+        # run_timeout is the executor's: it cancels.
+        timeout = aiohttp.ClientTimeout(total=None)
+        try:
+            async with aiohttp.ClientSession(
+                connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+            ) as session:
+                with guard:
+                    return await guard.drive(self._send(session, target, request))
+        except (AddressRefusedError, aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
+            code = ErrorCode.HANDLER_ERROR if request.hops else ErrorCode.NOT_STARTED
+            return outcome.failed(code, _why(error, request.hidden))
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return outcome.failed(ErrorCode.HANDLER_ERROR, _why(error, request.hidden))
+
+    async def _send(
+        self, session: aiohttp.ClientSession, target: HttpTarget, request: _Request
+    ) -> Outcome:
+        for _ in range(MOST_REDIRECTS + 1):
+            _check_literal(request.url, target.allow_private)
+            async with session.request(
+                request.method, request.url, headers=request.headers, data=request.data,
+                allow_redirects=False,
+            ) as response:  # fmt: skip
+                location = response.headers.get("Location")
+                follow = target.allow_redirects and response.status not in target.expect
+                if not (follow and location and response.status in REDIRECTS):
+                    return await self._judged(target, request, response)
+            request.redirected(response.status, location)
+        return outcome.failed(ErrorCode.HTTP_STATUS, f"more than {MOST_REDIRECTS} redirects")
+
+    async def _judged(
+        self, target: HttpTarget, request: _Request, response: aiohttp.ClientResponse
+    ) -> Outcome:
+        tail = await _tail(response, self.tail_bytes, request.hidden) or None
+        status = response.status
+        if status in target.expect or (not target.expect and 200 <= status <= 299):
+            return outcome.success({"status": status}, tail)
+        said = f"{request.method} answered {status} {response.reason or ''}".rstrip()
+        wanted = ", ".join(map(str, target.expect)) or "200 to 299"
+        message = _struck(f"{said}; expected {wanted}", request.hidden)
+        if status in REDIRECTS and not target.allow_redirects:
+            message += "; redirects are followed only with allow_redirects = true"
+        return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, retry_after(response.headers))
+
+
+def _missing(target: HttpTarget, environ: Mapping[str, str]) -> list[str]:
+    named = [v.env for v in target.headers.values() if isinstance(v, FromEnvironment)]
+    return sorted({name for name in named if name not in environ})
+
+
+def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -> _Request:
+    headers: CIMultiDict[str] = CIMultiDict()
+    hidden, secrets = [], []
+    for name, value in target.headers.items():
+        if isinstance(value, FromEnvironment):
+            secret = environ[value.env].strip()
+            headers[name] = value.prefix + secret
+            secrets.append(name)
+            hidden.append(secret)
+        else:
+            headers[name] = value
+    headers.setdefault("Idempotency-Key", f"cronledger-{context.execution_id}")
+    headers.setdefault("User-Agent", "cronledger")
+    body = target.body
+    if body is None and target.method not in OWN_BODY:
+        body = context.payload
+    data = None
+    if isinstance(body, str) and target.body is not None:
+        data = body.encode()
+        headers.setdefault("Content-Type", "text/plain; charset=utf-8")
+    elif body is not None:
+        data = json.dumps(body).encode()
+        headers.setdefault("Content-Type", "application/json")
+    # The longest first: one secret may be part of another.
+    shown = tuple(sorted({x for x in hidden if x}, key=len, reverse=True))
+    return _Request(target.method, URL(target.url), headers, data, frozenset(secrets), shown)
+
+
+async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str, ...]) -> str:
+    """Return the last `limit` bytes of the body as text, with `hidden` struck out.
+
+    More are kept before that: otherwise the tail could begin in the middle of a secret.
+    """
+    more = max((LONGEST_SPELLING * len(secret) for secret in hidden), default=0)
+    kept = b""
+    async for chunk in response.content.iter_chunked(CHUNK):
+        kept = (kept + chunk)[-limit - more :] if limit else b""
+    try:
+        text = kept.decode(response.charset or "utf-8", "replace")
+    except LookupError:
+        text = kept.decode("utf-8", "replace")
+    return _struck(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
+
+
+def _struck(text: str, hidden: tuple[str, ...]) -> str:
+    if not hidden:
+        return text
+    return re.sub(
+        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), "***", text
+    )
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """Return how an answer or an exception may write `secret`, but for backslashes."""
+    return secret, json.dumps(secret)[1:-1], quote(secret, safe=""), escape(secret)
+
+
+def _pattern(text: str) -> str:
+    """Match `text` with any number of backslashes: an exception quotes what was quoted before."""
+    plain = text.replace("\\", "")
+    between = r"\\*"
+    return between.join(re.escape(character) for character in plain) if plain else re.escape(text)
+
+
+def _why(error: Exception, hidden: tuple[str, ...]) -> str:
+    said = str(error) if isinstance(error, AddressRefusedError) else None
+    return clean_text(_struck(said or f"{type(error).__name__}: {error}", hidden))
+
+
+def retry_after(headers: Mapping[str, str]) -> timedelta | None:
+    """The wait that `Retry-After` asks for, a day at most; None without one that can be read.
+
+    A date is counted from the answer's own `Date`: no clock of this machine is asked.
+    """
+    said = headers.get("Retry-After", "").strip()
+    try:
+        if said.isdecimal():
+            wait = timedelta(seconds=min(int(said), 86_400))
+        else:
+            wait = parsedate_to_datetime(said) - parsedate_to_datetime(headers.get("Date", ""))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return min(max(wait, timedelta(0)), LONGEST_RETRY_AFTER)
+
+
+def is_public(address: Address) -> bool:
+    """Whether `address`, and the IPv4 address that it may carry inside, is of the public net."""
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address.teredo is not None:
+            inner = address.teredo[1]
+        if inner is None and address in _NAT64:
+            inner = IPv4Address(int(address) & 0xFFFF_FFFF)
+        if inner is not None:
+            return is_public(inner)
+        if address.is_site_local:
+            return False
+    return address.is_global and not address.is_multicast
+
+
+def _refuse(host: str, address: str) -> AddressRefusedError:
+    at = "" if host == address else f" ({address})"
+    return AddressRefusedError(
+        f"{host}{at} is not a public address; it is connected to only with allow_private = true"
+    )
+
+
+def _check_literal(url: URL, allow_private: bool) -> None:
+    """An address that is written out is not resolved: it is checked here."""
+    host = url.host or ""
+    try:
+        literal = ip_address(host.partition("%")[0])
+    except ValueError:
+        return
+    if not (allow_private or is_public(literal)):
+        raise _refuse(host, host)
+
+
+class _Resolver(AbstractResolver):
+    """Answers only addresses that may be connected to; the connector takes no others."""
+
+    def __init__(self, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self._inner = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found: list[Any] = await self._inner.resolve(host, port, family)
+        for answer in found:
+            # One bad address among good ones refuses the name: which of them is tried is chance.
+            address = ip_address(answer["host"].partition("%")[0])
+            if not (self._allow_private or is_public(address)):
+                raise _refuse(host, str(address))
+        return found
+
+    async def close(self) -> None:
+        await self._inner.close()

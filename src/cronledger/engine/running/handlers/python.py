@@ -1,0 +1,108 @@
+"""Python functions: async ones on the main loop, sync ones in threads."""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cronledger.app import Bound, Context
+from cronledger.binding import PayloadInvalidError
+from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
+from cronledger.engine.running.handlers.transaction import ExecutionTransaction
+from cronledger.engine.threads import Threads
+from cronledger.rules import outcome
+from cronledger.rules.model import Status
+from cronledger.rules.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PythonHandlers:
+    """The functions of a runner by name (`module:qualname`), and the threads for sync ones."""
+
+    functions: Mapping[str, Bound]
+    threads: Threads
+    max_result_bytes: int
+
+    async def run(
+        self, name: str, context: Context, transaction: ExecutionTransaction, guard: Guard
+    ) -> Outcome:
+        """Run the function to its end, and commit what it wrote in `transaction` with its SUCCESS.
+
+        Cancelling stops an async one. Raises LeaseEndedError when the lease had ended before a sync
+        one could start, or the function noticed that it had.
+
+        A sync one can only be asked (`ctx.cancelled`): the cancellation is held until it returns,
+        so that its slot and its lease stay taken. What a sync one returns is awaited if it can be
+        (a plain `def` around an `async def`).
+        """
+        try:
+            with guard:
+                ended = await self._ended(self.functions[name], context, guard)
+            if ended.status is not Status.SUCCESS:
+                return ended
+            if transaction.inside:
+                return outcome.failure(
+                    RuntimeError(
+                        "returned inside ctx.transaction(): a helper "
+                        "that was left behind is still in the block"
+                    )
+                )
+            return await transaction.commit(ended) if transaction.pending else ended
+        finally:
+            await transaction.close()
+
+    async def _ended(self, bound: Bound, context: Context, guard: Guard) -> Outcome:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if bound.is_async:
+                value = bound(context)
+            else:
+                value = await self._in_thread(bound, context, guard)
+            if inspect.isawaitable(value):
+                value = await guard.drive(value)
+        except PayloadInvalidError as error:
+            return outcome.payload_invalid(str(error))
+        except _RaisedError as raised:
+            if isinstance(raised.error, LeaseEndedError) or guard.ended_by(raised.error):
+                raise LeaseEndedError from raised.error
+            if isinstance(raised.error, PayloadInvalidError):
+                return outcome.payload_invalid(str(raised.error))
+            return outcome.failure(raised.error)
+        except asyncio.CancelledError as error:
+            if task.cancelling():
+                raise
+            return outcome.failure(error)  # nobody cancelled it: something it awaited was
+        except BaseException as error:
+            if guard.ended_by(error):
+                raise LeaseEndedError from error
+            return outcome.failure(error)
+        return outcome.success(value, max_result_bytes=self.max_result_bytes)
+
+    async def _in_thread(self, bound: Bound, context: Context, guard: Guard) -> Any:
+        inside = contextvars.copy_context()
+        thread = self.threads.call(lambda: inside.run(guard.call, bound, context))
+        cancelled: asyncio.CancelledError | None = None
+        while not thread.done():
+            try:
+                await asyncio.wait([thread])
+            except asyncio.CancelledError as error:
+                cancelled = error
+        value, raised = thread.result()
+        if cancelled is not None:
+            if inspect.iscoroutine(value):
+                value.close()
+            raise cancelled
+        if raised is not None:
+            raise _RaisedError(raised)
+        return value
+
+
+class _RaisedError(Exception):
+    """Carries what a function raised in its thread: a StopIteration cannot pass a coroutine."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error

@@ -1,0 +1,353 @@
+"""The transaction that an execution's own writes and its SUCCESS commit in together.
+
+It begins with `assert_lease`, whose FOR KEY SHARE makes thieves and the sweeper step over the row
+until the transaction ends; heartbeats pass. It ends with the same guarded statement that ends every
+execution, and COMMIT: whatever goes wrong before that, nothing of it was.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, cast
+
+import psycopg
+from psycopg import AsyncConnection, sql
+from psycopg.rows import tuple_row
+
+from cronledger.app import Cancelled, Context
+from cronledger.engine.lease import Lease
+from cronledger.engine.running.finisher import Ended
+from cronledger.engine.running.handlers.guard import LeaseEndedError
+from cronledger.engine.threads import Threads
+from cronledger.ledger.database import VALUES_SET, Access, is_unreachable
+from cronledger.ledger.statements import Statements, text
+from cronledger.logger import get_logger
+from cronledger.rules import outcome
+from cronledger.rules.outcome import Discard, LeaseLost, Outcome
+
+log = get_logger(__name__)
+
+Work = AsyncConnection[tuple[Any, ...]]
+LEASE_IS_LOST = "CL001"
+CONNECTIONS = 10
+"""Most connections at once for what handlers write; who comes later waits, within run_timeout."""
+POLL = 0.05
+RETRY = 0.25
+MARK = "cronledger.execution_id"
+LONGEST_IDLE_MS = 2**31 - 1
+# The names of functions are qualified: the search_path is the role's, or what the handler made it.
+_IDLE = """
+    pg_catalog.set_config('idle_in_transaction_session_timeout', coalesce(least(%s::bigint,
+        nullif((1000 * extract(epoch FROM pg_catalog.current_setting(
+            'idle_in_transaction_session_timeout')::interval))::bigint, 0)), 0)::text, true)
+"""
+_CLOSING = f"""
+    SELECT pg_catalog.current_setting('{MARK}', true) = %s, {VALUES_SET},
+           pg_catalog.set_config('jit', 'off', true),
+           pg_catalog.set_config('statement_timeout', '60000', true),
+           pg_catalog.set_config('lock_timeout', '5000', true)
+"""
+
+
+class Connections:
+    """Where the transactions of a runner's handlers come from. Make it in the main loop."""
+
+    def __init__(
+        self, access: Access, statements: Statements, threads: Threads, limit: int = CONNECTIONS
+    ) -> None:
+        self.access = access
+        self.statements = statements
+        self.threads = threads
+        self.loop = asyncio.get_running_loop()
+        self.room = asyncio.Semaphore(limit)
+
+    def settings(self, context: Context) -> dict[str, str]:
+        """What SQL learns of its execution through `current_setting('cronledger.…', true)`."""
+        payload = None if context.payload is None else json.dumps(context.payload)
+        return {
+            MARK: str(context.execution_id),
+            "cronledger.job": context.job,
+            "cronledger.scope_kind": context.scope_kind,
+            "cronledger.scope_id": context.scope_id,
+            "cronledger.plan_time": context.plan_time.isoformat(),
+            "cronledger.trigger": context.trigger.value,
+            "cronledger.attempt": str(context.attempt),
+            "cronledger.payload": payload or "",
+        }
+
+    def opening(
+        self, context: Context, run_timeout: timedelta | None
+    ) -> tuple[sql.Composed, list[Any]]:
+        """Return the first statement: the lease is held and fenced, the settings are local.
+
+        A handler that stands still for `run_timeout` loses the transaction, sooner where the
+        database has a stricter limit. Without a `run_timeout` the database's limit alone counts.
+        """
+        names = self.settings(context)
+        idle = None
+        if run_timeout is not None:
+            idle = min(LONGEST_IDLE_MS, round(run_timeout.total_seconds() * 1000))
+        configs = sql.SQL(", ").join([sql.SQL("pg_catalog.set_config(%s, %s, true)")] * len(names))
+        schema = sql.Identifier(self.statements.schema)
+        query = sql.SQL("SELECT {}.require_ledger(%s), {}.assert_lease(%s, %s), {}, {}").format(
+            schema, schema, sql.SQL(_IDLE), configs
+        )
+        pairs = [value for pair in names.items() for value in pair]
+        expected = self.access.expected
+        ledger = None if expected is None else expected.id
+        return query, [ledger, context.execution_id, context.lease_token, idle, *pairs]
+
+
+class ExecutionTransaction:
+    """What `ctx.transaction()` of one execution answers, and how its runner ends it.
+
+    The handler enters and leaves it; the runner calls `commit` when the handler returned, and
+    `close` in the end. `pending`: the handler left the block normally, so that its writes wait for
+    its return.
+    """
+
+    def __init__(
+        self, connections: Connections, lease: Lease, duration_ms: Callable[[], int]
+    ) -> None:
+        self._connections = connections
+        self._lease = lease
+        self._duration_ms = duration_ms
+        self.context: Context | None = None
+        self._connection: Work | psycopg.Connection[tuple[Any, ...]] | None = None
+        self._transaction: Any = None
+        self._busy = False
+        self._has_room = False
+        self.pending = False
+
+    def open(self) -> "ExecutionTransaction":
+        if self._busy:
+            raise RuntimeError(
+                "a transaction of this execution is open already; hand its connection on"
+            )
+        return self
+
+    @property
+    def inside(self) -> bool:
+        """Whether the block was entered and not left."""
+        return self._busy and not self.pending
+
+    @property
+    def _given(self) -> Context:
+        assert self.context is not None, "the executor gives the context before the handler runs"
+        return self.context
+
+    # -- the handler's side ---------------------------------------------------------------------
+
+    async def __aenter__(self) -> Work:
+        if asyncio.get_running_loop() is not self._connections.loop:
+            raise RuntimeError("in a sync handler, write `with ctx.transaction() as conn:`")
+        self.open()
+        self._busy = True
+        try:
+            await self._connections.room.acquire()
+            self._has_room = True
+            made = await self._connections.access.connect_async(
+                "cronledger transaction", for_handler=True
+            )
+            self._connection = made
+            self._transaction = made.transaction()
+            await self._transaction.__aenter__()
+            await made.execute(*self._opening())
+        except BaseException as error:
+            await self.close()
+            _raise_if_lost(error)
+            raise
+        return made
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.pending = True
+        else:
+            await self.close()
+
+    def __enter__(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if _in_loop():
+            raise RuntimeError("in an async handler, write `async with ctx.transaction() as conn:`")
+        self.open()
+        self._busy = True
+        try:
+            self._wait_for_room()
+            made = self._connections.access.connect("cronledger transaction", for_handler=True)
+            self._connection = made
+            self._transaction = made.transaction()
+            self._transaction.__enter__()
+            made.execute(*self._opening())
+        except BaseException as error:
+            self._drop()
+            _raise_if_lost(error)
+            raise
+        return made
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.pending = True
+        else:
+            self._drop()
+
+    def _opening(self) -> tuple[sql.Composed, list[Any]]:
+        return self._connections.opening(self._given, self._lease.job.run_timeout)
+
+    def _wait_for_room(self) -> None:
+        room = self._connections.room
+        waiting = asyncio.run_coroutine_threadsafe(room.acquire(), self._connections.loop)
+        while not waiting.done():
+            if self._given.cancel_scope.wait(POLL) and waiting.cancel():
+                self._given.cancel_scope.check()
+        waiting.result()
+        self._has_room = True
+
+    # -- the runner's side ----------------------------------------------------------------------
+
+    async def commit(self, ended: Outcome) -> Outcome:
+        """The handler's writes and `ended`, a SUCCESS, are committed, or neither is; answers what
+        became of it. Not to be interrupted: once it began, the answer decides. Raises
+        LeaseEndedError, with nothing committed, when the lease has ended.
+        """
+        task = asyncio.ensure_future(self._commit(ended))
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        return task.result()
+
+    async def close(self) -> None:
+        """The connection is closed; what was not committed is rolled back. Idempotent."""
+        self._drop()
+        connection, self._connection = self._connection, None
+        if isinstance(connection, AsyncConnection):
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
+
+    def _drop(self) -> None:
+        # Closing is the rollback: nothing of a transaction outlives its connection.
+        if isinstance(self._connection, psycopg.Connection):
+            with suppress(psycopg.Error, OSError):
+                self._connection.close()
+            self._connection = None
+        self._transaction, self.pending, self._busy = None, False, False
+        if self._has_room:
+            self._has_room = False
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                self._connections.loop.call_soon_threadsafe(self._connections.room.release)
+
+    async def _commit(self, ended: Outcome) -> Outcome:
+        if not self._lease.usable:
+            raise LeaseEndedError
+        if self._given.cancelled:
+            return outcome.failure(Cancelled("the work was asked to stop before its commit"))
+        ending = Ended(self._lease, ended, self._duration_ms())
+        try:
+            if isinstance(self._connection, AsyncConnection):
+                await self._finish(self._connection, ending)
+            else:
+                _, error = await self._connections.threads.call(lambda: self._finish_sync(ending))
+                if error is not None:
+                    raise error
+        except Exception as error:  # noqa: BLE001 - the writes are rolled back, whatever it was
+            if not is_unreachable(error) or not await self._landed():
+                return outcome.failure(error)
+        return replace(ended, written=True)
+
+    async def _finish(self, connection: Work, ended: Ended) -> None:
+        cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+        await cursor.execute("RESET ROLE")
+        await cursor.execute(_CLOSING, [str(self._given.execution_id)])
+        _refuse_foreign(await cursor.fetchone())
+        await cursor.execute(*_ending(self._connections.statements, ended))
+        self._refuse_lost(await cursor.fetchall())
+        await self._transaction.__aexit__(None, None, None)
+
+    def _finish_sync(self, ended: Ended) -> None:
+        connection = cast("psycopg.Connection[Any]", self._connection)
+        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        cursor.execute("RESET ROLE")
+        cursor.execute(_CLOSING, [str(self._given.execution_id)])
+        _refuse_foreign(cursor.fetchone())
+        cursor.execute(*_ending(self._connections.statements, ended))
+        self._refuse_lost(cursor.fetchall())
+        self._transaction.__exit__(None, None, None)
+
+    def _refuse_lost(self, written: list[Any]) -> None:
+        if not written:
+            raise LeaseLost(f"the lease of execution {self._given.execution_id} is lost")
+
+    async def _landed(self) -> bool:
+        """Whether the COMMIT whose answer was lost took effect.
+
+        Waits for the old backend to let go of the row: until then it may still commit. When the
+        lease ends before the database answers, the guard of every later write decides.
+        """
+        query = text("lock_ending", self._connections.statements.schema).encode()
+        named = dict(
+            zip(("job", "kind", "scope", "plan"), self._lease.claimed.key, strict=True),
+            token=self._lease.token,
+        )
+        said = False
+        while self._lease.usable:
+            try:
+                async with await self._connections.access.connect_async("cronledger look") as c:
+                    row = await (await c.execute(query, named)).fetchone()
+                return row is not None and row[0] == "SUCCESS"
+            except psycopg.Error as error:
+                if not said:
+                    said = True
+                    log.warning("commit_unknown", error=str(error).partition("\n")[0])
+                await asyncio.sleep(RETRY)
+        return False
+
+
+def _refuse_foreign(row: tuple[Any, ...] | None) -> None:
+    # The mark is local to the transaction that `opening` began.
+    if row is None or row[0] is not True:
+        raise Discard(
+            "transaction_ended",
+            "the handler ended the transaction itself (COMMIT or ROLLBACK in its SQL): what it "
+            "committed stays; leave COMMIT to the runner",
+        )
+
+
+class _Parameters(Statements):
+    """Answers the parameters of a statement instead of sending it."""
+
+    async def _rows(self, c: Any, name: str, **params: Any) -> Any:
+        return params
+
+
+def _ending(statements: Statements, ended: Ended) -> tuple[bytes, dict[str, Any]]:
+    asked = _Parameters(statements.schema).finish_executions(cast(Any, None), [ended.ending])
+    try:
+        asked.send(None)
+    except StopIteration as answer:
+        return text("finish_executions", statements.schema).encode(), answer.value
+    raise AssertionError("parameters are made without waiting")
+
+
+def _raise_if_lost(error: BaseException) -> None:
+    if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_IS_LOST:
+        raise LeaseLost(str(error).partition("\n")[0]) from error
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

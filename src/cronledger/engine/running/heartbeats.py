@@ -1,0 +1,230 @@
+"""The heartbeats of a runner: they extend its leases, and stop the handlers of those that end.
+
+The heartbeat thread has an event loop and a connection of its own, so that a handler that blocks
+the main loop does not cost the other executions their leases.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from time import monotonic
+
+import psycopg
+
+from cronledger.engine.lease import Lease, Leases
+from cronledger.engine.log_throttle import LogThrottle, reason
+from cronledger.ledger.database import Access, ended, shutdown_socket, step_transaction
+from cronledger.ledger.rows import LeaseKey
+from cronledger.ledger.statements import Connection, Statements
+from cronledger.logger import get_logger
+
+log = get_logger(__name__)
+
+LARGEST_BATCH = 1000
+LONGEST_SPAN = timedelta(days=1)
+
+
+def batches(due: Sequence[Lease]) -> Iterator[list[Lease]]:
+    """`due` in statements: one lease that lies weeks back would make the server open every
+    partition between for all the others."""
+    batch: list[Lease] = []
+    for lease in sorted(due, key=lambda x: x.claimed.key.plan_time):
+        plan_time = lease.claimed.key.plan_time
+        if batch and (
+            len(batch) >= LARGEST_BATCH or plan_time - batch[0].claimed.key.plan_time > LONGEST_SPAN
+        ):
+            yield batch
+            batch = []
+        batch.append(lease)
+    if batch:
+        yield batch
+
+
+class Heartbeats:
+    """Renews all leases of a runner from a thread of its own, and tells the handlers of lost ones.
+
+    `extend` is told the new deadlines by token (for the supervisor of commands); `stop` of a
+    lease is called in this thread. `failing`: why the last round failed; None if it did not.
+    """
+
+    RETRY = 0.25
+    IDLE = 5.0
+
+    def __init__(
+        self,
+        access: Access,
+        statements: Statements,
+        leases: Leases,
+        extend: Callable[[Mapping[str, float]], None],
+    ) -> None:
+        self._access = access
+        self._statements = statements
+        self._leases = leases
+        self._extend = extend
+        self._connection: Connection | None = None
+        self._busy: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._lines = LogThrottle()
+        self.failing: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="heartbeats", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._started.wait()
+
+    def wake(self) -> None:
+        """Look again now: a lease was added whose moments come earlier."""
+        loop, event = self._loop, self._wake
+        if loop is not None and event is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(event.set)
+
+    def look_now(self) -> None:
+        """Renew every lease now: somebody asked for the end of an execution."""
+        self._leases.renew_now()
+        self.wake()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """The thread has ended. Idempotent."""
+        self._stopping = True
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _main(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        self._started.set()
+        while not self._stopping:
+            try:
+                delay = self.step()
+            except Exception:
+                # Without this thread every lease would end.
+                log.exception("heartbeats_broke")
+                delay = self.RETRY
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+        if self._busy is not None:
+            self._sever()
+            await asyncio.wait([self._busy], timeout=1)
+            self._busy.cancel()  # it is connecting, or asleep
+            await asyncio.wait([self._busy])
+        await self._disconnect()
+
+    def step(self) -> float:
+        """Stop what ran out, begin a round of heartbeats if one is due; answers the seconds until
+        the next look. The round runs beside the looks: a hanging connection must not delay the
+        deadlines."""
+        now = monotonic()
+        for lease in self._leases.expired(now):
+            log.warning("lease_expired", **_bound(lease), overdue_s=round(now - lease.deadline, 3))
+            lease.stop("lease_lost")
+        if self._busy is None or self._busy.done():
+            due = self._leases.due(now)
+            if due:
+                self._busy = asyncio.ensure_future(self._round(due))
+                self._busy.add_done_callback(lambda _: self.wake())
+            elif not len(self._leases):
+                self.failing = None  # there is nothing to renew any more
+        busy = self._busy is not None and not self._busy.done()
+        following = self._leases.next_moment(beats=not busy)
+        return max(0.0, min(following - monotonic(), self.IDLE))
+
+    async def _round(self, due: list[Lease]) -> None:
+        patience = max(1.0, min(lease.length for lease in due) / 3)
+        # Cancelling a statement would wait for the server once more; a cut socket ends it at once.
+        timer = asyncio.get_running_loop().call_later(patience, self._sever)
+        try:
+            for batch in batches(due):
+                await self._beat(batch, patience)
+            if self.failing is not None:
+                log.info("heartbeats_resumed", leases=len(due))
+            self.failing = None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next round comes
+            self._failed(error)
+            await self._disconnect()
+            await asyncio.sleep(self.RETRY)
+        finally:
+            timer.cancel()
+
+    def _failed(self, error: Exception) -> None:
+        why = reason(error)
+        begins, self.failing = self.failing is None, why
+        if self._lines.due(why) or begins:
+            self._lines.note(why)
+            known = isinstance(error, psycopg.Error | OSError)
+            log.warning("heartbeats_failing", error=why, exc_info=None if known else error)
+
+    async def _beat(self, batch: list[Lease], patience: float) -> None:
+        connection = await self._connected(patience)
+        keys = [LeaseKey(x.claimed.key, x.token, x.job.stale_timeout) for x in batch]
+        sent = monotonic()
+        async with step_transaction(connection, 2000):
+            answer = await self._statements.heartbeat_leases(connection, keys)
+        rows = await answer.fetchall()
+        renewed = self._leases.renew((token for token, _ in rows), sent)
+        if renewed:
+            self._extend({str(token): deadline for token, deadline in renewed.items()})
+        silent = {lease.token: lease for lease in batch}
+        for token, cancel_requested in rows:
+            lease = silent.pop(token)
+            if cancel_requested:
+                lease.stop("cancelled")
+        if silent:
+            await self._read_silent(connection, list(silent.values()))
+
+    async def _read_silent(self, connection: Connection, silent: list[Lease]) -> None:
+        """Rows that were not renewed are busy or lost; reading them tells which."""
+        answer = await self._statements.read_leases(
+            connection, [x.claimed.key for x in silent], [x.token for x in silent]
+        )
+        ours = {
+            state.token: state
+            for state in await answer.fetchall()
+            # Only its holder writes SUCCESS: our own finish, whose answer is under way.
+            if state.ours and state.status in ("RUNNING", "SUCCESS")
+        }
+        self._leases.postpone(ours, monotonic() + self.RETRY)
+        for lease in silent:
+            if lease.token in ours:
+                if ours[lease.token].cancel_requested:
+                    lease.stop("cancelled")
+            elif self._leases.lose(lease.token) is not None:
+                log.warning("lease_lost", **_bound(lease))
+                lease.stop("lease_lost")
+
+    def _sever(self) -> None:
+        if self._connection is not None:
+            shutdown_socket(self._connection)
+
+    async def _connected(self, patience: float) -> Connection:
+        if self._connection is not None and ended(self._connection):
+            await self._disconnect()  # it was idle for too long
+        if self._connection is None:
+            async with asyncio.timeout(patience):
+                self._connection = await self._access.connect_async("cronledger heartbeats")
+        return self._connection
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error, OSError):
+                await connection.close()
+
+
+def _bound(lease: Lease) -> dict[str, object]:
+    claimed = lease.claimed
+    return {
+        "job": claimed.key.job_name,
+        "scope": claimed.key.scope_id,
+        "execution_id": claimed.id,
+        "attempt": claimed.attempt,
+    }

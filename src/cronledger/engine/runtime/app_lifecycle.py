@@ -1,0 +1,91 @@
+"""Apps that come and go while a runner runs: their jobs in the ledger, their functions here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from cronledger.app import App
+from cronledger.engine.apps import AppRegistry, source_of
+from cronledger.ledger.identity import ExpectedLedger
+from cronledger.logger import get_logger
+from cronledger.sources.apply import Applied, Retired, apply, check_owners, retire
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class AppLifecycle:
+    """`check_in` makes the runner seen as it is now, with the functions that it has."""
+
+    apps: AppRegistry
+    url: str = field(repr=False)
+    expected: ExpectedLedger
+    runner: str
+    check_in: Callable[[], Awaitable[float]]
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def register(self, app: App, *, force: bool) -> Applied:
+        """See `Replica.register`."""
+        async with self._changing:
+            source_of(app)
+            known = app in self.apps
+            if not known:
+                self.apps.add(app)
+            try:
+                await self.check_in()  # nobody parks the new jobs for lack of a runner
+                return await self.apply(app, force=force)
+            except BaseException:
+                if not known:
+                    self.apps.remove(app)
+                raise
+
+    async def unregister(self, app: App) -> Retired:
+        """See `Replica.unregister`."""
+        async with self._changing:
+            if app not in self.apps:
+                raise ValueError(f"App {app.name!r} is not registered with this replica")
+            source = source_of(app)
+            self.apps.remove(app)
+            try:
+                await self.check_in()  # others see that this runner has the functions no more
+                done = await asyncio.to_thread(
+                    retire, self.url, list(app.jobs), source=source, runner=self.runner,
+                    schema=self.expected.schema, deploy=app.deploy, by=f"runner {self.runner}",
+                    ledger=self.expected.id,
+                )  # fmt: skip
+            except BaseException:
+                self.apps.add(app)
+                raise
+        if done.refused is not None:
+            log.warning("source_refused", source=source, why=done.refused)
+        log.info(
+            "app_unregistered", runner=self.runner, app=app.name, retired=list(done.retired),
+            kept=list(done.kept), cancelling=list(done.cancelling),
+        )  # fmt: skip
+        return done
+
+    async def apply_all(self) -> None:
+        """The jobs of all Apps are in the ledger. Raises ConfigurationError before the first one is
+        applied if a job of any of them belongs to another source."""
+        apps = self.apps.apps
+        sources = {source_of(app): list(app.jobs) for app in apps}
+        if len(apps) > 1:
+            await asyncio.to_thread(check_owners, self.url, sources, self.expected.schema)
+        for app in apps:
+            await self.apply(app)
+
+    async def apply(self, app: App, *, force: bool = False) -> Applied:
+        """The jobs of `app` are in the ledger as it declares them."""
+        source = source_of(app)
+        applied = await asyncio.to_thread(
+            apply, self.url, list(app.jobs.values()), source=source, schema=self.expected.schema,
+            deploy=app.deploy, force=force, by=f"runner {self.runner}", ledger=self.expected.id,
+        )  # fmt: skip
+        if applied.refused is not None:
+            log.warning("source_refused", source=source, why=applied.refused)
+        log.info(
+            "app_registered", runner=self.runner, app=app.name, added=len(applied.added),
+            changed=len(applied.changed), retired=len(applied.retired),
+            unchanged=applied.unchanged,
+        )  # fmt: skip
+        return applied

@@ -1,0 +1,192 @@
+"""The components of one runner, built and connected; `Runtime` drives them."""
+
+import os
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+from cronledger.engine.apps import AppRegistry
+from cronledger.engine.claiming.claim import Claimer
+from cronledger.engine.claiming.decide import Abilities
+from cronledger.engine.claiming.dispatcher import Dispatcher
+from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.lease import Leases
+from cronledger.engine.maintenance.check_in import CheckIn, fingerprint
+from cronledger.engine.maintenance.listener import Listener
+from cronledger.engine.maintenance.scope_providers import ScopeProviders
+from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.peers import NewerPeers
+from cronledger.engine.running.executor import Executor
+from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.running.handlers.command import CommandHandlers
+from cronledger.engine.running.handlers.http import HttpHandlers
+from cronledger.engine.running.handlers.python import PythonHandlers
+from cronledger.engine.running.handlers.sql import SqlHandlers
+from cronledger.engine.running.handlers.transaction import Connections
+from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.runtime.app_lifecycle import AppLifecycle
+from cronledger.engine.runtime.diagnostics import Inspector
+from cronledger.engine.runtime.drain import Drain
+from cronledger.engine.runtime.loops import Loops
+from cronledger.engine.runtime.manual import ManualSteps
+from cronledger.engine.threads import Threads
+from cronledger.ledger.database import Access, AsyncPool
+from cronledger.ledger.identity import ExpectedLedger, OtherLedger
+from cronledger.ledger.statements import Statements
+from cronledger.settings import Settings
+
+LISTENING_POLL = 15.0
+SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
+"""Variables, in any case of letters, that commands do not inherit."""
+
+
+class Coordinator(Protocol):
+    """What the components report that concerns others, and what they ask; see `Runtime`."""
+
+    def ledger_became(self, other: OtherLedger) -> bool: ...
+    def database_unreachable(self) -> None: ...
+    def connection_lost(self) -> None: ...
+    def listening_stopped(self) -> None: ...
+    def notified(self, payload: str) -> None: ...
+    def written(self, ended: Sequence[Ended]) -> None: ...
+    async def check_in(self) -> float: ...
+    def describe(self) -> dict[str, Any]: ...
+
+
+def poll_seconds(s: Settings, *, listening: bool) -> float:
+    """How often a runner looks for work though nothing wakes it."""
+    poll = s.poll_interval.total_seconds()
+    return max(poll, LISTENING_POLL) if listening and poll == 5.0 else poll
+
+
+def ttl(s: Settings) -> timedelta:
+    """A runner that has not been seen for so long is dead."""
+    listens = s.listen_url is not None or not s.pgbouncer
+    return timedelta(seconds=3 * poll_seconds(s, listening=listens) + 5)
+
+
+class Components:
+    """Everything of one runner that has a name, built and not yet started."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        pool: AsyncPool,
+        statements: Statements,
+        *,
+        apps: AppRegistry,
+        coordinator: Coordinator,
+        runner: str,
+        expected: ExpectedLedger,
+    ) -> None:
+        self._settings = s = settings
+        self._access = access
+        self._pool = pool
+        self._statements = statements
+        self._apps = apps
+        self._runner = runner
+        self.clock = DatabaseClock()
+        self.loops = Loops(
+            coordinator.database_unreachable, coordinator.connection_lost, coordinator.ledger_became
+        )
+        self.listener = self._listener(coordinator)
+        self.leases = Leases()
+        self.peers = NewerPeers(fingerprint())
+        self.supervisor = Supervisor(
+            {key: value for key, value in os.environ.items() if key.upper() not in SECRETS}
+        )
+        self.threads = Threads("handler")
+        self.heartbeats = Heartbeats(
+            self._access, self._statements, self.leases, self.supervisor.extend
+        )
+        self.finisher = Finisher(self._pool, self._statements, self.leases, coordinator.written)
+        self.executor = Executor(
+            self.leases,
+            self.finisher,
+            PythonHandlers(self._apps.callable, self.threads, s.max_result_bytes),
+            CommandHandlers(self.supervisor, s.output_tail_bytes),
+            sql=SqlHandlers(s.output_tail_bytes),
+            http=HttpHandlers(s.output_tail_bytes),
+            connections=Connections(self._access, self._statements, self.threads),
+            runner=self._runner,
+            slots=s.slots,
+            freed=self.wake_dispatcher,
+            added=self.heartbeats.wake,
+        )
+        self.claimer = Claimer(
+            self._pool,
+            self._statements,
+            self.clock,
+            Abilities(self._apps.claimable, s.allow_sql_commands, peers=self.peers),
+            runner=self._runner,
+            queues=s.queues,
+        )
+        self.dispatcher = Dispatcher(
+            self.claimer,
+            self.clock,
+            free=self.executor.free,
+            start=self.executor.start,
+            poll=self.poll,
+        )
+        self._housekeeping(coordinator, expected)
+
+    def _housekeeping(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
+        s = self._settings
+        self.sweeper = Sweeper(
+            self._pool,
+            self._statements,
+            self.clock,
+            retention=s.retention,
+            width=s.partition_interval,
+            rearmed=self.wake_dispatcher,
+            stagger=random.random(),
+        )
+        self.check_ins = CheckIn(
+            self._pool,
+            self._statements,
+            self.clock,
+            self.peers,
+            s,
+            expected=expected,
+            runner=self._runner,
+            ttl=ttl(s),
+            described=coordinator.describe,
+        )
+        self.inspector = Inspector(
+            self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
+            self.heartbeats, self.listener,
+        )  # fmt: skip
+        self.drain = Drain(self._runner, self.claimer, self.executor, self.finisher, self.loops)
+        self.lifecycle = AppLifecycle(
+            self._apps, self._access.url, expected, self._runner, coordinator.check_in
+        )
+        self.scopes = ScopeProviders(
+            self._pool, self._statements, self._apps.providers, runner=self._runner
+        )
+        self.manual = ManualSteps(
+            self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
+            coordinator.check_in, self.clock,
+        )  # fmt: skip
+
+    def _listener(self, coordinator: Coordinator) -> Listener | None:
+        """None behind a pooler that was given no DSN to LISTEN on: polling suffices."""
+        s = self._settings
+        if s.listen_url is not None:
+            access = Access(s.listen_url.get_secret_value())
+        elif s.pgbouncer:
+            return None
+        else:
+            access = self._access
+        return Listener(access, s.schema_name, coordinator.notified, coordinator.listening_stopped)
+
+    def poll(self) -> float:
+        """How often the runner looks for work now: more often while it cannot LISTEN."""
+        listening = self.listener is not None and self.listener.listening
+        return poll_seconds(self._settings, listening=listening)
+
+    def wake_dispatcher(self) -> None:
+        """The dispatcher looks for work now."""
+        self.dispatcher.wake.set()

@@ -1,0 +1,189 @@
+"""How a live runner is: what /healthz and /diagnostics answer, and `runners.diagnostics` keeps."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from time import monotonic
+from typing import Any, Literal
+
+from cronledger.engine.claiming.dispatcher import Dispatcher
+from cronledger.engine.lease import Leases
+from cronledger.engine.maintenance.check_in import State
+from cronledger.engine.maintenance.listener import Listener
+from cronledger.engine.running.executor import Executor, Running
+from cronledger.engine.running.finisher import Finisher
+from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.runtime.loops import Loops, LoopStats
+
+MOST_KEPT = 20
+LISTEN = "listen"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`database`: `other` than the ledger's own (restored or cloned), and nothing is claimed until
+    it is accepted; or it holds another ledger than the one that the runner began with. `stuck`:
+    name of a loop that has not stepped for two minutes while the database answered.
+
+    `failing`: the error of each loop whose last step failed, of `heartbeats` while leases cannot be
+    renewed, and of `listen` while notifications cannot be received.
+    """
+
+    state: State
+    database: Literal["ok", "away", "other"]
+    away_for_s: float | None
+    stuck: str | None
+    running: int
+    slots: int
+    last_step_age_s: float
+    failing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes work: its last steps succeeded. Without LISTEN it polls instead."""
+        return self.state == "running" and self.database == "ok" and self.failing.keys() <= {LISTEN}
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """One execution in this process. `lease_left_s`: until its handler is stopped unless the lease
+    is renewed; `stopping`: why it was asked to end, if it was."""
+
+    execution_id: int
+    job: str
+    scope_kind: str
+    scope_id: str
+    plan_time: str
+    attempt: int
+    trigger: str
+    age_s: float
+    lease_left_s: float
+    stopping: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """A live runner at one moment. Ages and lags are seconds. `database`, `failing`: see Health.
+
+    `ticks`: how often it looked for work; `lag_s`: how late the latest of the last claim started;
+    `saturated`: all slots are taken, so what is due waits; `unwritten`: ends that the database has
+    not taken yet; `database_errors` of its loops since the start.
+    """
+
+    runner: str
+    state: State
+    database: Literal["ok", "away", "other"]
+    away_for_s: float | None
+    queues: Sequence[str]
+    slots: int
+    running: int
+    saturated: bool
+    unwritten: int
+    ticks: int
+    last_tick_age_s: float | None
+    lag_s: float | None
+    won: int
+    stolen: int
+    retried: int
+    skipped: int
+    lost_leases: int
+    database_errors: int
+    apps: Sequence[str]
+    failing: dict[str, str]
+    loops: dict[str, LoopStats]
+    executions: Sequence[Active]
+
+    def as_json(self, most: int | None = None) -> dict[str, Any]:
+        """Plain values; with `most`, only so many of the executions, the oldest."""
+        return asdict(self) | {"executions": [asdict(x) for x in self.executions[:most]]}
+
+
+@dataclass(frozen=True, slots=True)
+class Inspector:
+    """Of what a runner consists, as far as people ask about it. Only read; any thread may."""
+
+    dispatcher: Dispatcher
+    executor: Executor
+    finisher: Finisher
+    leases: Leases
+    loops: Loops
+    heartbeats: Heartbeats
+    listener: Listener | None
+
+    def diagnose(
+        self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
+    ) -> Diagnostics:
+        """What is going on now."""
+        ticks, now = self.dispatcher.ticks, monotonic()
+        _, slots = self.executor.free()
+        active = sorted(map(_active, self.executor.executions()), key=lambda x: -x.age_s)
+        away = self.loops.away_since
+        return Diagnostics(
+            runner=runner,
+            state=state,
+            database=self._database(),
+            away_for_s=None if away is None else round(now - away, 1),
+            queues=list(queues),
+            slots=slots,
+            running=len(active),
+            saturated=self.dispatcher.saturated,
+            unwritten=self.finisher.waiting,
+            ticks=ticks.steps,
+            last_tick_age_s=round(now - ticks.last_step, 3) if ticks.steps else None,
+            lag_s=ticks.lag_s,
+            won=ticks.won,
+            stolen=ticks.stolen,
+            retried=ticks.retried,
+            skipped=ticks.skipped,
+            lost_leases=self.leases.lost,
+            database_errors=self.loops.database_errors,
+            apps=list(apps),
+            failing=self._failing(),
+            loops=self.loops.seen(),
+            executions=active,
+        )
+
+    def _database(self) -> Literal["ok", "away", "other"]:
+        if self.loops.away_since is not None:
+            return "away"
+        refused = self.dispatcher.refused is not None or self.loops.elsewhere is not None
+        return "other" if refused else "ok"
+
+    def _failing(self) -> dict[str, str]:
+        found = self.loops.failing()
+        if self.heartbeats.failing is not None:
+            found["heartbeats"] = self.heartbeats.failing
+        if self.listener is not None and self.listener.failing is not None:
+            found[LISTEN] = self.listener.failing
+        return found
+
+    def health(self, state: State) -> Health:
+        """What a load balancer or a supervisor asks for."""
+        now, away = monotonic(), self.loops.away_since
+        _, slots = self.executor.free()
+        stepped = self.loops.last_step("dispatcher") or self.dispatcher.ticks.last_step
+        return Health(
+            state,
+            self._database(),
+            None if away is None else round(now - away, 1),
+            self.loops.stuck() if away is None else None,
+            self.executor.running,
+            slots,
+            round(now - stepped, 1),
+            self._failing(),
+        )
+
+
+def _active(running: Running) -> Active:
+    claimed, now = running.lease.claimed, monotonic()
+    return Active(
+        execution_id=claimed.id,
+        job=claimed.key.job_name,
+        scope_kind=claimed.key.scope_kind,
+        scope_id=claimed.key.scope_id,
+        plan_time=claimed.key.plan_time.isoformat(),
+        attempt=claimed.attempt,
+        trigger=claimed.trigger,
+        age_s=round(running.duration_ms / 1000, 3),
+        lease_left_s=round(running.lease.deadline - now, 3),
+        stopping=running.stop,
+    )

@@ -1,0 +1,118 @@
+"""A drain: the end of a runner, and how the executions ended that were running when it began."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from cronledger.engine.claiming.claim import Claimer
+from cronledger.engine.running.executor import Executor
+from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.runtime.diagnostics import Active
+from cronledger.engine.runtime.loops import Loops
+from cronledger.logger import get_logger
+from cronledger.rules.outcome import ErrorCode
+
+log = get_logger(__name__)
+
+CLAIM_SECONDS = 2.0
+"""How long a drain waits for a claim that is in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """How the executions ended that were running when a drain began.
+
+    `finished`: by themselves; `given_back`: PENDING, for another runner; `failed`: FAILED
+    `shutdown`; `unfinished`: their end is not written, or their handler did not end. `cut_off`:
+    those that were still running at the deadline, as they were then.
+    """
+
+    finished: int = 0
+    given_back: int = 0
+    failed: int = 0
+    unfinished: int = 0
+    cut_off: tuple[Active, ...] = ()
+
+
+@dataclass(slots=True)
+class Drain:
+    """One drain: stops claiming, waits for the executions, stops the rest, and gathers the ends."""
+
+    runner: str
+    claimer: Claimer
+    executor: Executor
+    finisher: Finisher
+    loops: Loops
+    _ended: list[Ended] = field(default_factory=list, init=False)
+    _cut_off: tuple[Active, ...] = field(default=(), init=False)
+
+    def ended(self, ended: Sequence[Ended]) -> None:
+        """The outcomes of these executions are committed."""
+        self._ended.extend(ended)
+
+    async def stop_claiming(self) -> bool:
+        """Wait until no claim is in flight. Return whether one had to be cut off."""
+        # A claim in the middle of its COMMIT may end: otherwise its executions were orphans.
+        cut_off = self.claimer.in_flight and not await self.loops.finish(
+            "dispatcher", CLAIM_SECONDS
+        )
+        await self.loops.halt("dispatcher", "scopes", "listener")
+        return cut_off
+
+    async def wait_idle(self, patience: float, aborting: asyncio.Event) -> None:
+        """Wait until no handler runs, `patience` seconds have passed, or `aborting` is set."""
+        idle = asyncio.ensure_future(self.executor.idle())
+        stop = asyncio.ensure_future(aborting.wait())
+        await asyncio.wait([idle, stop], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+        stop.cancel()
+
+    async def stop_running(self, left: Sequence[Active]) -> None:
+        """Stop the handlers of the executions that are `left` at the deadline."""
+        self._cut_off = tuple(left)
+        if left:
+            self._report_deadline()
+        if not self.executor.running:
+            return
+        for running in self.executor.executions():
+            self.executor.stop(running, "shutdown")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.executor.GRACE + 1):
+                await self.executor.idle()
+        for running in self.executor.executions():
+            self.executor.abandon(running)
+
+    def _report_deadline(self) -> None:
+        log.warning(
+            "drain_deadline_passed",
+            runner=self.runner,
+            stopping=len(self._cut_off),
+            executions=[
+                {
+                    "execution_id": x.execution_id,
+                    "job": x.job,
+                    "scope": x.scope_id,
+                    "age_s": x.age_s,
+                }
+                for x in self._cut_off
+            ],
+        )
+
+    def report(self) -> DrainReport:
+        """Return how the executions ended."""
+        given_back = sum(ended.give_back for ended in self._ended)
+        failed = sum(
+            not ended.give_back and ended.outcome.error_code == ErrorCode.SHUTDOWN
+            for ended in self._ended
+        )
+        # An abandoned handler goes on though its FAILED is written; it counts once, as that.
+        written = {ended.lease.token for ended in self._ended}
+        left = {x.lease.token for x in self.executor.executions()} - written
+        return DrainReport(
+            finished=len(self._ended) - given_back - failed,
+            given_back=given_back,
+            failed=failed,
+            unfinished=max(len(left), self.finisher.waiting),
+            cut_off=self._cut_off,
+        )

@@ -1,0 +1,236 @@
+"""Loops: each drives one `step()`, sleeps as long as it answers, and outlives what it raises."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+import psycopg
+
+from cronledger.engine.log_throttle import QUIET_SECONDS, LogThrottle, reason
+from cronledger.ledger import identity
+from cronledger.ledger.database import is_unreachable, refusal
+from cronledger.logger import get_logger
+
+log = get_logger(__name__)
+
+Step = Callable[[], Awaitable[float | None]]
+
+BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
+STUCK_SECONDS = 120.0
+INSIST_SECONDS = 1.0
+SUSPECTED = 10
+"""So often may one loop lose its connection, while others are answered, before it is reported."""
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """One driven step: when it last began, and what wakes it.
+
+    `reads_clock`: its step reads the database's clock. `error`: of its last step, if that failed.
+    """
+
+    name: str
+    step: Step
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    reads_clock: bool = False
+    at: float = field(default_factory=monotonic)
+    busy: bool = False
+    last: bool = False  # ends after the step it is in
+    failures: int = 0
+    error: str | None = None
+    said: tuple[type[Exception] | None, float] = (None, 0.0)  # the last error logged, and when
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStats:
+    """`step_age_s`: since its step began; `busy`: it is in it; `failures`: steps that failed since
+    the last one that succeeded, the last of them with `error`."""
+
+    step_age_s: float
+    busy: bool
+    failures: int
+    error: str | None
+
+
+class Loops:
+    """The loops of one replica by name.
+
+    The database is away when a loop that reads its clock gets no answer: then `away` is called.
+    Any other loop without an answer may have lost only its own connection: then `suspect` is
+    called, to find out. The caller that hears from the database again calls `answered`.
+
+    `elsewhere`: why the database holds another ledger than the runner's own; None: it does not.
+    `became` is asked whether the runner's own ledger has become the other one.
+    """
+
+    def __init__(
+        self,
+        away: Callable[[], None],
+        suspect: Callable[[], None],
+        became: Callable[[identity.OtherLedger], bool] = lambda other: False,
+    ) -> None:
+        self._away = away
+        self._suspect = suspect
+        self._became = became
+        self.elsewhere: str | None = None
+        self._loops: dict[str, Loop] = {}
+        self.away_since: float | None = None
+        self.away_because: str | None = None
+        self._away_logged = False
+        self._lines = LogThrottle()
+        self.database_errors = 0
+
+    def drive(
+        self,
+        name: str,
+        step: Step,
+        wake: asyncio.Event | None = None,
+        *,
+        reads_clock: bool = False,
+    ) -> None:
+        """`step` is called now, and again when it said, or when `wake` is set."""
+        loop = Loop(name, step, wake or asyncio.Event(), reads_clock)
+        self._loops[name] = loop
+        loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
+
+    def wake(self, name: str) -> None:
+        """The loop steps again now, if it is driven; a step that runs is followed by another."""
+        if name in self._loops:
+            self._loops[name].wake.set()
+
+    async def finish(self, name: str, seconds: float) -> bool:
+        """The loop ended after the step it is in; False: not within `seconds`, it goes on."""
+        loop = self._loops.get(name)
+        if loop is None:
+            return True
+        assert loop.task is not None
+        loop.last = True
+        done, _ = await asyncio.wait([loop.task], timeout=seconds)
+        return bool(done)
+
+    async def halt(self, *names: str) -> None:
+        """These (all of them, when none is named) step no more: they are cancelled where they
+        wait."""
+        left = set()
+        for name in names or tuple(self._loops):
+            loop = self._loops.pop(name, None)
+            if loop is not None and loop.task is not None:
+                # Who gets a connection of the pool in the tick of its cancellation is not told.
+                loop.last = True
+                left.add(loop.task)
+        while left:
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=INSIST_SECONDS)
+
+    def answered(self) -> bool:
+        """The database answered. Return whether it had been away, or was another ledger's."""
+        elsewhere, self.elsewhere = self.elsewhere, None
+        if elsewhere is not None:
+            log.info("ledger_back")
+        if self.away_since is None:
+            return elsewhere is not None
+        if self._away_logged:
+            log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
+        self.away_since, self.away_because, self._away_logged = None, None, False
+        return True
+
+    def stuck(self) -> str | None:
+        """The name of a loop that has been in one step for two minutes."""
+        now = monotonic()
+        return next(
+            (x.name for x in self._loops.values() if x.busy and now - x.at > STUCK_SECONDS), None
+        )
+
+    def last_step(self, name: str) -> float | None:
+        """When the loop last began a step, monotonic; None: it is not driven."""
+        return self._loops[name].at if name in self._loops else None
+
+    def seen(self) -> dict[str, LoopStats]:
+        """How each driven loop is. Any thread may ask."""
+        now = monotonic()
+        return {
+            x.name: LoopStats(round(now - x.at, 3), x.busy, x.failures, x.error)
+            for x in tuple(self._loops.values())
+        }
+
+    def failing(self) -> dict[str, str]:
+        """Return the errors of the loops whose last step failed. Any thread may ask."""
+        return {x.name: x.error for x in tuple(self._loops.values()) if x.error is not None}
+
+    async def _run(self, loop: Loop) -> None:
+        while True:
+            # Before the step: a wake from here on is answered by another one.
+            loop.wake.clear()
+            loop.at, loop.busy = monotonic(), True
+            try:
+                delay = await loop.step()
+                loop.failures, loop.error = 0, None
+            except Exception as error:  # noqa: BLE001 - no error of a step may end its loop
+                delay = self._failed(loop, error)
+            loop.busy = False
+            if loop.last:
+                return
+            if delay == 0:
+                await asyncio.sleep(0)
+                continue
+            # Not wait_for: it swallows a cancellation in the tick in which the wait ends.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await loop.wake.wait()
+
+    def _failed(self, loop: Loop, error: Exception) -> float:
+        """Note and report the failure. Return the seconds to wait before the next try."""
+        delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
+        loop.failures += 1
+        loop.error = reason(error)
+        self.database_errors += isinstance(error, psycopg.Error)
+        if (other := identity.other_ledger(error)) is not None:
+            self._report_elsewhere(other)
+        elif not is_unreachable(error):
+            self._report(loop, error)
+        elif loop.reads_clock:
+            self._report_away(loop, loop.error, refusal(error))
+        elif self.away_since is None:
+            self._suspect()
+            if loop.failures >= SUSPECTED:
+                self._report(loop, error)
+        return delay * (0.75 + random.random() / 2)
+
+    def _report_elsewhere(self, other: identity.OtherLedger) -> None:
+        if self._became(other):
+            return
+        begins, self.elsewhere = self.elsewhere is None, other.why
+        if begins:
+            self._away()  # nobody knows what happens in the runner's own ledger meanwhile
+        if self._lines.due(other.why) or begins:
+            self._lines.note(other.why)
+            log.error("other_ledger", why=other.why, remedy=identity.RETURN)
+
+    def _report_away(self, loop: Loop, why: str, remedy: str | None) -> None:
+        if self.away_since is None:
+            self.away_since = monotonic()
+            self._away()
+        self.away_because = why
+        due = self._lines.due(why)
+        # The first failure of a new absence is logged, however soon it follows the last absence.
+        # A loop that fails on and on while the other one is answered makes no new absence.
+        if due or (loop.failures == 1 and not self._away_logged):
+            self._lines.note(why)
+            self._away_logged = True
+            away_s = round(monotonic() - self.away_since, 1)
+            known = {} if remedy is None else {"remedy": remedy}
+            log.warning("database_away", error=why, loop=loop.name, away_s=away_s, **known)
+
+    def _report(self, loop: Loop, error: Exception) -> None:
+        """Log it once per trouble, and per minute."""
+        if loop.failures in (1, 10) or loop.failures % 100 == 0:
+            # One that fails only when it has something to write often fails for the first time.
+            kind, at = loop.said
+            if loop.failures > 1 or kind is not type(error) or monotonic() - at > QUIET_SECONDS:
+                loop.said = type(error), monotonic()
+                log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)

@@ -1,0 +1,101 @@
+"""A replica by hand: one call does what the loops would do with everything that is due now."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+from cronledger.engine.claiming.dispatcher import Dispatcher
+from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.maintenance.scope_providers import ScopeProviders
+from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.running.executor import Executor
+from cronledger.engine.running.finisher import Ended, Finisher
+
+MOST_ROUNDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One attempt and how it ended. `status` is that of the execution: SUCCESS, FAILED, CANCELLED,
+    or PENDING when it was given back."""
+
+    execution_id: int
+    job: str
+    scope_id: str
+    plan_time: datetime
+    trigger: str
+    attempt: int
+    status: str
+    result: Any
+    error_code: str | None
+    error_msg: str | None
+
+
+@dataclass(slots=True)
+class ManualSteps:
+    """Takes the parts of one runner whose loops are not driven, the finisher's excepted."""
+
+    dispatcher: Dispatcher
+    executor: Executor
+    finisher: Finisher
+    sweeper: Sweeper
+    scopes: ScopeProviders
+    check_in: Callable[[], Awaitable[float]]
+    clock: DatabaseClock
+    _ran: list[Ran] | None = None
+
+    def ended(self, ended: Sequence[Ended]) -> None:
+        """These are written."""
+        if self._ran is not None:
+            self._ran.extend(map(_ran, ended))
+
+    async def step(self) -> tuple[Ran, ...]:
+        """See `Replica.step`. Raises RuntimeError when executions make others due without end."""
+        if self._ran is not None:
+            raise RuntimeError("a step is under way already; await it first")
+        ran: list[Ran] = []
+        self._ran = ran
+        try:
+            await self.check_in()
+            self.sweeper.full_round()
+            await self.sweeper.step()
+            await self.scopes.step()
+            await self._rounds(ran)
+            return tuple(ran)
+        finally:
+            self._ran = None
+
+    async def _rounds(self, ran: list[Ran]) -> None:
+        began = self.clock.at(monotonic())
+        for _ in range(MOST_ROUNDS):
+            before = len(ran)
+            delay = await self.dispatcher.step()
+            await self.executor.idle()
+            await self.finisher.drained()
+            fresh = ran[before:]
+            if not fresh and delay != 0:
+                return
+            if fresh and all(x.plan_time > began and x.trigger == "schedule" for x in fresh):
+                return  # what came due meanwhile, and only that
+        raise RuntimeError(
+            f"after {MOST_ROUNDS} rounds there is still work due: do handlers make it without end?"
+        )
+
+
+def _ran(ended: Ended) -> Ran:
+    claimed, outcome = ended.lease.claimed, ended.outcome
+    return Ran(
+        execution_id=claimed.id,
+        job=claimed.key.job_name,
+        scope_id=claimed.key.scope_id,
+        plan_time=claimed.key.plan_time,
+        trigger=claimed.trigger,
+        attempt=claimed.attempt,
+        status="PENDING" if ended.give_back else outcome.status.value,
+        result=None if outcome.result_json is None else json.loads(outcome.result_json),
+        error_code=outcome.error_code,
+        error_msg=outcome.error_msg,
+    )

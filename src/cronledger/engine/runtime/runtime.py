@@ -1,0 +1,365 @@
+"""The runtime of one runner: it builds the components, drives their loops, and stops them in order.
+
+`cronledger.replica.Replica` is its public interface.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from importlib import metadata
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolTimeout
+
+from cronledger.app import App
+from cronledger.engine.apps import AppRegistry
+from cronledger.engine.maintenance.check_in import State, take_name
+from cronledger.engine.running.finisher import Ended
+from cronledger.engine.runtime.assembly import Components, ttl
+from cronledger.engine.runtime.diagnostics import MOST_KEPT, Diagnostics, Health
+from cronledger.engine.runtime.drain import DrainReport
+from cronledger.engine.runtime.manual import Ran
+from cronledger.ledger import identity
+from cronledger.ledger import migrate as migrations
+from cronledger.ledger.database import Access
+from cronledger.ledger.server_settings import ServerSettings
+from cronledger.ledger.statements import Statements
+from cronledger.logger import get_logger
+from cronledger.settings import Settings
+from cronledger.sources.apply import Applied, Retired
+
+log = get_logger(__name__)
+
+POOL_SIZE = 5
+"""One for each loop that steps: who waits for a connection waits for the database."""
+FLUSH_SECONDS = 10.0
+
+
+class Runtime:
+    """One runner, from its start to the end of its drain.
+
+    The components call its public methods `ledger_became` to `describe` when something happens
+    that concerns more than one of them (see `assembly.Coordinator`).
+    """
+
+    def __init__(
+        self, settings: Settings, url: str, apps: AppRegistry, *, applied: bool, manual: bool
+    ) -> None:
+        self.settings = settings
+        self.state: State = "starting"
+        self.apps = apps
+        self.expected = identity.ExpectedLedger(settings.schema_name)
+        self.access = Access(
+            url,
+            prepare=not settings.pgbouncer,
+            connect_timeout=settings.connect_timeout,
+            lock_timeout=settings.lock_timeout,
+            tcp_user_timeout=settings.tcp_user_timeout,
+            expected=self.expected,
+        )
+        self._applied = applied
+        self._manual = manual
+        self._runner_id: str | None = settings.runner_id
+        self._aborting = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._report = DrainReport()
+        self._created = monotonic()
+
+    @property
+    def runner_id(self) -> str:
+        """The name of the runner. Raises RuntimeError before it is known."""
+        if self._runner_id is None:
+            raise RuntimeError("the runner has its name once it has started")
+        return self._runner_id
+
+    # -- start ------------------------------------------------------------------------------------
+
+    async def start(self, before: Callable[[], Awaitable[None]] | None) -> None:
+        """See `Replica.start`. Where it raises, nothing of the runner is left behind."""
+        self._statements = Statements(self.settings.schema_name)
+        self.pool = self.access.pool("cronledger", POOL_SIZE)
+        built = False
+        try:
+            await self._open()
+            self.components = Components(
+                self.settings, self.access, self.pool, self._statements,
+                apps=self.apps, coordinator=self, runner=self.runner_id, expected=self.expected,
+            )  # fmt: skip
+            built = True
+            self.pool.moved = self.database_unreachable
+            await self.components.supervisor.start()
+            self.components.heartbeats.start()
+            await self.check_in()
+            if not self._applied:
+                await self.components.lifecycle.apply_all()
+            if before is not None:
+                await before()
+        except BaseException as error:
+            if built:
+                await self._sign_off(claim_cut_off=False)
+            await (self._close() if built else self.pool.close(timeout=2))
+            if isinstance(error, PoolTimeout):
+                # The pool's own error only reports that it waited; its cause is why it did.
+                raise psycopg.OperationalError(str(error)) from error
+            raise
+        self.state = "running"
+        self._drive()
+        log.info(
+            "runner_started",
+            runner=self.runner_id,
+            ledger=str(self.expected.id),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=list(self.settings.queues),
+            slots=self.settings.slots,
+            apps=[app.name for app in self.apps.apps],
+            functions=len(self.apps.claimable),
+            version=metadata.version("cronledger"),
+        )
+
+    async def _open(self) -> None:
+        """Connect, check the schema and the server, and take a name for the runner."""
+        await self.pool.open()
+        await self.pool.wait(self.settings.connect_timeout.total_seconds())
+        if not self._applied:
+            await asyncio.to_thread(self._require_schema)
+        await self._begin_in_ledger()
+        self._runner_id = await take_name(
+            self.pool, self._statements, self.settings, ttl(self.settings), self.expected.id
+        )
+
+    def _require_schema(self) -> None:
+        schema = self.settings.schema_name
+        migrations.require_current(migrations.check(self.access.url, schema), schema)
+
+    async def _begin_in_ledger(self) -> None:
+        """The ledger of this database is the one that the runner works in from now on."""
+        try:
+            async with self.pool.connection() as c:
+                found = await (await self._statements.read_server_settings(c)).fetchone()
+                assert found is not None
+                server = ServerSettings(*found)
+                server.require()
+                row = await (await self._statements.begin_in_ledger(c)).fetchone()
+            assert row is not None
+            self.expected.id = row[1]
+            if server.not_durable:
+                log.warning("server_not_durable", off=list(server.not_durable))
+        except (errors.InvalidSchemaName, errors.UndefinedTable, errors.UndefinedFunction):
+            await asyncio.to_thread(self._require_schema)  # which names what is missing
+            raise
+        except psycopg.Error as error:
+            why = identity.refusal(error)
+            if why is None:
+                raise
+            raise identity.OtherDatabaseError(why) from error
+
+    def _drive(self) -> None:
+        parts = self.components
+        drive = parts.loops.drive
+        drive("finisher", parts.finisher.step, parts.finisher.wake)
+        if self._manual:
+            return
+        drive("check_in", self.check_in, reads_clock=True)
+        drive("sweeper", parts.sweeper.step)
+        drive("scopes", parts.scopes.step)
+        drive("dispatcher", parts.dispatcher.step, parts.dispatcher.wake, reads_clock=True)
+        if parts.listener is not None:
+            drive("listener", parts.listener.step)
+
+    # -- end --------------------------------------------------------------------------------------
+
+    async def drain(self, timeout: float | None) -> DrainReport:  # noqa: ASYNC109
+        """See `Replica.drain`."""
+        if self.state != "running":
+            if self.state == "draining":
+                await self._stopped.wait()
+            return self._report
+        self.state = "draining"
+        patience = self.settings.drain_timeout.total_seconds() if timeout is None else timeout
+        began = monotonic()
+        drain, running = self.components.drain, self.components.executor.running
+        log.info("runner_draining", runner=self.runner_id, running=running, patience_s=patience)
+        try:
+            claim_cut_off = await drain.stop_claiming()
+            self.components.loops.wake("check_in")  # so that others see the runner drain
+            await drain.wait_idle(patience, self._aborting)
+            await drain.stop_running(self.diagnostics().executions)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self.components.finisher.drained()
+            await self.components.loops.halt()
+            await self._sign_off(claim_cut_off=claim_cut_off)
+        finally:
+            self._report = drain.report()
+            await self._close()
+            self.state = "stopped"
+            log.info(
+                "runner_stopped",
+                runner=self.runner_id,
+                finished=self._report.finished,
+                given_back=self._report.given_back,
+                failed=self._report.failed,
+                unfinished=self._report.unfinished,
+                after_s=round(monotonic() - began, 3),
+            )
+            self._stopped.set()
+        return self._report
+
+    async def abort(self) -> DrainReport:
+        """See `Replica.abort`."""
+        self._aborting.set()
+        return await self.drain(0)
+
+    async def _sign_off(self, *, claim_cut_off: bool) -> None:
+        """Release what a claim that was cut off has won, and mark the runner as stopped."""
+        with suppress(psycopg.Error, TimeoutError):
+            async with asyncio.timeout(2):
+                if claim_cut_off:
+                    await self.components.claimer.settle_unknown()
+                async with self.pool.connection() as c:
+                    await self._statements.stop_runner(c, self.runner_id, self.expected.id)
+
+    async def _close(self) -> None:
+        """Close what `start` opened; the heartbeats after the commands, whose ends need a lease."""
+        if self.components.listener is not None:
+            await self.components.listener.close()
+        await self.components.supervisor.close()
+        self.components.heartbeats.close()
+        self.components.executor.close()
+        await self.pool.close(timeout=2)
+        self.components.threads.close()
+        self.components.scopes.close()
+
+    # -- between the components -------------------------------------------------------------------
+
+    def ledger_became(self, other: identity.OtherLedger) -> bool:
+        """Return whether the runner's own ledger has become the `other` one.
+
+        That is so where the runner waited in a copy, refused, and the copy was accepted as a ledger
+        of its own: whoever accepted it decided about the runners that were there.
+        """
+        if self.components.dispatcher.refused is None or other.copy_of != self.expected.id:
+            return False
+        self.expected.id = other.id
+        return True
+
+    def database_unreachable(self) -> None:
+        """A step that reads the database's clock got no answer."""
+        self.components.clock.distrust()
+        self.components.loops.wake("check_in")  # which notices the return, and trusts anew
+
+    def connection_lost(self) -> None:
+        """Another connection broke. Only a check-in that fails shows that the database is away."""
+        self.components.loops.wake("check_in")
+
+    def listening_stopped(self) -> None:
+        """LISTEN was lost, on which the sleep of the dispatcher relied."""
+        self.connection_lost()
+        self.components.wake_dispatcher()
+
+    def notified(self, payload: str) -> None:
+        """A notification of the ledger arrived, or LISTEN began (`connected`)."""
+        self.components.wake_dispatcher()
+        if payload in ("jobs", "accepted", "connected"):
+            # Jobs were edited, or may be those of a restored ledger.
+            self.components.peers.reconsider()
+            self.components.dispatcher.reconsider()
+        # Requests to cancel may be among what was notified while nobody listened.
+        if payload in ("cancel", "connected"):
+            self.components.heartbeats.look_now()
+
+    def written(self, ended: Sequence[Ended]) -> None:
+        """The outcomes of these executions are committed."""
+        self.components.wake_dispatcher()
+        self.components.manual.ended(ended)
+        if self.state in ("draining", "stopped"):
+            self.components.drain.ended(ended)
+
+    async def check_in(self) -> float:
+        """Check in, and wake the loops that its reply concerns.
+
+        Return the seconds until the next check-in. Raises psycopg.Error when the database is away,
+        or holds another ledger.
+        """
+        parts = self.components
+        reply = await parts.check_ins.check_in()
+        if parts.loops.answered():
+            parts.loops.wake("listener")
+        if not parts.claimer.in_flight:
+            targets = (x.lease.job.target for x in parts.executor.executions())
+            self.apps.forget({x["function"] for x in targets if "function" in x})
+        parts.dispatcher.steal_at = reply.stale
+        moments = [x for x in (reply.stale, reply.resumes) if x is not None]
+        due = min((parts.clock.until(x) for x in moments), default=None)
+        if due is not None and due <= 0:
+            parts.loops.wake("sweeper")
+            if reply.stale is not None and reply.stale <= reply.now:
+                parts.wake_dispatcher()
+            return min(1.0, parts.poll())
+        return parts.poll() if due is None else min(parts.poll(), due + 0.05)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a check-in writes of the runner that changes."""
+        return {
+            "state": "draining" if self.state in ("draining", "stopped") else "running",
+            "running": self.components.executor.running,
+            "handlers": sorted(self.apps.claimable),
+            "diagnostics": self.diagnostics().as_json(MOST_KEPT),
+        }
+
+    # -- requests of the host program -------------------------------------------------------------
+
+    async def register(self, app: App, *, force: bool) -> Applied:
+        """See `Replica.register`."""
+        self._require_running("register")
+        applied = await self.components.lifecycle.register(app, force=force)
+        self._reconsider()
+        return applied
+
+    async def unregister(self, app: App) -> Retired:
+        """See `Replica.unregister`."""
+        self._require_running("unregister")
+        done = await self.components.lifecycle.unregister(app)
+        self.components.heartbeats.look_now()
+        self._reconsider()
+        return done
+
+    async def step(self) -> tuple[Ran, ...]:
+        """See `Replica.step`."""
+        if not self._manual:
+            raise RuntimeError("step() is for a Replica(..., manual=True); this one runs by itself")
+        self._require_running("step")
+        return await self.components.manual.step()
+
+    def diagnostics(self) -> Diagnostics:
+        """See `Replica.diagnostics`."""
+        return self.components.inspector.diagnose(
+            runner=self.runner_id,
+            state=self.state,
+            queues=self.settings.queues,
+            apps=[app.name or "" for app in self.apps.apps],
+        )
+
+    def health(self) -> Health:
+        """See `Replica.health`."""
+        if self.state == "starting":
+            age = round(monotonic() - self._created, 1)
+            return Health(self.state, "ok", None, None, 0, self.settings.slots, age)
+        return self.components.inspector.health(self.state)
+
+    def _require_running(self, what: str) -> None:
+        if self.state != "running":
+            raise RuntimeError(f"cannot {what}: the replica is {self.state}, not running")
+
+    def _reconsider(self) -> None:
+        """The set of functions has changed: look again at what is parked or left to others."""
+        self.components.sweeper.full_round()
+        self.components.dispatcher.reconsider()
+        for loop in ("sweeper", "scopes"):
+            self.components.loops.wake(loop)

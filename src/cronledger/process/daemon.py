@@ -1,0 +1,356 @@
+"""One replica as a process: prepares its ledger, runs, drains on a signal, and really ends.
+
+The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process.
+SIGUSR1 logs what the process is doing.
+"""
+
+import asyncio
+import gc
+import io
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+
+from cronledger import log as logs
+from cronledger.app import App
+from cronledger.embedded.server import Embedded
+from cronledger.engine.log_throttle import LogThrottle, reason
+from cronledger.ledger import identity
+from cronledger.ledger import migrate as migrations
+from cronledger.ledger.database import Access, is_unreachable, refusal
+from cronledger.ledger.reports import Mark, Reports, Row
+from cronledger.logger import get_logger
+from cronledger.process.health import HealthServer
+from cronledger.process.signals import ABORT_SECONDS, Signals, Watchdog
+from cronledger.process.stacks import Reporter
+from cronledger.replica import Health, Replica
+from cronledger.rules.model import Job, Status
+from cronledger.rules.problems import ConfigurationError, Exit, Problem
+from cronledger.settings import EMBEDDED, PREFIX, Settings
+from cronledger.sources.apply import apply
+from cronledger.tables import print_table
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+DRAIN_MARGIN_SECONDS = 30.0
+EXIT_SECONDS = 3.0
+COLLECT_AFTER = 2_000
+"""Objects made and not freed after which Python looks for cycles; it was 700 for long."""
+
+
+def tune_gc() -> None:
+    """Python's search for cycles leaves out what lives now, and comes a third as often: it would go
+    through modules and waiting executions again and again, a third of a busy replica's time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonOptions:
+    """What a process is to do. `jobs`: those of `source`, applied at the start; None: none are.
+
+    `patience`: how long to wait for a database that does not answer at the start. `by`: who is
+    written down as the one who applied the source.
+    """
+
+    settings: Settings
+    jobs: Sequence[Job] | None = None
+    source: str = ""
+    warnings: Sequence[Problem] = ()
+    apps: Sequence[App] = ()
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    deploy: int | None = None
+    force: bool = False
+    migrate: bool = True
+    summary: bool = False
+    patience: timedelta = timedelta(seconds=60)
+    by: str | None = None
+
+    def run(self) -> Exit:
+        """Serve until a signal, in the main thread; FINE after a drain, FAILED when it was cut off.
+
+        Raises ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError,
+        OtherDatabaseError, psycopg.Error when it cannot start. Afterwards the process ends within
+        seconds, whatever its threads do.
+        """
+        logs.configure(self.settings.log_format, self.settings.log_level)
+        self.settings.require_database()
+        watchdog = Watchdog()
+        code = Exit.FAILED
+        try:
+            code = asyncio.run(self._serve(watchdog))
+        finally:
+            # What is left of handlers in threads must not keep the process.
+            watchdog.end_within(EXIT_SECONDS, code)
+        return code
+
+    async def _serve(self, watchdog: Watchdog) -> Exit:
+        for problem in self.settings.warnings():
+            log.warning("setting_unknown", problem=str(problem))
+        for problem in self.warnings:
+            log.warning("declaration_warned", problem=str(problem))
+        async with AsyncExitStack() as stack:
+            patience = self.settings.drain_timeout.total_seconds() + DRAIN_MARGIN_SECONDS
+            work = Daemon(self)
+            reporter = Reporter(asyncio.get_running_loop(), work.diagnose)
+            stack.callback(reporter.close)
+            signals = stack.enter_context(Signals(watchdog, patience, reporter.ask))
+            stack.push_async_callback(work.close)
+            await work.listen()
+            if await work.prepare(signals.first):
+                await work.run(signals)
+            code = Exit.FAILED if signals.second.is_set() else Exit.FINE
+            watchdog.end_within(ABORT_SECONDS, code)
+        # asyncio.run waits for threads that may hang.
+        watchdog.end_within(EXIT_SECONDS, code)
+        return code
+
+
+class Daemon:
+    """What a daemon holds while it serves; `close` gives it all back."""
+
+    def __init__(self, daemon: DaemonOptions) -> None:
+        self._daemon = daemon
+        self._settings = daemon.settings
+        self._health: HealthServer | None = None
+        self._embedded: Embedded | None = None
+        self._embedding: asyncio.Future[str] | None = None
+        self._replica: Replica | None = None
+        self._awaited: str | None = None  # why the start waits for the database
+        self._url = ""
+        self._mark: Mark | None = None
+
+    async def listen(self) -> None:
+        """/healthz answers from now on, if it is asked for."""
+        host, port = self._settings.health_host, self._settings.health_port
+        if port is None:
+            return
+        self._health = HealthServer(host, port, self._read_health, self.diagnose)
+        try:
+            port = await self._health.start()
+        except OSError as error:
+            message = f"{host}:{port} cannot be listened on: {error.strerror}"
+            remedy = f"free it, or set another {PREFIX}HEALTH_PORT (0: any)"
+            raise ConfigurationError(
+                [Problem(None, None, PREFIX + "HEALTH_PORT", str(port), message, remedy)]
+            ) from None
+        log.info("health_listening", host=host, port=port)
+
+    def _read_health(self) -> Health:
+        if self._replica is not None:
+            return self._replica.health()
+        why, slots = self._awaited, self._settings.slots
+        if why is None:
+            return Health("starting", "ok", None, None, 0, slots, 0.0)
+        return Health("starting", "away", None, None, 0, slots, 0.0, {"start": why})
+
+    def diagnose(self) -> dict[str, Any]:
+        """What is known of the replica as plain values; before it started: its health alone. Any
+        thread may ask."""
+        replica = self._replica
+        if replica is None or replica.state == "starting":
+            return asdict(self._read_health())
+        return replica.diagnostics().as_json()
+
+    async def prepare(self, stop: asyncio.Event) -> bool:
+        """Everything up to the start of the replica; False: `stop` was set before it was done."""
+        task = asyncio.ensure_future(self._prepare(stop))
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if task.done():
+            await task
+            return True
+        task.cancel()
+        return False
+
+    async def _prepare(self, stop: asyncio.Event) -> None:
+        self._url = self._settings.require_database()
+        if self._url == EMBEDDED:
+            self._embedded = Embedded(self._settings.embedded_dir, self._settings.embedded_binaries)
+            self._embedding = asyncio.ensure_future(asyncio.to_thread(self._embedded.start))
+            self._url = await asyncio.shield(self._embedding)
+            log.info("embedded_started", url=self._url)
+        await self._once_it_answers(self._ready, stop)
+
+    async def _ready(self) -> None:
+        await asyncio.to_thread(self._migrate)
+        await asyncio.to_thread(self._require_own_database)
+        if self._daemon.summary:
+            self._mark = await asyncio.to_thread(self._report, Reports.mark)
+
+    async def _once_it_answers(
+        self, work: Callable[[], Awaitable[None]], stop: asyncio.Event
+    ) -> bool:
+        """`work` is done, begun anew each time the database went away meanwhile; False: `stop` was
+        set in between. Raises psycopg.Error when it stays away for longer than `patience`, and at
+        once when the server refuses the connection.
+        """
+        deadline, lines = None, LogThrottle()
+        while not stop.is_set():
+            try:
+                await work()
+            except psycopg.Error as error:
+                if not is_unreachable(error) or refusal(error) is not None:
+                    raise
+                deadline = deadline or monotonic() + self._daemon.patience.total_seconds()
+                left = deadline - monotonic()
+                if left <= 0:
+                    raise
+                self._awaited = reason(error)
+                if lines.due(self._awaited):
+                    log.warning("database_awaited", error=self._awaited, at_most_s=round(left))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(1.0, left)):
+                        await stop.wait()
+            else:
+                if self._awaited is not None:
+                    log.info("database_answers")
+                    self._awaited = None
+                return True
+        return False
+
+    def _access(self) -> Access:
+        return Access(
+            self._url,
+            prepare=not self._settings.pgbouncer,
+            connect_timeout=self._settings.connect_timeout,
+            lock_timeout=self._settings.lock_timeout,
+            tcp_user_timeout=self._settings.tcp_user_timeout,
+        )
+
+    def _migrate(self) -> None:
+        """The schema serves this code. Raises MigrationError, SchemaNewerError."""
+        schema = self._settings.schema_name
+        if self._daemon.migrate:
+            for name in migrations.migrate(self._url, schema, phases=("pre", "repeated")):
+                log.info("migrated", name=name)
+        state = migrations.check(self._url, schema)
+        migrations.require_current(state, schema)
+        for found in state.pending:
+            log.info("migration_pending", name=found.name)
+
+    def _require_own_database(self) -> None:
+        """Before anything of the source is applied. Raises OtherDatabaseError."""
+        with self._access().connect("cronledger start") as connection:
+            identity.require_own(connection, self._settings.schema_name)
+
+    async def _apply_source(self) -> None:
+        if self._daemon.jobs is not None:
+            await asyncio.to_thread(self._apply, self._daemon.jobs)
+
+    def _apply(self, jobs: Sequence[Job]) -> None:
+        daemon = self._daemon
+        applied = apply(
+            self._url,
+            jobs,
+            source=daemon.source,
+            schema=self._settings.schema_name,
+            deploy=daemon.deploy,
+            force=daemon.force,
+            by=daemon.by,
+        )
+        if applied.refused is not None:
+            log.warning("source_refused", source=daemon.source, why=applied.refused)
+            return
+        log.info(
+            "source_applied",
+            source=daemon.source,
+            added=len(applied.added),
+            changed=len(applied.changed),
+            retired=len(applied.retired),
+            unchanged=applied.unchanged,
+        )
+
+    async def run(self, signals: Signals) -> None:
+        """Serve until the first signal, then drain; the second one aborts."""
+        if not await self._once_it_answers(self._start_replica, signals.first):
+            return
+        replica = self._replica
+        assert replica is not None
+        await signals.first.wait()
+        log.info("drain_asked")
+        drain = asyncio.ensure_future(replica.drain())
+        again = asyncio.ensure_future(signals.second.wait())
+        await asyncio.wait([drain, again], return_when=asyncio.FIRST_COMPLETED)
+        again.cancel()
+        if not drain.done():
+            log.warning("abort_asked")
+            await replica.abort()
+        await drain
+        await self._summarize()
+
+    async def _start_replica(self) -> None:
+        self._replica = None
+        replica = Replica(
+            *self._daemon.apps,
+            url=self._url,
+            settings=self._settings,
+            functions=self._daemon.functions,
+            applied=True,
+        )
+        await replica.start(before=self._apply_source)
+        self._replica = replica
+        tune_gc()
+
+    async def _summarize(self) -> None:
+        if self._mark is None:
+            return
+        mark = self._mark
+        try:
+            rows, now = await asyncio.to_thread(
+                self._report, lambda reports: (reports.summary(mark), reports.now())
+            )
+        except psycopg.OperationalError as error:
+            if not is_unreachable(error):
+                raise
+            log.warning("database_away", error=reason(error))
+            return
+        sys.stdout.write(summary(rows, mark.since, now))
+        sys.stdout.flush()
+
+    def _report(self, ask: Callable[[Reports], T]) -> T:
+        with self._access().connect("cronledger summary") as connection:
+            return ask(Reports(connection, self._settings.schema_name))
+
+    async def close(self) -> None:
+        """Nothing listens any more, and the embedded server is no longer ours."""
+        if self._health is not None:
+            await self._health.close()
+        if self._embedded is not None and self._embedding is not None:
+            # A start that was not waited for may still be under way in its thread.
+            await asyncio.wait([self._embedding])
+            self._embedding.exception()
+            await asyncio.to_thread(self._embedded.close)
+
+
+def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
+    """A table of what the ledger says since the start: per job executions by status, and skips."""
+    length = timedelta(seconds=round((now - since).total_seconds()))
+    head = f"\nSince {since:%Y-%m-%dT%H:%M:%SZ}, {length}, the ledger has\n"
+    if not rows:
+        return head + "nothing: no execution and no skip\n"
+    present = Counter(status for row in rows for status in row["statuses"])
+    statuses = [status.value for status in Status if status in present or status == "SUCCESS"]
+    cells = [
+        [
+            row["job"],
+            *(row["statuses"].get(status, 0) for status in statuses),
+            row["attempts"],
+            ", ".join(f"{count} {reason}" for reason, count in sorted(row["skipped"].items())),
+        ]
+        for row in rows
+    ]
+    headings = ["job", *statuses, "attempts", "skipped"]
+    with io.StringIO() as text:
+        print_table(headings, [[str(cell) for cell in row] for row in cells], text)
+        return head + text.getvalue()

@@ -1,0 +1,92 @@
+"""Signals as events, and a process that ends in time whatever hangs in it."""
+
+import asyncio
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from cronledger.rules.problems import Exit
+
+ABORT_SECONDS = 25.0
+
+
+class Signals:
+    """SIGTERM and SIGINT as events. Whatever hangs, the process ends after the patience of each.
+    SIGUSR1 calls `report`.
+
+    Not the loop's own handlers: those would wait for a handler that blocks the loop. Ours run
+    between any two instructions of the main thread, so they take no lock and start no thread.
+    """
+
+    def __init__(
+        self, watchdog: "Watchdog", drain_seconds: float, report: Callable[[], None]
+    ) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        self._watchdog = watchdog
+        self._drain_seconds = drain_seconds
+        self._report = report
+        self._count = 0
+        self._loop = asyncio.get_running_loop()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._received)
+        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._asked)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        self._report()
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count == 1:
+            self._watchdog.end_within(self._drain_seconds, Exit.FAILED)
+            self._loop.call_soon_threadsafe(self.first.set)
+        elif self._count == 2:
+            self._watchdog.end_within(ABORT_SECONDS, Exit.FAILED)
+            self._loop.call_soon_threadsafe(self.second.set)
+        else:
+            os._exit(Exit.FAILED)
+
+
+class Watchdog:
+    """A thread that ends the process at its deadline, even if every other thread hangs."""
+
+    def __init__(self) -> None:
+        self._end: tuple[float, Exit] | None = None
+        self._told, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def end_within(self, seconds: float, code: Exit) -> None:
+        """The process has ended with `code` after so long; a later call stands over this one."""
+        self._end = (monotonic() + seconds, code)
+        with suppress(BlockingIOError):  # the pipe is full: it will look anyway
+            os.write(self._tell, b".")
+
+    def _watch(self) -> None:
+        while True:
+            end = self._end
+            wait = None if end is None else max(0.0, end[0] - monotonic())
+            if select.select([self._told], [], [], wait)[0]:
+                os.read(self._told, 4096)
+            elif end is not None and end is self._end:
+                # No flush: it could wait for a lock of what hangs.
+                os._exit(end[1])
