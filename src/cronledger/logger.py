@@ -97,6 +97,8 @@ def follow(settings: Settings) -> None:
 
 
 _root = logging.getLogger(ROOT)
+# Otherwise `logging` prints warnings to standard error in a program that configured nothing.
+_root.addHandler(logging.NullHandler())
 
 
 def _silent(*_: object, **__: object) -> None:
