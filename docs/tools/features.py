@@ -1,4 +1,4 @@
-"""docs/features.md from the names of the tests: `python -m tests.features > docs/features.md`.
+"""Generate docs/features.md from the names of the tests.
 
 A test that shows feature Fn is named `test_fnn_…`; one that shows two of them names both:
 `test_f08_f09_…`.
@@ -6,14 +6,20 @@ A test that shows feature Fn is named `test_fnn_…`; one that shows two of them
 
 import ast
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+from docs.tools.markdown import NOTE, table
+
+ROOT = Path(__file__).parents[2]
 WHERE = ("tests", "examples")
 NUMBERED = re.compile(r"test_((?:f\d\d_)+)")
+
+INTRODUCTION = """\
+Each feature has a number, and the tests that show it have the number in their names: a test of F8
+and F9 is called `test_f08_f09_…`.
+"""
 
 GROUPS: dict[str, dict[int, str]] = {
     "Input and watermarks": {
@@ -75,7 +81,7 @@ class Shown(NamedTuple):
 
 
 def collect(root: Path = ROOT) -> dict[int, list[Shown]]:
-    """Answer the numbered tests of each feature, by file and place in it."""
+    """Return the numbered tests of each feature, by file and place in it."""
     found: dict[int, list[Shown]] = {}
     for where in WHERE:
         for path in sorted((root / where).rglob("test_*.py")):
@@ -93,24 +99,15 @@ def _functions(path: Path) -> Iterator[str]:
             yield node.name
 
 
-def document(tests: dict[int, list[Shown]]) -> str:
-    """Answer the text of docs/features.md."""
-    parts = [
-        "# Features and their tests\n\n"
-        "Written by `python -m tests.features > docs/features.md`; a test keeps it current. "
-        "`tested`: the tests that bear its number. `not yet`: none does.\n"
-    ]
+def document() -> str:
+    """Return the text of docs/features.md."""
+    tests = collect()
+    parts = ["# Features and their tests\n", NOTE, INTRODUCTION]
     for title, features in GROUPS.items():
-        rows = [_row(number, said, tests.get(number, ())) for number, said in features.items()]
-        head = "| | feature | state | tests |\n| --- | --- | --- | --- |\n"
-        parts.append(f"## {title}\n\n{head}{''.join(rows)}")
+        rows = [(f"F{n}", meaning, _links(tests.get(n, ()))) for n, meaning in features.items()]
+        parts += [f"## {title}\n", table(("", "feature", "tests"), rows)]
     return "\n".join(parts)
 
 
-def _row(number: int, said: str, tests: Sequence[Shown]) -> str:
-    links = "<br>".join(f"[{test.function}](../{test.file})" for test in tests)
-    return f"| F{number} | {said} | {'tested' if tests else 'not yet'} | {links} |\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(document(collect()))
+def _links(tests: Sequence[Shown]) -> str:
+    return "<br>".join(f"[{test.function}](../{test.file})" for test in tests)

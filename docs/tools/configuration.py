@@ -1,8 +1,7 @@
-"""docs/configuration.md, written from the models: `python -m cronledger.sources.document`."""
+"""Generate docs/configuration.md from the models of jobs and settings."""
 
-import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import chain
@@ -20,21 +19,19 @@ from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.validation import FromEnvironment, HttpTarget
 from cronledger.settings import PREFIX, Settings, key_of
 from cronledger.sources.toml import DEFAULTS, POLICIES
+from docs.tools.markdown import NOTE, table
 
-HEADER = """\
-# Configuration
-
-<!-- Written by `python -m cronledger.sources.document > docs/configuration.md`; do not edit. -->
-
-Durations are written `90s`, `5m`, `1h30m`, `2d`, `1w`, `500ms` or as ISO 8601 (`PT1H30M`); a day
-is 24 hours. What is refused is reported all at once, as
-`FILE: jobs.NAME.FIELD = VALUE: what is wrong; what to write`, and nothing of it is applied.
+INTRODUCTION = """\
+A duration is written `90s`, `5m`, `1h30m`, `2d`, `1w`, `500ms` or as ISO 8601 (`PT1H30M`); a day
+is 24 hours. All errors of a file are reported together, each as
+`FILE: jobs.NAME.FIELD = VALUE: what is wrong; what to write`. A file with an error changes
+nothing.
 
 ```toml
 [cronledger]                 # settings of the runner
 slots = 20
 
-[defaults]                   # policies of every job below that does not say otherwise
+[defaults]                   # policies of every job below that does not override them
 timezone = "Europe/Berlin"
 
 [jobs.nightly-backup]
@@ -55,15 +52,15 @@ RUNS = """\
 
 Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it decorates.
 
-- `command`: a list is run as it is, a string is handed to the shell. With it go `env`, a table of
-  variables that are added to the environment, and `cwd`, the working directory as an
-  absolute path. See
+- `command`: a list runs as it is, and a string runs in the shell. `env` is a table of variables
+  that are added to the environment; `cwd` is the working directory, an absolute path. See
   [The environment of a command](#the-environment-of-a-command).
-- `python`: `"package.module:function"`, a `def` or an `async def`, whose first parameter may be
-  `ctx` and one of whose others `payload` (docs/python.md).
+- `python`: `"package.module:function"`, a `def` or an `async def`. Its first parameter may be
+  `ctx`, and another one `payload`; see [Writing handlers](python.md).
 - `sql`: a statement or a script, run in one transaction with its own SUCCESS.
 - `http`: a table with the names below.
-- `external = true`: nothing; a worker in another language asks for the work.
+- `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
+  executions.
 """
 
 ENVIRONMENT = """\
@@ -103,9 +100,10 @@ FORMS: Mapping[type, str] = {
 
 
 def document() -> str:
-    """Answer the whole text of docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     sections = (_http(), [ENVIRONMENT], _settings(), _codes(), _exits())
-    return "\n".join([HEADER, *_policies(), RUNS, *chain.from_iterable(sections)])
+    head = ["# Configuration\n", NOTE, INTRODUCTION]
+    return "\n".join([*head, *_policies(), RUNS, *chain.from_iterable(sections)])
 
 
 def _policies() -> list[str]:
@@ -115,11 +113,11 @@ def _policies() -> list[str]:
             everywhere = "yes" if name in DEFAULTS else ""
             rows.append((f"`{name}`", form(field), default(field), everywhere, _meaning(field)))
     intro = (
-        "The same names in `[jobs.NAME]`, in `@app.job(...)` and as columns of the table `jobs`. "
-        "`payload` and what runs "
-        f"have at most {JSON_BYTES:,} bytes of JSON, nested {JSON_DEPTH} levels at most. "
-        "Those marked may stand in `[defaults]`; a default that means nothing to a job (`dst_gap` "
-        "to `@every`, `retry_backoff` without retries) is left out there."
+        "A policy has the same name in `[jobs.NAME]`, in `@app.job(...)` and in the table `jobs`. "
+        f"`payload` and the handler's target have at most {JSON_BYTES:,} bytes of JSON, nested "
+        f"{JSON_DEPTH} levels at most. Policies marked `yes` are also allowed in `[defaults]`. A "
+        "default does not apply to a job for which it has no meaning: `dst_gap` for `@every`, "
+        "`retry_backoff` for one attempt."
     )
     head = ("policy", "form", "default", "in `[defaults]`", "meaning")
     return ["## Policies of a job\n", _wrapped(intro), table(head, rows)]
@@ -140,9 +138,9 @@ def _settings() -> list[str]:
         names = (f"`{key}`", f"`{PREFIX}{key.upper()}`")
         rows.append((*names, form(field), default(field), _meaning(field)))
     intro = (
-        "Variables of the environment stand over the `[cronledger]` table of the file; an empty "
-        "variable counts as unset. Passwords are never shown. An unknown variable with this "
-        "prefix is warned about."
+        "Variables of the environment override the `[cronledger]` table of the file; an empty "
+        "variable counts as unset. Passwords are never printed. An unknown variable with this "
+        "prefix causes a warning."
     )
     head = ("in the file", "variable", "form", "default", "meaning")
     return ["## Settings of a runner\n", _wrapped(intro), table(head, rows)]
@@ -150,9 +148,9 @@ def _settings() -> list[str]:
 
 def _codes() -> list[str]:
     intro = (
-        "`executions.error_code` is one of these or the code a handler gave to `Discard(code, "
-        f"message)`. `error_msg` has at most {ERROR_LENGTH:,} characters, class and text of an "
-        "exception first."
+        "`executions.error_code` is one of these, or the code of a handler's `Discard(code, "
+        f"message)`. `error_msg` has at most {ERROR_LENGTH:,} characters and begins with the class "
+        "and the text of an exception."
     )
     rows = [(f"`{code}`", meaning) for code, meaning in ERROR_MEANINGS.items()]
     return ["## Error codes\n", _wrapped(intro), table(("code", "meaning"), rows)]
@@ -163,25 +161,17 @@ def _exits() -> list[str]:
     return ["## Exit codes\n", table(("code", "meaning"), rows)]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Answer a Markdown table, `|` in cells escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(
-        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines
-    )
-
-
 def _wrapped(text: str) -> str:
     return textwrap.fill(text, 100, break_on_hyphens=False) + "\n"
 
 
 def form(field: FieldInfo) -> str:
-    """Answer in words what may be written for `field`; raises LookupError for an unknown type."""
+    """Return in words the values of `field`; raise LookupError for an unknown type."""
     return _form(field.annotation)
 
 
 def default(field: FieldInfo) -> str:
-    """Answer the default of `field` as the file would have it; empty: none."""
+    """Return the default of `field` as a file writes it; empty if it has none."""
     if field.is_required():
         return "required"
     value: Any = field.get_default(call_default_factory=True, validated_data={})
@@ -220,7 +210,3 @@ def _composed(origin: Any, arguments: tuple[Any, ...]) -> str:
     if origin is dict:
         return f"table, each: {_form(arguments[1])}"
     raise LookupError(f"no words for {origin}")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(document())

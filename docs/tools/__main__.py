@@ -1,0 +1,29 @@
+"""Write the generated documents: `python -m docs.tools`, or `make docs`."""
+
+import tempfile
+from pathlib import Path
+
+from cronledger.embedded.server import Embedded, find_binaries
+from cronledger.ledger.migrate import migrate
+from docs.tools import commands, configuration, events, features, sql
+
+DOCS = Path(__file__).parents[1]
+
+
+def main() -> None:
+    """Write each document; the SQL interface is read from a database made for it."""
+    for name, generator in (
+        ("configuration", configuration), ("commands", commands), ("events", events),
+        ("features", features),
+    ):  # fmt: skip
+        (DOCS / f"{name}.md").write_text(generator.document(), "utf-8")
+    with tempfile.TemporaryDirectory() as directory:
+        binaries = find_binaries(None).directory
+        with Embedded(Path(directory) / "server", binaries, {"fsync": "off"}) as server:
+            dsn = server.start()
+            migrate(dsn)
+            (DOCS / "sql.md").write_text(sql.document(dsn), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Each generated document is what its generator writes."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cronledger.log import EVENTS
+from docs.tools import commands, configuration, events, features, sql
+
+DOCS = Path(__file__).parents[2] / "docs"
+REMEDY = "it is out of date; run `make docs`"
+
+
+@pytest.mark.parametrize("generator", [configuration, commands, events, features])
+def test_a_document_is_up_to_date(generator: ModuleType) -> None:
+    name = generator.__name__.rpartition(".")[2]
+    assert (DOCS / f"{name}.md").read_text("utf-8") == generator.document(), REMEDY
+
+
+def test_the_sql_interface_is_up_to_date(database_url: str) -> None:
+    assert (DOCS / "sql.md").read_text("utf-8") == sql.document(database_url), REMEDY
+
+
+def test_every_event_has_a_level() -> None:
+    assert set(events.logged()) == set(EVENTS)
