@@ -31,7 +31,7 @@ from psycopg.pq import TransactionStatus
 
 from cronledger.embedded.postmaster import private_directory, server_pid
 from cronledger.embedded.server import Embedded, find_binaries
-from tests.cluster.clocks import inherited_offset
+from tests.cluster.support.clocks import inherited_offset
 
 DOCKER_SECONDS = 2.0
 IMAGE = "postgres:18-alpine"

@@ -14,7 +14,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.cluster.clocks import FakeClock, forget_dead
+from tests.cluster.support.clocks import FakeClock, forget_dead
 from tests.database import dated_suffix, fast_directory
 
 ALL = (

@@ -43,7 +43,7 @@ from tests.chaos.fleet import trouble
 from tests.chaos.judge import Verdict, judge_by_verify, judge_ledger, judge_outside
 from tests.chaos.watch import flatness
 from tests.chaos.world import World
-from tests.cluster.marks import Mark, read
+from tests.cluster.support.marks import Mark, read
 
 HANDFUL = 20
 """Lines a replica may log about one outage. Its loops, its heartbeats and its LISTEN each report

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.harness import ROOT, clean_environ, until
-from tests.cluster.hosts import Host
-from tests.cluster.marks import VARIABLE
+from tests.cluster.support.harness import ROOT, clean_environ, until
+from tests.cluster.support.hosts import Host
+from tests.cluster.support.marks import VARIABLE
 
 PATIENCE = 90.0
 ROUTINE = (

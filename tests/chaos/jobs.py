@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from cronledger import App, Context, Retry
 from cronledger.rules.model import Overlap
-from tests.cluster.marks import mark
+from tests.cluster.support.marks import mark
 
 SIGN = 0.05
 SCOPES = [f"s{number}" for number in range(6)]

@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from tests.cluster.jobs import ALIVE, PYTHON
+from tests.cluster.support.jobs import ALIVE, PYTHON
 
 SQL_JOBS: LiteralString = """
 CREATE TABLE effects (id text, job text, at timestamptz DEFAULT clock_timestamp());

@@ -4,8 +4,8 @@ import socket
 
 from psycopg.conninfo import make_conninfo
 
-from tests.cluster.hosts import Host
-from tests.cluster.proxy import Proxy
+from tests.cluster.support.hosts import Host
+from tests.cluster.support.proxy import Proxy
 
 PORT = 5432
 NOTICES = (

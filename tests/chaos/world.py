@@ -18,12 +18,12 @@ from tests.chaos.fleet import Fleet, Member, trouble
 from tests.chaos.load import COMMAND, SQL_JOBS, Load
 from tests.chaos.remote import Gate
 from tests.chaos.watch import Watch
-from tests.cluster.bouncer import Bouncer, program
-from tests.cluster.clocks import FakeClock, forget, library
-from tests.cluster.harness import until
-from tests.cluster.hosts import Host, Network, impossible
-from tests.cluster.proxy import Proxy
-from tests.cluster.servers import OwnServer, Pair, single
+from tests.cluster.support.bouncer import Bouncer, program
+from tests.cluster.support.clocks import FakeClock, forget, library
+from tests.cluster.support.harness import until
+from tests.cluster.support.hosts import Host, Network, impossible
+from tests.cluster.support.proxy import Proxy
+from tests.cluster.support.servers import OwnServer, Pair, single
 
 SETTINGS = {"fsync": "on", "max_connections": "120", "wal_keep_size": "256MB"}
 ROLE: LiteralString = "chaos"

@@ -15,7 +15,7 @@ from cronledger.cli import COMMANDS, main
 from cronledger.cli.listing import relative
 from cronledger.tables import clean, print_table
 from tests.cli.conftest import Cli
-from tests.cli.terminal import on_terminal
+from tests.cli.support.terminal import on_terminal
 
 ESCAPE = "\x1b"
 COLOUR = re.compile("\x1b\\[[0-9;]*m")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.db import rows
+from tests.db.support import rows
 
 MARCH = "2026-03-01T00:00:00Z"
 

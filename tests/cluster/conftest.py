@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cronledger.testing import Ledger
-from tests.cluster.harness import Cluster
+from tests.cluster.support.harness import Cluster
 
 
 @pytest.fixture

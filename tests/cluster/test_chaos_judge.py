@@ -6,8 +6,8 @@ import pytest
 
 from tests.chaos.judge import LEDGER, alive_at_once
 from tests.chaos.watch import Sample, flatness
-from tests.cluster.marks import Mark
-from tests.db import rows
+from tests.cluster.support.marks import Mark
+from tests.db.support import rows
 
 
 def _mark(

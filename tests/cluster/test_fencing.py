@@ -1,7 +1,7 @@
 """A replica that cannot reach the database stops its handlers before anybody else starts them."""
 
-from tests.cluster.harness import Cluster, instant, until
-from tests.cluster.proxy import Proxy
+from tests.cluster.support.harness import Cluster, instant, until
+from tests.cluster.support.proxy import Proxy
 
 JOBS = ("fenced_async", "fenced_command")
 SCOPES = 50

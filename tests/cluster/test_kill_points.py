@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cronledger.ledger.migrate import directory, migrate, migrations
-from tests.cluster.kill_points import (
+from tests.cluster.support.kill_points import (
     ENGINE,
     WHOLE,
     Heir,
@@ -29,7 +29,7 @@ from tests.cluster.kill_points import (
     statements_of_the_steps,
     writers,
 )
-from tests.cluster.marks import VARIABLE
+from tests.cluster.support.marks import VARIABLE
 from tests.database import Databases
 
 ALL = os.environ.get("CRONLEDGER_KILL_POINTS") == "all"

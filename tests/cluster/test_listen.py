@@ -14,8 +14,8 @@ from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.cluster.conftest import eventually
-from tests.cluster.harness import Cluster, until
-from tests.cluster.proxy import Proxy
+from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.proxy import Proxy
 
 CLOSED = "postgresql://127.0.0.1:1/nowhere"
 SHORT_POLL = 5.0

@@ -24,7 +24,7 @@ from cronledger.rules.model import Handler
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from tests.db.whole import Whole, until
+from tests.db.support.whole_replica import Whole, until
 
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ)))"
 

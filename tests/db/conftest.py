@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.db.engine import Ledger
+from tests.db.support.engine import Ledger
 from tests.travel import Travel
 
 

@@ -10,7 +10,7 @@ import pytest
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import apply
-from tests.db.engine import FUNCTION, Ledger, eventually, runners, waiting
+from tests.db.support.engine import FUNCTION, Ledger, eventually, runners, waiting
 
 MINUTE = timedelta(minutes=1)
 

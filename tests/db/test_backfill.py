@@ -12,8 +12,8 @@ from cronledger.ledger.reports import Reports
 from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.backfill import past
-from tests.db.engine import Ledger, runners
-from tests.db.rows import Db, connected, execution, start_blocked
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.rows import Db, connected, execution, start_blocked
 
 HOUR = timedelta(hours=1)
 KEY = ScopeKey("job", "global", "global")

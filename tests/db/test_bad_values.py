@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.validation import TARGETS
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 BIG = "x" * JSON_BYTES

@@ -10,7 +10,7 @@ import pytest
 
 from cronledger.engine.claiming.claim import LARGEST_CLAIM
 from cronledger.rules import outcome
-from tests.db.engine import FUNCTION, Ledger, Runner, runners
+from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from cronledger.audit.verify import verify
 from cronledger.rules import outcome
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))

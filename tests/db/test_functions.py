@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import directory, migrate
-from tests.db.rows import (
+from tests.db.support.rows import (
     Db,
     connected,
     execution,

@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import check, migrate
-from tests.db.rows import Db, connected, job, value
+from tests.db.support.rows import Db, connected, job, value
 
 ROLES = ("cronledger_viewer", "cronledger_operator", "cronledger_runner")
 

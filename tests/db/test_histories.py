@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from cronledger.rules import outcome
-from tests.db.engine import Ledger, Runner, runners
+from tests.db.support.engine import Ledger, Runner, runners
 
 EVERY = {"* * * * *": 1, "*/2 * * * *": 2, "*/3 * * * *": 3}
 LEAPS = (5, 20, 40, 70, 200, 3000)

@@ -18,7 +18,7 @@ from cronledger.replica import Replica
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from tests.database import Databases
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)

@@ -7,7 +7,7 @@ import pytest
 
 from cronledger.ledger.inventory import Made, inventory, lost
 from cronledger.ledger.migrate import check, created
-from tests.db.rows import Db, connected, value
+from tests.db.support.rows import Db, connected, value
 
 CATALOG = """
 SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table' END AS kind,

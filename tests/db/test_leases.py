@@ -19,7 +19,7 @@ from cronledger.ledger.database import Access
 from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Statements
 from cronledger.rules.model import ExecutionKey, Handler, Job
-from tests.cluster.proxy import Proxy
+from tests.cluster.support.proxy import Proxy
 
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 

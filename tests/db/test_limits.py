@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronledger.rules import outcome
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 SHARDS = [f"s{n:02}" for n in range(24)]

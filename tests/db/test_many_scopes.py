@@ -11,7 +11,7 @@ from cronledger.engine.claiming.claim import SETTLED_AT_ONCE
 from cronledger.engine.lease import Lease
 from cronledger.ledger.statements import text
 from tests.bench import plans
-from tests.db.engine import Ledger, Runner, runners
+from tests.db.support.engine import Ledger, Runner, runners
 
 MANY = 3_000
 NAMES = [f"s{n:05}" for n in range(MANY)]

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 
 
 @pytest.mark.parametrize("older", ["a", "b"])

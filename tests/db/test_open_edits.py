@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.engine import Ledger, Runner, eventually, runners, waiting
-from tests.db.ledger_bench import STOPPED, TICK
+from tests.db.support.engine import Ledger, Runner, eventually, runners, waiting
+from tests.db.support.ledger_bench import STOPPED, TICK
 from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)

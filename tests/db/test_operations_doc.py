@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.db.rows import connected, execution, job
+from tests.db.support.rows import connected, execution, job
 
 DOC = Path(__file__).parents[2] / "docs" / "operations.md"
 

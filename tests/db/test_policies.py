@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from cronledger.rules import outcome
-from tests.db.engine import FUNCTION, Ledger, runners
+from tests.db.support.engine import FUNCTION, Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))

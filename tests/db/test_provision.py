@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster.harness import until
+from tests.cluster.support.harness import until
 from tests.database import _TEMPLATE_LOCK, Databases, docker_answers
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cronledger.sources.toml import load
-from tests.db.whole import Whole, until
+from tests.db.support.whole_replica import Whole, until
 
 DOC = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
 ORDER = {"number": 7, "due": "2026-01-31"}

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from psycopg import errors
 
-from tests.db.engine import Ledger, runners
-from tests.db.rows import Db, connected
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.rows import Db, connected
 
 
 @pytest.fixture

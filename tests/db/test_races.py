@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncPipeline
 
 from cronledger.rules import outcome
-from tests.db.engine import Ledger, Runner, eventually, runners, waiting
+from tests.db.support.engine import Ledger, Runner, eventually, runners, waiting
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))

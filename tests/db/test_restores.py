@@ -15,7 +15,7 @@ from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from tests.database import Databases
-from tests.db.engine import FUNCTION, Ledger, Runner, runners
+from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)

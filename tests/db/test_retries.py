@@ -10,7 +10,7 @@ from cronledger.engine.running.finisher import Ended
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Discard, Outcome, Retry
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))

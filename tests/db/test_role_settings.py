@@ -24,7 +24,7 @@ from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.database import Databases
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)

@@ -11,7 +11,7 @@ import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import REPEATED, directory, migrate
-from tests.db.rows import (
+from tests.db.support.rows import (
     Db,
     connected,
     execution,

@@ -22,10 +22,10 @@ from psycopg.types.json import Jsonb
 from structlog.testing import capture_logs
 
 from cronledger.audit.verify import verify
-from tests.db.engine import Ledger, runners
-from tests.db.ledger_bench import TICK, Bench
-from tests.db.ledger_scenes import POINTS, Scenes
-from tests.db.model_of_rows import EPOCH, PERIOD, Row
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.ledger_bench import TICK, Bench
+from tests.db.support.ledger_scenes import POINTS, Scenes
+from tests.db.support.model_of_rows import EPOCH, PERIOD, Row
 
 SEARCHED = int(os.environ.get("CRONLEDGER_STATEFUL", "0"))
 

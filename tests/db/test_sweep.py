@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from cronledger.engine.claiming import decide
 from cronledger.rules import outcome, planner
-from tests.db.engine import Ledger, runners
+from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))

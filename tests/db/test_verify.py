@@ -15,8 +15,8 @@ from cronledger.audit.compare import Violation
 from cronledger.audit.verify import verify
 from cronledger.ledger.audits import Audits
 from cronledger.rules import cron
-from tests.db.engine import Ledger, Runner, runners
-from tests.db.whole import Whole
+from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.whole_replica import Whole
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)

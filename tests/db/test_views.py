@@ -9,7 +9,18 @@ import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tests.db.rows import Db, connected, execution, insert, job, now, one, runner, travel, value
+from tests.db.support.rows import (
+    Db,
+    connected,
+    execution,
+    insert,
+    job,
+    now,
+    one,
+    runner,
+    travel,
+    value,
+)
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)

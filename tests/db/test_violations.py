@@ -12,8 +12,18 @@ from psycopg.types.json import Jsonb
 
 from cronledger.audit.accepted import ACCEPTABLE
 from cronledger.rules import outcome
-from tests.db.engine import Ledger, runners
-from tests.db.rows import Db, connected, execution, insert, job, now, one, runner, start_blocked
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.rows import (
+    Db,
+    connected,
+    execution,
+    insert,
+    job,
+    now,
+    one,
+    runner,
+    start_blocked,
+)
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)

@@ -10,7 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from cronledger.ledger.rows import MAX_STEALS
-from tests.db.engine import Ledger, Runner, runners
+from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 CALLS = {

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.database import Databases, server
-from tests.simulation.backend import Database, opened
-from tests.simulation.run import prepare, simulate
+from tests.simulation.support.backend import Database, opened
+from tests.simulation.support.run import prepare, simulate
 
 TOLD = (
     "execution_started stolen", "execution_started retried", "execution_swept", "lease_expired",

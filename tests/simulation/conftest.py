@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.database import Databases
-from tests.simulation.backend import Database, opened
-from tests.simulation.run import prepare
+from tests.simulation.support.backend import Database, opened
+from tests.simulation.support.run import prepare
 
 
 @pytest.fixture(scope="session")

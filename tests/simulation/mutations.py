@@ -16,10 +16,10 @@ from typing import Any
 from cronledger.engine import clock, lease
 from cronledger.engine.claiming import claim
 from cronledger.engine.running import executor, heartbeats
-from tests.simulation import mistakes, neglects, oversights
-from tests.simulation.backend import Database
-from tests.simulation.mutating import function, method, statement, together
-from tests.simulation.run import Verdict, simulate
+from tests.simulation.support.backend import Database
+from tests.simulation.support.mistakes import around, recovery, requests
+from tests.simulation.support.mistakes.mutating import function, method, statement, together
+from tests.simulation.support.run import Verdict, simulate
 
 MOST_SEEDS = 150
 
@@ -302,7 +302,7 @@ MUTATIONS = (
     Mutation("heartbeat without the token", "I3", heartbeat_without_token),
     Mutation("finish of what is not RUNNING", "I3", finish_whatever_status),
     Mutation("plan before the lock", "I1, I7", locks_nothing, quick=True),
-    Mutation("overlap read in the locking statement", "I7", mistakes.overlap_before_the_lock),
+    Mutation("overlap read in the locking statement", "I7", around.overlap_before_the_lock),
     Mutation("cursor in another transaction", "I2", cursor_apart, quick=True),
     Mutation("COMMIT between cursor and rows", "I2", commits_before_rows),
     Mutation("cursor that does not move", "I2", plans_the_past, quick=True),
@@ -320,40 +320,40 @@ MUTATIONS = (
     Mutation("limit counted without its lock", "I11", limit_in_locking_statement),
     Mutation("start after the lease", "I7", starts_after_its_lease, quick=True),
     Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
-    Mutation("finish that re-arms nothing", "parking", oversights.rearms_nothing),
-    Mutation("park without another look", "parking", oversights.parks_without_another_look),
-    Mutation("unknown COMMIT forgotten", "calm", oversights.forgets_unknown_commits),
-    Mutation("unknown COMMIT looked up without its lock", "calm", oversights.looks_up_unlocked),
-    Mutation("outcome dropped while the database is away", "calm", oversights.drops_outcomes),
+    Mutation("finish that re-arms nothing", "parking", recovery.rearms_nothing),
+    Mutation("park without another look", "parking", recovery.parks_without_another_look),
+    Mutation("unknown COMMIT forgotten", "calm", recovery.forgets_unknown_commits),
+    Mutation("unknown COMMIT looked up without its lock", "calm", recovery.looks_up_unlocked),
+    Mutation("outcome dropped while the database is away", "calm", recovery.drops_outcomes),
     Mutation(
         "a worker's finish without the token",
         "I3",
-        mistakes.worker_finishes_without_token,
+        around.worker_finishes_without_token,
     ),
     Mutation(
-        "a worker's finish of what is not RUNNING", "I3", mistakes.worker_finishes_whatever_status
+        "a worker's finish of what is not RUNNING", "I3", around.worker_finishes_whatever_status
     ),
-    Mutation("claim_next beside a RUNNING one", "I7", mistakes.workers_overlap, quick=True),
+    Mutation("claim_next beside a RUNNING one", "I7", around.workers_overlap, quick=True),
     Mutation(
-        "effects before their SUCCESS", "effects", mistakes.effects_before_their_success, quick=True
+        "effects before their SUCCESS", "effects", around.effects_before_their_success, quick=True
     ),
     Mutation(
-        "SUCCESS though its transaction failed", "effects", mistakes.success_without_its_effects
+        "SUCCESS though its transaction failed", "effects", around.success_without_its_effects
     ),
     Mutation(
         "a provider that raises names no scopes",
         "scopes",
-        mistakes.silence_means_no_scopes,
+        around.silence_means_no_scopes,
         quick=True,
     ),
     Mutation(
-        "provider asked out of turn", "scopes", neglects.asks_providers_out_of_turn, quick=True
+        "provider asked out of turn", "scopes", requests.asks_providers_out_of_turn, quick=True
     ),
-    Mutation("stale and cancelled, and stolen", "cancel", neglects.steals_what_was_cancelled),
-    Mutation("retry in a pause", "pause", neglects.retries_in_a_pause),
-    Mutation("a token offered twice", "I5", neglects.tokens_again, quick=True),
-    Mutation("a batch beyond its limit", "I11", neglects.starts_all_at_the_limit),
-    Mutation("claims in another database", "identity", mistakes.claims_anywhere, quick=True),
+    Mutation("stale and cancelled, and stolen", "cancel", requests.steals_what_was_cancelled),
+    Mutation("retry in a pause", "pause", requests.retries_in_a_pause),
+    Mutation("a token offered twice", "I5", requests.tokens_again, quick=True),
+    Mutation("a batch beyond its limit", "I11", requests.starts_all_at_the_limit),
+    Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.simulation.__main__ import fresh_database
-from tests.simulation.cluster import LOGGED
-from tests.simulation.run import simulate
+from tests.simulation.support.cluster import LOGGED
+from tests.simulation.support.run import simulate
 
 OWN = (LOGGED, "has oid")
 """In lines that are of one database, or tell more than happened in it."""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.simulation.anchors import AnchorError
-from tests.simulation.backend import Database
-from tests.simulation.mutating import function, statement
 from tests.simulation.mutations import MUTATIONS, Mutation, hunt
+from tests.simulation.support.backend import Database
+from tests.simulation.support.mistakes.mutating import function, statement
+from tests.simulation.support.mistakes.text_anchors import AnchorError
 
 FEW_SEEDS = 100
 QUICK = [mutation for mutation in MUTATIONS if mutation.quick]

@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from tests.simulation.backend import Database
-from tests.simulation.run import Verdict, simulate
-from tests.simulation.scene import Scene
+from tests.simulation.support.backend import Database
+from tests.simulation.support.run import Verdict, simulate
+from tests.simulation.support.scene import Scene
 
 
 def drawn(part: str) -> Iterator[int]:

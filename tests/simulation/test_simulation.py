@@ -3,9 +3,9 @@
 import pytest
 
 from tests.database import Databases
-from tests.simulation.backend import Database
 from tests.simulation.replay import differences, parted
-from tests.simulation.run import Verdict, simulate
+from tests.simulation.support.backend import Database
+from tests.simulation.support.run import Verdict, simulate
 
 SEEDS = 300
 CHUNK = 10

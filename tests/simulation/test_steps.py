@@ -11,8 +11,8 @@ import pytest
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime import assembly
 from cronledger.engine.runtime.runtime import Runtime
-from tests.simulation.backend import Database
-from tests.simulation.run import SimHeartbeats, simulate
+from tests.simulation.support.backend import Database
+from tests.simulation.support.run import SimHeartbeats, simulate
 
 IN_A_LOOP = {"check_in", "sweeper", "scopes", "dispatcher", "finisher", "listener"}
 

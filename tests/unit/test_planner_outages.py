@@ -10,7 +10,7 @@ import pytest
 from cronledger.rules.cron import Cron, parse
 from cronledger.rules.model import Job, JobState, Plan, ScheduleRow
 from cronledger.rules.planner import STEP, plan
-from tests.unit.planning import KEY, ROOMY, advanced, at, job, outcomes, revision
+from tests.unit.support.planning import KEY, ROOMY, advanced, at, job, outcomes, revision
 
 MONTH = timedelta(days=30)
 LONG: list[tuple[str, timedelta, dict[str, Any]]] = [

@@ -10,7 +10,7 @@ import pytest
 
 from cronledger.rules.model import JobState, Parked, Plan
 from cronledger.rules.planner import Room, plan
-from tests.unit.planning import at, job, planned, revision, row, runs, say, skips
+from tests.unit.support.planning import at, job, planned, revision, row, runs, say, skips
 
 
 def where(answer: Plan) -> tuple[str | None, str | None, str | None]:

@@ -19,7 +19,7 @@ from cronledger.rules.model import (
     SkipReason,
 )
 from cronledger.rules.planner import plan
-from tests.unit.planner_worlds import (
+from tests.unit.support.planner_worlds import (
     AHEAD,
     LAST,
     SECOND,
@@ -32,7 +32,7 @@ from tests.unit.planner_worlds import (
     second,
     worlds,
 )
-from tests.unit.planning import ROOMY, TICK, advanced, outcomes
+from tests.unit.support.planning import ROOMY, TICK, advanced, outcomes
 
 # --- what holds for one plan ---------------------------------------------------------------------
 

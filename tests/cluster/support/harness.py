@@ -1,0 +1,212 @@
+"""Replicas as processes, the lines they leave, and the ledger they share."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+
+from tests.cluster.support.marks import VARIABLE, Mark, read
+
+ROOT = Path(__file__).parents[3]
+PATIENCE = 60.0
+T = TypeVar("T")
+
+
+def until(what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
+    """What `look` answers as soon as it is true; fails with `what` after `seconds`."""
+    give_up_at = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid: int) -> list[int]:
+    """The child processes of `pid`."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def clean_environ() -> dict[str, str]:
+    """The environment without settings of cronledger."""
+    return {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}
+
+
+class Process:
+    """One replica. Its log is a list of events."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, environ: dict[str, str]) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "tests.cluster.support.runner", *arguments],
+                cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def text(self) -> str:
+        return self._log.read_text("utf-8", "replace")
+
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        found = []
+        for line in self.text().splitlines():
+            with suppress(ValueError):
+                event = json.loads(line)
+                if name is None or event["event"] == name:
+                    found.append(event)
+        return found
+
+    def event(self, name: str, seconds: float = PATIENCE) -> dict[str, Any]:
+        """The first event of that name, once there is one."""
+
+        def look() -> dict[str, Any] | None:
+            assert self.popen.poll() in (None, -signal.SIGKILL), self.text()
+            return next(iter(self.events(name)), None)
+
+        return until(f"{name} in the log of {self.pid}", look, seconds)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def kill(self) -> None:
+        """It is dead, by SIGKILL."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.popen.wait()
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        """Its exit status, once it has ended by itself."""
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.pid} did not end:\n{self.text()}") from None
+
+
+class Cluster:
+    """The replicas of one test on one database; `close` leaves no process behind."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url = url
+        self._directory = directory
+        self._marks = directory / "marks"
+        self._processes: list[Process] = []
+        self._connection = psycopg.connect(url, autocommit=True)
+
+    def reconnect(self) -> None:
+        """The view on the ledger is a new connection: the server was away."""
+        self._connection.close()
+        self._connection = psycopg.connect(self.url, autocommit=True)
+
+    def start(
+        self,
+        app: str,
+        *,
+        url: str | None = None,
+        wait: bool = True,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> Process:
+        """A replica that runs `app` of `tests.cluster.support.jobs`; `wait`: it has started."""
+        environ = {**clean_environ(), VARIABLE: str(self._marks), **environ}
+        process = Process(
+            [url or self.url, f"tests.cluster.support.jobs:{app}", json.dumps(settings)],
+            self._directory / f"replica-{len(self._processes)}.log",
+            environ,
+        )
+        self._processes.append(process)
+        if wait:
+            process.event("runner_started")
+        return process
+
+    def trigger(self, *jobs: str) -> None:
+        """Every (job, scope) of `jobs` has one PENDING execution more."""
+        self.rows(
+            "SELECT cronledger.trigger(job_name, scope_kind, scope_id) FROM cronledger.schedules"
+            " WHERE job_name = ANY (%s) ORDER BY 1",
+            list(jobs),
+        )
+
+    def rows(self, statement: LiteralString, *values: object) -> list[Any]:
+        """Rows; a row of one column as its value."""
+        found = self._connection.execute(statement, values or None)
+        return [row[0] if len(row) == 1 else row for row in found.fetchall()]
+
+    def executions(self, status: str | None = None) -> list[Any]:
+        """Executions as dictionaries, by plan_time."""
+        return self.rows(
+            "SELECT to_jsonb(e) FROM cronledger.executions e"
+            " WHERE %s::text IS NULL OR status = %s ORDER BY plan_time",
+            status, status,
+        )  # fmt: skip
+
+    def execution(self, job: str) -> dict[str, Any]:
+        """The only execution of a job."""
+        (found,) = [row for row in self.executions() if row["job_name"] == job]
+        return dict(found)
+
+    def marks(self, what: str | None = None) -> list[Mark]:
+        if not self._marks.exists():
+            return []
+        return [m for m in read(self._marks.read_text()) if what is None or m.what == what]
+
+    def clock_offset(self) -> float:
+        """CLOCK_MONOTONIC of this host minus the database's clock, in seconds since 1970; the error
+        is less than half of the fastest of many round trips."""
+        best = (float("inf"), 0.0)
+        for _ in range(50):
+            sent = time.monotonic()
+            (at,) = self.rows("SELECT extract(epoch FROM clock_timestamp())::float8")
+            received = time.monotonic()
+            best = min(best, (received - sent, (sent + received) / 2 - at))
+        return best[1]
+
+    def drain(self) -> None:
+        """Every replica was told to end, and did so well."""
+        for process in self._processes:
+            process.popen.terminate()
+        for process in self._processes:
+            assert process.wait() == 0, process.text()
+
+    def close(self) -> None:
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        for process in self._processes:
+            process.popen.wait()
+        self._connection.close()
+        pids = {mark.pid for mark in self.marks()}
+        for pid in pids:  # their supervisors end them; no test may leave one
+            until(f"{pid} has ended", lambda pid=pid: not alive(pid), 5)  # type: ignore[misc]
+
+    def report(self) -> str:
+        """What the processes wrote, for a test that failed."""
+        return "\n".join(f"--- {p.pid}\n{p.text()}" for p in self._processes)
+
+
+def instant(text: str) -> float:
+    """Seconds since 1970 of a timestamp as the ledger's JSON has it."""
+    return datetime.fromisoformat(text).timestamp()

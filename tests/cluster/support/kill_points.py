@@ -1,0 +1,381 @@
+"""What the kill points need: the worlds in which a process is killed, and how the ledger is judged.
+
+A world is a ledger in which one step sends each of its statements. It is built once and cloned for
+each kill. After the kill an heir takes over on travelled time, until nothing runs or waits.
+"""
+
+import ast
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from cronledger.audit.verify import verify
+from cronledger.rules import outcome
+from cronledger.sources.apply import apply
+from tests.cluster.support import killed_process
+from tests.cluster.support.harness import ROOT, clean_environ, until
+from tests.cluster.support.marks import read
+from tests.db.support.engine import LONG_AGO, Ledger, Runner
+from tests.travel import Travel
+
+PACKAGE = ROOT / "src" / "cronledger"
+
+ENGINE = ("claim", "steal", "refused", "unknown", "finish", "heartbeat", "sweep")
+WHOLE = ("drain", "transaction", "answer_lost", "commit_lost", "scopes", "deploy")
+
+SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
+"""Whoever sends what a replica sends. LISTEN changes nothing, and the rest of `sql/` neither: see
+`writers`. What clients change is one call of a function each, and so all or nothing."""
+
+
+class Point(NamedTuple):
+    """The `nth` statement called `name` of a step; `when`: before, sent, after.
+
+    Not its place among all statements: what happens to be under way elsewhere (a heartbeat, say)
+    can make a step send some statements once more. `at` is its place in the recorded run.
+    """
+
+    step: str
+    at: int
+    name: str
+    nth: int
+    when: str
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.when} {self.name} ({self.nth}; {self.at} of all)"
+
+
+def points(step: str, seen: Sequence[str]) -> list[Point]:
+    """Once before and once after each statement; a COMMIT also between being sent and answered."""
+    found, count = [], Counter[str]()
+    for at, name in enumerate(seen):
+        count[name] += 1
+        whens = ("before", "sent", "after") if name == "COMMIT" else ("before", "after")
+        found += [Point(step, at, name, count[name], when) for when in whens]
+    return found
+
+
+def files() -> dict[str, str]:
+    """The files of `sql/` by name, without comments and literals."""
+    found = (PACKAGE / "ledger" / "sql").glob("*.sql")
+    return {file.stem: re.sub(r"--[^\n]*|'[^']*'", "", file.read_text()) for file in found}
+
+
+def writers(connection: psycopg.Connection[Any]) -> set[str]:
+    """The files of `sql/` that change or lock something, or call a function that may."""
+    volatile = connection.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'cronledger'::regnamespace"
+        " AND provolatile = 'v' AND proname <> 'db_clock'"
+    )
+    words = {"INSERT", "UPDATE", "DELETE", "MERGE", "SHARE", *(f"{name}(" for (name,) in volatile)}
+    return {name for name, text in files().items() if words & set(re.findall(r"\w+\(?", text))}
+
+
+def statements_of_the_steps() -> set[str]:
+    """The files of `sql/` that the sources of the steps name: read, so that no list goes stale.
+
+    A method of `Statements` has the name of its file; `text` and the like are given it as a string.
+    """
+    found = set()
+    for source in (path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
+        tree = ast.parse(source.read_text())
+        found |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        found |= {str(n.value) for n in ast.walk(tree) if isinstance(n, ast.Constant)}
+    return found & files().keys()
+
+
+class Killer:
+    """The warm process that forks those that are killed_process."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log.open("w")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from tests.cluster.support.killed_process import main; main()"],
+            cwd=ROOT, env=clean_environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._log, text=True,
+        )  # fmt: skip
+
+    def order(self, step: str, url: str, marks: Path, point: Point | None = None) -> dict[str, Any]:
+        """Let a process do the step, and be killed at `point`; what it told."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order: dict[str, Any] = {"step": step, "url": url, "marks": str(marks)}
+        if point is not None:
+            order |= {"name": point.name, "nth": point.nth, "when": point.when}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+        self._log.close()
+
+
+# -- worlds ----------------------------------------------------------------------------------------
+
+CRON = "* * * * *"
+EFFECT = "INSERT INTO public.effects SELECT current_setting('cronledger.execution_id')::bigint"
+
+
+def build(step: str, url: str) -> None:
+    """A world for the step in the fresh ledger `url`."""
+    travel = Travel(url)
+    ledger = Ledger(url, travel)
+    tomorrow = (travel.now() + timedelta(days=1)).replace(hour=12, minute=0, second=30)
+    travel.travel(to=tomorrow)
+    try:
+        if step in WHOLE:
+            _whole(step, url, ledger)
+        elif step == "refused":
+            travel.travel(by=timedelta(days=40))  # no partition is so far ahead
+            for name in ("bad", "good"):
+                ledger.job(name, schedule=CRON)
+            ledger.rows(
+                "ALTER TABLE executions ADD CONSTRAINT of_this_site"
+                " CHECK (job_name <> 'bad' OR status <> 'RUNNING')"
+            )
+            travel.travel(by=timedelta(minutes=1))
+        else:
+            asyncio.run(_busy(url, ledger))
+    finally:
+        ledger.close()
+        travel.close()
+
+
+def _whole(step: str, url: str, ledger: Ledger) -> None:
+    """What replicas of the apps have applied, and left waiting."""
+    if step == "deploy":
+        for app, name in ((killed_process.older, "plugged"), (killed_process.visitor, "visitor")):
+            apply(url, [*app.jobs.values()], source=name, deploy=app.deploy)
+        waiting = ["gone", "visiting"]
+    elif step == "scopes":
+        apply(url, [*killed_process.scoped.jobs.values()], source="scoped")
+        ledger.rows("SELECT set_scopes('scoped', 'shard', ARRAY['a', 'b'])")
+        ledger.clock.travel(by=timedelta(minutes=2))
+        waiting = []
+    else:
+        apply(url, [*killed_process.app.jobs.values()], source=killed_process.NAME)
+        ledger.rows("CREATE TABLE public.effects (id bigint)")
+        ledger.job(
+            "effect_sql", handler="sql", allow_stale_reentry=True, max_attempts=2,
+            retry_backoff=["1 m"], target={"statement": EFFECT},
+        )  # fmt: skip
+        kind = "drained" if step == "drain" else "effect"
+        waiting = [name for name in ledger.rows("SELECT name FROM jobs") if name.startswith(kind)]
+    for name in waiting:
+        ledger.trigger(name)
+
+
+async def _busy(url: str, ledger: Ledger) -> None:
+    """Something of each kind, held by a runner that is gone."""
+    ledger.job("plain", schedule=CRON)
+    ledger.job("again", schedule=CRON, allow_stale_reentry=True)
+    ledger.job("ext", schedule=CRON, handler="external", target={})
+    ledger.job(
+        "limited", schedule=CRON, max_running=1, scope_kind="shard", scopes=["a", "b"],
+        allow_stale_reentry=True, overlap="wait",
+    )  # fmt: skip
+    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
+    ledger.job("queued", schedule=CRON, queue="narrow")
+    ledger.job("swap", schedule=CRON, overlap="replace", stale_timeout="1 h")
+    ledger.job("blocked", schedule=CRON, stale_timeout="1 h")
+    ledger.job("elsewhere", schedule=CRON, target={"function": "tests:nobody"})
+    ledger.job("command", schedule=CRON, handler="command", target={"argv": ["true"]})
+    ledger.job("pushed", schedule=None, allow_stale_reentry=True)
+    ledger.job("failed", schedule=None, max_attempts=3, retry_backoff=["0 s"])
+    ledger.job("stale_again", schedule=None, allow_stale_reentry=True, stale_timeout="5 s")
+    ledger.job("stale_once", schedule=None, stale_timeout="5 s", overlap="wait")
+    ledger.job("orphan", schedule=None, max_attempts=2)
+    ledger.job("dozing", schedule=CRON)
+    for name in ("swap", "blocked", "failed", "stale_again", "stale_once", "orphan"):
+        ledger.trigger(name)
+    gone = Runner(url, "gone")
+    await gone.open()
+    for start in await gone.settle():
+        name = start.claimed.key.job_name
+        if name == "orphan":
+            ledger.rows("SELECT retire('orphan')")
+        if name in ("orphan", "failed"):
+            await gone.finish(start, outcome.failure(ValueError("no")))
+    await gone.close()
+    ledger.rows("SELECT enqueue('pushed', watermark => 5)")
+    ledger.rows("SELECT pause('dozing', until => db_clock() + interval '20 s')")
+    ledger.rows(
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
+        " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
+    )
+    ledger.clock.travel(by=timedelta(seconds=61))
+
+
+# -- the heir --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Heir:
+    """What takes over after the kill, on travelled time, and what it started."""
+
+    url: str
+    connection: psycopg.Connection[Any]
+    started: Counter[int] = field(default_factory=Counter)
+    looked_at: datetime | None = None
+
+    def travel(self, seconds: float) -> None:
+        """Time has passed; everything due by `looked_at` is looked at from here on."""
+        self.connection.execute(
+            "UPDATE cronledger.time_travel SET ahead = ahead + %s", [timedelta(seconds=seconds)]
+        )
+        ((self.looked_at,),) = self.rows("SELECT cronledger.db_now()")
+
+    def rows(self, statement: str, *values: object) -> list[Any]:
+        return self.connection.execute(statement.encode(), values or None).fetchall()
+
+    async def take_over(self, step: str) -> None:
+        """Nothing is RUNNING, PENDING or awaits a retry; what is due has run."""
+        await (self._whole(step) if step in WHOLE else self._parts())
+
+    async def _parts(self) -> None:
+        runner = Runner(self.url, "heir", queues=killed_process.QUEUES)
+        await runner.open()
+        for seconds in (70, 7200, 70):
+            self.travel(seconds)
+            await runner.repair()
+            await runner.steal()
+            while runner.held or await runner.settle():
+                for start in list(runner.held):
+                    self.started[start.claimed.id] += 1
+                    runner.put(start)
+                while runner.finisher.waiting:
+                    await runner.finisher.step()
+            for execution, token in self.rows(
+                "SELECT id, lease_token FROM cronledger.claim_next('default', 'worker', 100)"
+            ):
+                self.started[execution] += 1
+                self.rows("SELECT cronledger.finish(%s, %s)", execution, token)
+        await runner.close()
+
+    async def _whole(self, step: str) -> None:
+        make = killed_process.plugged if step == "deploy" else killed_process.whole
+        async with make(self.url, "heir") as replica:
+            if step == "deploy":
+                self.travel(70)  # what the killed one had is nobody's any more
+                await replica.register(killed_process.visitor)
+                await replica.unregister(killed_process.visitor)
+            for seconds in (0, 70, 10):
+                self.travel(seconds)
+                await replica._runtime.check_in()  # it sees the clock leap
+                replica._runtime.components.clock._trusted_since = LONG_AGO
+                replica._runtime.components.dispatcher.steal_at = LONG_AGO
+                for ran in await replica.step():
+                    self.started[ran.execution_id] += 1
+
+
+def judge_looks(connection: psycopg.Connection[Any], step: str) -> None:
+    """Before an heir comes: whose COMMIT landed has ended, and so has, but for the last one, whose
+    COMMIT was found missing."""
+    ((running,),) = connection.execute(
+        "SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING'"
+    ).fetchall()
+    assert running <= {"answer_lost": 0, "commit_lost": 1}.get(step, running), running
+
+
+def judge(heir: Heir, step: str, marks: Path) -> None:
+    """Nothing is missing, doubled or left; no work ran again that must not, and none was lost."""
+    assert not heir.rows(
+        "SELECT id, job_name, status, runner_id, stale_after, next_attempt_at"
+        " FROM cronledger.executions WHERE status = 'RUNNING' OR next_attempt_at IS NOT NULL"
+    )
+    assert not heir.rows("SELECT * FROM cronledger.violations")
+    assert not list(verify(heir.connection))
+    assert not heir.rows(
+        "SELECT * FROM cronledger.schedules WHERE next_due_at <= %s", heir.looked_at
+    )
+    lines = read(marks.read_text()) if marks.exists() else []
+    began = {m.execution for m in lines if m.what == "start"}
+    ended = {m.execution for m in lines if m.what == "end"}
+    for execution, reentrant, status in heir.rows(
+        "SELECT e.id, j.allow_stale_reentry, e.status FROM cronledger.executions e"
+        " JOIN cronledger.jobs j ON j.name = e.job_name WHERE e.id = ANY (%s)",
+        list(began),
+    ):
+        if reentrant or step == "answer_lost":
+            assert status == "SUCCESS", (execution, status)
+        if not reentrant and execution not in ended:
+            assert execution not in heir.started, execution
+    _judge_effects(heir)
+    _judge_definitions(heir, step)
+
+
+def _judge_effects(heir: Heir) -> None:
+    ((there,),) = heir.rows("SELECT to_regclass('public.effects') IS NOT NULL")
+    if there:
+        assert not heir.rows(
+            "SELECT e.id, e.status, count(f.id) FROM cronledger.executions e"
+            " LEFT JOIN public.effects f ON f.id = e.id WHERE e.job_name LIKE 'effect%'"
+            " GROUP BY e.id, e.status HAVING count(f.id) <> (e.status = 'SUCCESS')::integer"
+        )
+
+
+def _judge_definitions(heir: Heir, step: str) -> None:
+    """The jobs are those of the newest deploy, the scopes those that the provider names."""
+    expected = {
+        "deploy": [(name, "global", "0 3 * * *") for name in ("fresh", "kept")],
+        "scopes": [("scoped", scope, CRON) for scope in ("b", "c")],
+    }
+    live = heir.rows(
+        "SELECT s.job_name, s.scope_id, j.schedule FROM cronledger.schedules s"
+        " JOIN cronledger.jobs j ON j.name = s.job_name"
+        " WHERE j.source IN ('scoped', 'plugged', 'visitor') AND j.retired_at IS NULL"
+        " AND s.retired_at IS NULL ORDER BY 1, 2"
+    )
+    assert live == expected.get(step, []), live
+
+
+def alone(connection: psycopg.Connection[Any]) -> None:
+    """The backends of the killed process have noticed its end: what it held is free."""
+    until(
+        "the killed process's backends are gone",
+        lambda: (
+            not connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            ).fetchall()
+        ),
+    )
+
+
+def schema_of(connection: psycopg.Connection[Any]) -> tuple[Any, ...]:
+    """What migrate has made, by name and text; equal for equal schemas."""
+    found = connection.execute(
+        "SELECT 'class', relkind::text || relname::text FROM pg_class"
+        " WHERE relnamespace = to_regnamespace('cronledger')"
+        " UNION ALL SELECT 'function', oid::regprocedure::text || prosrc FROM pg_proc"
+        " WHERE pronamespace = to_regnamespace('cronledger')"
+        " UNION ALL SELECT 'schema', nspname::text FROM pg_namespace WHERE nspname = 'cronledger'"
+        " UNION ALL SELECT 'constraint', conname::text || conrelid::regclass::text"
+        " FROM pg_constraint WHERE connamespace = to_regnamespace('cronledger')"
+        " UNION ALL SELECT 'trigger', tgname::text || tgrelid::regclass::text FROM pg_trigger"
+        " WHERE tgrelid IN (SELECT oid FROM pg_class"
+        " WHERE relnamespace = to_regnamespace('cronledger')) AND NOT tgisinternal"
+        " ORDER BY 1, 2"
+    ).fetchall()
+    return tuple(found)
+
+
+def spread(found: Sequence[Point], every: int) -> list[Point]:
+    """Every COMMIT between being sent and answered, of the others every so many, and the last."""
+    return [p for n, p in enumerate(found) if p.when == "sent" or n % every == 0 or p == found[-1]]

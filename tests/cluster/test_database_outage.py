@@ -1,0 +1,118 @@
+"""The database goes away for a while, in several ways."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cronledger.embedded.server import Embedded, find_binaries
+from cronledger.ledger.migrate import migrate
+from tests.cluster.support.harness import Cluster, Process, until
+from tests.cluster.support.proxy import Proxy
+from tests.database import chosen_binaries, fast_directory, scratch_directory
+
+LOG_LINES = 12
+
+
+def _assert_it_went_on(cluster: Cluster, replica: Process) -> None:
+    """What ran meanwhile ended as it should, and nothing ran twice."""
+    until("the outcome is written", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
+    row = cluster.execution("outlives")
+    assert (row["attempt"], row["result"]) == (1, "kept")
+    done = len(cluster.executions("SUCCESS"))
+    until("new ones run", lambda: len(cluster.executions("SUCCESS")) > done + 1)
+    ran = Counter((m.job, m.plan_time) for m in cluster.marks("start"))
+    assert set(ran.values()) == {1}
+    trouble = [e for e in replica.events() if not e["event"].startswith(("execution_", "part"))]
+    assert len(trouble) <= LOG_LINES, trouble
+    assert replica.events("step_failed") == []
+    assert replica.events("lease_lost") == []
+    until("every absence has ended", lambda: _absences(replica)[-1:] in ([], ["database_back"]))
+
+
+def _absences(replica: Process) -> list[str]:
+    names = [event["event"] for event in replica.events()]
+    return [name for name in names if name in ("database_away", "database_back")]
+
+
+def _busy(cluster: Cluster) -> None:
+    cluster.trigger("outlives")
+    until("it runs", lambda: [m for m in cluster.marks("alive") if m.job == "outlives"])
+
+
+def _ended(cluster: Cluster) -> bool:
+    return any(m.job == "outlives" for m in cluster.marks("end"))
+
+
+def test_outcomes_are_kept_while_the_database_cannot_be_reached(cluster: Cluster) -> None:
+    with Proxy(cluster.url) as proxy:
+        replica = cluster.start("away", url=proxy.dsn)
+        _busy(cluster)
+        proxy.cut()
+        until("its handler has ended", lambda: _ended(cluster))
+        replica.event("database_away")
+        replica.event("heartbeats_failing")
+        assert cluster.execution("outlives")["status"] == "RUNNING"
+        proxy.heal()
+        _assert_it_went_on(cluster, replica)
+        assert "database_back" in _absences(replica)
+        replica.popen.terminate()
+        assert replica.wait() == 0
+
+
+def test_a_slow_network_costs_nothing_but_time(cluster: Cluster) -> None:
+    with Proxy(cluster.url) as proxy:
+        proxy.delay(0.05)
+        replica = cluster.start("away", url=proxy.dsn)
+        _busy(cluster)
+        until("it has ended", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
+        assert replica.events("database_away") == []
+        assert replica.events("step_failed") == []
+
+
+def test_terminated_backends_are_replaced(cluster: Cluster) -> None:
+    replica = cluster.start("away")
+    _busy(cluster)
+    for _ in range(3):
+        cluster.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'cronledger%'"
+        )
+    until("its handler has ended", lambda: _ended(cluster))
+    _assert_it_went_on(cluster, replica)
+
+
+@pytest.fixture
+def own_server() -> Iterator[tuple[Embedded, str]]:
+    """A server that a test may restart, and the DSN of its database."""
+    with scratch_directory(fast_directory()) as directory:
+        embedded = Embedded(directory, find_binaries(chosen_binaries()).directory)
+        try:
+            yield embedded, embedded.start()
+        finally:
+            embedded.close()
+
+
+def test_a_restart_of_the_database_is_survived(
+    own_server: tuple[Embedded, str], tmp_path: Path
+) -> None:
+    server, url = own_server
+    migrate(url)
+    cluster = Cluster(url, tmp_path)
+    try:
+        replica = cluster.start("away")
+        _busy(cluster)
+        server.close()
+        until("its handler has ended", lambda: _ended(cluster))
+        with pytest.raises(psycopg.OperationalError):
+            cluster.executions()
+        assert server.start() == url
+        cluster.reconnect()
+        _assert_it_went_on(cluster, replica)
+        assert "database_back" in _absences(replica)
+    finally:
+        cluster.close()
+        print(cluster.report(), os.linesep)

@@ -1,0 +1,184 @@
+"""F14 a live replica tells how it is: /diagnostics, `runners`, SIGUSR1. F23 `run --queue`. F20."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronledger.app import App
+from cronledger.replica import Replica
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+from tests.cluster.conftest import eventually
+from tests.cluster.support.harness import Cluster, until
+
+JOBS = """
+import time
+from pathlib import Path
+from cronledger import App
+app = App("blocking")
+
+@app.job(queue="heavy")
+async def hogs_the_loop():
+    Path("began").touch()
+    while not Path("release").exists():
+        time.sleep(0.02)
+
+@app.job()
+def light():
+    return
+"""
+
+
+class Run:
+    """`cronledger run` as a process; its log is read from a file."""
+
+    def __init__(self, directory: Path, url: str, *arguments: str) -> None:
+        self._log = directory / "log"
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("CRONLEDGER_")}
+        environ |= {
+            "CRONLEDGER_DATABASE_URL": url, "CRONLEDGER_HEALTH_PORT": "0",
+            "CRONLEDGER_LOG_FORMAT": "json",
+        }  # fmt: skip
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from cronledger.cli import main; main()", "run",
+                 "jobs:app", *arguments],
+                cwd=directory, env=environ, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def event(self, name: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            text = self._log.read_text()
+            assert self.process.poll() is None, text
+            lines = [json.loads(x) for x in text.splitlines() if x.startswith("{")]
+            return next((x for x in lines if x["event"] == name), None)
+
+        return until(name, look)
+
+
+@pytest.fixture
+def run(tmp_path: Path, database_url: str) -> Iterator[Run]:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    made = Run(tmp_path, database_url, "--queue", "heavy", "--slots", "4")
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+async def test_f14_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
+    app, release = App("seen"), asyncio.Event()
+
+    @app.job(scope_kind="tenant", scopes=["acme"])
+    async def held() -> None:
+        await release.wait()
+
+    settings = Settings(poll_interval="100ms", slots=3)
+    async with Replica(app, url=ledger.url, settings=settings) as replica:
+        await asyncio.to_thread(ledger.trigger, "held", scope_kind="tenant", scope_id="acme")
+        await eventually("it runs", lambda: replica.health().running)
+        seen = replica.diagnostics()
+        (active,) = seen.executions
+        assert (active.job, active.scope_id, active.attempt) == ("held", "acme", 1)
+        assert active.age_s >= 0
+        assert 50 < active.lease_left_s < 60
+        assert (seen.state, seen.database, seen.running, seen.slots) == ("running", "ok", 1, 3)
+        assert seen.ticks > 0
+        assert seen.won == 1
+        assert (seen.lost_leases, seen.database_errors) == (0, 0)
+        assert {"dispatcher", "finisher", "check_in", "sweeper"} <= seen.loops.keys()
+        kept = await eventually("in runners", lambda: ledger.rows(
+            "SELECT diagnostics AS d FROM runner_status WHERE running = 1"
+        ))  # fmt: skip
+        assert kept[0]["d"]["executions"][0]["execution_id"] == active.execution_id
+        assert kept[0]["d"]["ticks"] > 0
+        # Another takes the lease: that is counted.
+        await asyncio.to_thread(
+            ledger.rows, "UPDATE executions SET lease_token = gen_random_uuid()"
+        )
+        replica._runtime.components.heartbeats.look_now()
+        await eventually("lost", lambda: replica.diagnostics().lost_leases == 1)
+        # And so is what the database refuses to answer.
+        await asyncio.to_thread(
+            ledger.rows,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND application_name = 'cronledger'",
+        )
+        await eventually("counted", lambda: replica.diagnostics().database_errors > 0)
+
+
+async def test_f14_the_lag_of_the_last_claim(ledger: Ledger) -> None:
+    app = App("lagging")
+
+    @app.job("* * * * *", catch_up="latest", grace="1h")
+    def job() -> None:
+        return
+
+    async with ledger.replica(app) as replica:
+        assert replica.diagnostics().lag_s is None
+        now = ledger.travel(by="1m")
+        ledger.travel(to=now.replace(second=42, microsecond=0))
+        (ran,) = await replica.step()
+        lag = replica.diagnostics().lag_s
+        assert lag is not None
+        assert ran.plan_time.second == 0
+        assert 42 <= lag < 59
+
+
+def test_f14_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
+    run: Run, ledger: Ledger, tmp_path: Path
+) -> None:
+    port = run.event("health_listening")["port"]
+    run.event("runner_started")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/diagnostics", timeout=10) as answer:
+        body = json.load(answer)
+    assert (body["state"], body["slots"], body["executions"]) == ("running", 4, [])
+    ledger.trigger("hogs_the_loop")
+    until("the loop is blocked", (tmp_path / "began").exists)
+    run.process.send_signal(signal.SIGUSR1)
+    said = run.event("diagnostics_asked")
+    (active,) = said["diagnostics"]["executions"]
+    assert active["job"] == "hogs_the_loop"
+    (main,) = [x for x in said["threads"] if x["thread"] == "MainThread"]
+    assert any("hogs_the_loop" in place for place in main["stack"])
+    assert {"cronledger dispatcher", "cronledger check_in"} <= {x["task"] for x in said["tasks"]}
+    (dispatcher,) = [x for x in said["tasks"] if x["task"] == "cronledger dispatcher"]
+    assert any("loops.py" in place for place in dispatcher["stack"])
+    (tmp_path / "release").touch()
+    run.process.terminate()
+    assert run.process.wait(30) == 0
+
+
+def test_f23_run_serves_the_queues_it_is_given_with_so_many_slots(
+    run: Run, ledger: Ledger, tmp_path: Path
+) -> None:
+    run.event("runner_started")
+    (row,) = ledger.rows("SELECT queues, slots FROM runners")
+    assert (row["queues"], row["slots"]) == (["heavy"], 4)
+    (tmp_path / "release").touch()
+    ledger.trigger("light")
+    ledger.trigger("hogs_the_loop")
+    until("heavy ran", lambda: ledger.executions("hogs_the_loop")[0]["status"] == "SUCCESS")
+    assert ledger.executions("light")[0]["status"] == "PENDING"
+
+
+def test_f20_a_crash_is_told_apart_from_a_failure(cluster: Cluster) -> None:
+    first = cluster.start("crash", runner_id="first")
+    cluster.trigger("async_again")
+    until("it runs", lambda: cluster.marks("alive"))
+    first.kill()
+    cluster.start("crash", runner_id="second")
+    until("it ran again", lambda: cluster.executions("SUCCESS"))
+    (crash,) = cluster.rows("SELECT to_jsonb(c) FROM cronledger.crashes c")
+    assert (crash["job_name"], crash["runner_id"], crash["attempt"]) == ("async_again", "first", 1)
+    assert crash["last_seen"] <= crash["noticed_at"]
+    assert cluster.rows("SELECT 1 FROM cronledger.recent_failures") == []

@@ -1,0 +1,64 @@
+"""Many replicas on one database."""
+
+from collections import Counter
+from pathlib import Path
+
+from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.outside_record import assert_every_plan_time_ran_once
+
+
+def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
+    # Two slots for four firings a second: neither can do it alone in one claim.
+    replicas = [cluster.start("steady", runner_id=name, slots=2) for name in ("one", "two")]
+    until("five plan_times each", lambda: len(cluster.executions("SUCCESS")) >= 20)
+    for replica in replicas:
+        replica.popen.terminate()
+    for replica in replicas:
+        assert replica.wait() == 0
+    assert_every_plan_time_ran_once(cluster)
+    assert {r["runner_id"] for r in cluster.executions()} == {"one", "two"}
+
+
+def test_ten_replicas_start_at_once_on_an_empty_database(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    cluster = Cluster(empty_database_url, tmp_path)
+    try:
+        replicas = [
+            cluster.start("steady", migrate=True, wait=False, runner_id=f"r{number}")
+            for number in range(10)
+        ]
+        for replica in replicas:
+            replica.event("runner_started", 60)
+        applied = [replica.event("migrated")["applied"] for replica in replicas]
+        numbered = [name for names in applied for name in names if name[:4].isdigit()]
+        assert numbered
+        assert max(Counter(numbered).values()) == 1
+        before = len(cluster.executions())
+        until("plan_times run", lambda: len(cluster.executions("SUCCESS")) >= before + 12)
+        for replica in replicas:
+            replica.popen.terminate()
+        for replica in replicas:
+            assert replica.wait() == 0
+            assert replica.events("step_failed") == []
+        assert_every_plan_time_ran_once(cluster)
+    finally:
+        cluster.close()
+        print(cluster.report())
+
+
+def test_a_handler_that_blocks_the_loop_costs_no_other_its_lease(cluster: Cluster) -> None:
+    """It blocks for three times the stale_timeout, beside async handlers, threads and a command,
+    while another replica waits to steal."""
+    first = cluster.start("blocking", runner_id="first")
+    jobs = ("beside_async", "beside_thread", "beside_command")
+    cluster.trigger(*jobs)
+    until("the others run", lambda: len({(m.job, m.scope) for m in cluster.marks("alive")}) == 7)
+    cluster.trigger("blocks_the_loop")
+    until("it blocks", lambda: [m for m in cluster.marks("start") if m.job == "blocks_the_loop"])
+    cluster.start("blocking", runner_id="thief")
+    until("all have ended", lambda: len(cluster.executions("SUCCESS")) == 8)
+    for row in cluster.executions():
+        assert (row["attempt"], row["runner_id"]) == (1, "first"), row
+    assert first.events("lease_expired") == []
+    assert first.events("lease_lost") == []

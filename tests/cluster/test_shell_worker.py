@@ -1,0 +1,189 @@
+"""A worker that is no Python, `examples/worker.sh`, goes through what a replica goes through.
+
+It needs psql: the one of the PATH, else the one that lies beside the embedded server's binaries.
+Without either these tests fail; they do not skip.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.embedded.binaries import all_binaries
+from tests.cluster.support.harness import ROOT, Cluster, alive, until
+
+LEASE = "3 s"
+LONG = ("sh", "-c", 'echo $$ >> "$MARKS"; [ "$ATTEMPT" -gt 1 ] || exec sleep 60')
+
+
+def _psql() -> Path:
+    """The directory of psql."""
+    found = shutil.which("psql")
+    places = [Path(found).parent] if found else [b.directory for b in all_binaries(None)]
+    for place in places:
+        if (place / "psql").exists():
+            return place
+    raise AssertionError(f"no psql on the PATH nor in {places}: install PostgreSQL's client")
+
+
+class Worker:
+    """examples/worker.sh as a process of its own, and the pids that its work wrote."""
+
+    def __init__(self, url: str, directory: Path, name: str, command: Sequence[str]) -> None:
+        self._log, self._marks = directory / f"{name}.log", directory / f"{name}.pids"
+        environ = {
+            **os.environ, "PATH": f"{_psql()}:{os.environ['PATH']}", "WORKER_NAME": name,
+            "CRONLEDGER_DATABASE_URL": url, "MARKS": str(self._marks), "POLL": "0.1",
+        }  # fmt: skip
+        with self._log.open("wb") as file:
+            self.popen = subprocess.Popen(
+                [str(ROOT / "examples/worker.sh"), "default", *command], env=environ,
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def pids(self) -> list[int]:
+        """Of the work it started, in order."""
+        return [int(x) for x in self._marks.read_text().split()] if self._marks.exists() else []
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.popen.kill()
+        self.popen.wait()
+
+
+@pytest.fixture
+def workers(cluster: Cluster, tmp_path: Path) -> Iterator[Any]:
+    """Starts workers; none of them, nor of their work, is left behind."""
+    made: list[Worker] = []
+
+    def start(name: str, *command: str) -> Worker:
+        made.append(Worker(cluster.url, tmp_path, name, command))
+        return made[-1]
+
+    yield start
+    for worker in made:
+        worker.kill()
+        print(worker.log())
+    for worker in made:
+        for pid in worker.pids():
+            # The keeper of a killed worker ends its work at its next beat.
+            until(f"{pid} has ended", lambda pid=pid: not alive(pid), 10)  # type: ignore[misc]
+
+
+def _declare(cluster: Cluster, name: str = "foreign", **columns: object) -> None:
+    values = {"name": name, "handler": "external", "stale_timeout": LEASE, **columns}
+    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+    with psycopg.connect(cluster.url) as c:
+        c.execute(
+            f"INSERT INTO cronledger.jobs ({names}) VALUES ({marks})".encode(),
+            list(values.values()),
+        )
+
+
+def _begun(worker: Worker) -> int:
+    return until("the work runs", worker.pids)[-1]
+
+
+def test_f17_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> None:
+    _declare(cluster, schedule="@every 1s", grace="1 h", payload='{"n": 7}')
+    cluster.start("steady")
+    worker = workers("bash", "sh", "-c", 'cat; echo " for $JOB"')
+    ended = until(
+        "three have ended",
+        lambda: (
+            (x := [r for r in cluster.executions("SUCCESS") if r["job_name"] == "foreign"])[2:]
+            and x
+        ),
+    )
+    assert {(row["runner_id"], row["result"]) for row in ended} == {
+        ("bash", '{"n": 7}\n for foreign')
+    }
+    worker.popen.send_signal(signal.SIGTERM)
+    assert worker.popen.wait(20) == 0
+
+
+def test_f17_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, workers: Any) -> None:
+    _declare(cluster, max_attempts=2, retry_backoff=["0 s"])
+    cluster.trigger("foreign")
+    workers("bash", "sh", "-c", 'echo "it\'s" broken >&2; exit 3')
+    row = until(
+        "it failed for good",
+        lambda: next((r for r in cluster.executions("FAILED") if r["attempt"] == 2), None),
+    )
+    assert row["error_code"] == "exit_code"
+    assert row["error_msg"] == "exit status 3: it's broken"
+    assert [entry["error_code"] for entry in row["attempts"]] == ["exit_code"]
+
+
+def test_f17_a_killed_worker_is_stolen_from_or_swept(cluster: Cluster, workers: Any) -> None:
+    """SIGKILL: reentrant work runs again elsewhere, other work is never started again; and the
+    work itself does not outlive its lease."""
+    _declare(cluster, "again", allow_stale_reentry=True)
+    _declare(cluster, "once", max_attempts=3, retry_backoff=["0 s"])
+    cluster.start("steady")  # sweeps
+    cluster.trigger("again", "once")
+    olds = [workers("old1", *LONG), workers("old2", *LONG)]
+    works = [_begun(old) for old in olds]
+    for old in olds:
+        old.kill()
+    workers("thief", *LONG)
+    until("stolen", lambda: cluster.execution("again")["status"] == "SUCCESS")
+    until("swept", lambda: cluster.execution("once")["status"] == "FAILED")
+    stolen, swept = cluster.execution("again"), cluster.execution("once")
+    assert not [pid for pid in works if alive(pid)]
+    assert (stolen["runner_id"], stolen["attempt"]) == ("thief", 2)
+    assert stolen["attempts"][0]["error_code"] == "runner_crashed"
+    assert (swept["error_code"], swept["attempt"], swept["next_attempt_at"]) == (
+        "stale_timeout", 1, None,
+    )  # fmt: skip
+    crashes = cluster.rows("SELECT job_name, runner_id FROM cronledger.crashes ORDER BY 1")
+    assert [job for job, _ in crashes] == ["again", "once"]
+    assert {runner for _, runner in crashes} == {"old1", "old2"}
+
+
+def test_f06_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, workers: Any) -> None:
+    """It is stopped for longer than its lease; when it goes on, its end does not count."""
+    _declare(cluster, allow_stale_reentry=True)
+    cluster.trigger("foreign")
+    old = workers("old", *LONG)
+    work = _begun(old)
+    (keeper,) = [pid for pid in _children(old.popen.pid) if not _leads(pid, work)]
+    for pid in (old.popen.pid, keeper):
+        os.kill(pid, signal.SIGSTOP)
+    workers("thief", *LONG)
+    until("stolen", lambda: cluster.execution("foreign")["status"] == "SUCCESS")
+    row = cluster.execution("foreign")
+    for pid in (keeper, old.popen.pid):
+        os.kill(pid, signal.SIGCONT)
+    until("the old one knows", lambda: "lost" in old.log())
+    assert not alive(work)
+    assert cluster.execution("foreign") == row
+    assert (row["runner_id"], row["attempt"]) == ("thief", 2)
+
+
+def test_f17_a_cancel_ends_the_work_of_a_worker(cluster: Cluster, workers: Any) -> None:
+    _declare(cluster)
+    cluster.trigger("foreign")
+    work = _begun(workers("bash", *LONG))
+    cluster.rows("SELECT cronledger.cancel(id) FROM cronledger.executions")
+    until("cancelled", lambda: cluster.execution("foreign")["status"] == "CANCELLED")
+    assert not alive(work)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _leads(pid: int, work: int) -> bool:
+    """Whether `pid` is the work's own process or that of its `timeout`."""
+    return pid == work or work in _children(pid)

@@ -1,0 +1,261 @@
+"""A replica whose DSN suddenly leads to another ledger, which is healthy and has the same jobs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from structlog.testing import capture_logs
+
+from cronledger.app import App, Context
+from cronledger.cli.failures import explain
+from cronledger.ledger import identity
+from cronledger.ledger.database import connect
+from cronledger.replica import Replica
+from cronledger.rules.problems import Exit
+from cronledger.settings import Settings
+from cronledger.sources.apply import apply
+from cronledger.testing import Ledger
+from tests.cluster.conftest import eventually
+from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.jobs import away
+from tests.database import Databases
+
+OTHER = "SELECT true AS other FROM identity WHERE ledger_id <> %s"
+
+
+def point_elsewhere(ledger: Ledger, here: UUID | None = None) -> UUID:
+    """The DSN leads to another ledger, or `here`; answers to which one it led before. As behind a
+    pooler: no connection breaks."""
+    (row,) = ledger.rows("SELECT ledger_id FROM identity")
+    ledger.rows("UPDATE identity SET ledger_id = %s", here or uuid4())
+    before: UUID = row["ledger_id"]
+    return before
+
+
+def everything(ledger: Ledger) -> list[Any]:
+    tables = ("jobs", "schedules", "executions", "skips", "runners", "sources", "queues")
+    return [ledger.rows(f"SELECT to_jsonb(t) AS t FROM {table} t ORDER BY 1") for table in tables]
+
+
+def an_app() -> App:
+    app = App("app")
+
+    @app.job("* * * * *", overlap="allow", max_attempts=3, allow_stale_reentry=True)
+    async def tick() -> None:
+        return
+
+    @app.job(scope_kind="shard", scopes=lambda: [str(uuid4())])
+    async def sharded() -> None:
+        return
+
+    return app
+
+
+async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger) -> None:
+    app, later = an_app(), App("later")
+
+    @later.job("@hourly")
+    async def new() -> None:
+        return
+
+    replica = ledger.replica(app, runner_id="one")
+    async with replica:
+        ledger.travel(by="1m")
+        assert [ran.job for ran in await replica.step()] == ["tick"]
+        parts = replica._runtime.components
+        ledger.travel(by="1m")
+        ledger.trigger("tick")
+        before = point_elsewhere(ledger)
+        left = everything(ledger)
+        parts.sweeper._maintain_at = 0.0
+        steps: list[Callable[[], Awaitable[object]]] = [
+            replica._runtime.check_in, parts.dispatcher.step, parts.sweeper.step,
+            parts.sweeper._repair, parts.sweeper._maintain, parts.scopes.step,
+            lambda: replica.register(later), lambda: replica.unregister(app),
+            lambda: parts.lifecycle.apply(later),
+        ]  # fmt: skip
+        for step in steps:
+            with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
+                await step()
+            assert caught.value.sqlstate == "CL006"
+        await replica._runtime._sign_off(claim_cut_off=False)
+        assert everything(ledger) == left
+        point_elsewhere(ledger, before)
+        assert "tick" in [ran.job for ran in await replica.step()]
+
+
+async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> None:
+    """Its end is written then; in the other ledger it is neither written nor taken for lost."""
+    app, ended, held = App("app"), asyncio.Event(), asyncio.Event()
+
+    @app.job(stale_timeout="3s", allow_stale_reentry=True)
+    async def work(ctx: Context) -> str:
+        await held.wait()
+        ended.set()
+        return "kept"
+
+    settings = Settings(runner_id="one", slots=2)
+    with capture_logs() as logs:
+        async with Replica(app, url=ledger.url, settings=settings) as replica:
+            number = ledger.trigger("work")
+            await eventually("it runs", lambda: replica.diagnostics().running)
+            before = point_elsewhere(ledger)
+            held.set()
+            await ended.wait()
+            replica._runtime.components.heartbeats.look_now()
+            replica._runtime.components.loops.wake("check_in")
+            await eventually("it is reported", lambda: replica.health().database == "other")
+            await eventually("so are heartbeats", lambda: "heartbeats" in replica.health().failing)
+            health = replica.health()
+            assert not health.ready
+            assert (replica.diagnostics().unwritten, replica.diagnostics().lost_leases) == (1, 0)
+            (row,) = ledger.rows("SELECT status FROM executions WHERE id = %s", number)
+            assert row["status"] == "RUNNING"
+            point_elsewhere(ledger, before)
+            await eventually("it is written", lambda: not replica.diagnostics().unwritten)
+            await eventually("it is ready", lambda: replica.health().ready)
+            (row,) = ledger.rows("SELECT status, result FROM executions WHERE id = %s", number)
+            assert (row["status"], row["result"]) == ("SUCCESS", "kept")
+    events = [entry["event"] for entry in logs]
+    assert (events.count("other_ledger"), events.count("ledger_back")) == (1, 1)
+    assert "step_failed" not in events
+    (said,) = [entry for entry in logs if entry["event"] == "other_ledger"]
+    assert f"and the runner began with ledger {before}" in said["why"]
+    assert "restart the runner" in said["remedy"]
+
+
+async def test_a_transaction_of_a_handler_does_not_begin_in_another_ledger(ledger: Ledger) -> None:
+    """Not even in a copy of its own, in which its lease is held too."""
+    app, failures = App("app"), []
+
+    @app.job()
+    async def work(ctx: Context) -> None:
+        before = await asyncio.to_thread(point_elsewhere, ledger)
+        try:
+            async with ctx.transaction() as c:
+                await c.execute("CREATE TABLE effect ()")
+        except psycopg.Error as error:
+            failures.append(error.sqlstate)
+            raise
+        finally:
+            await asyncio.to_thread(point_elsewhere, ledger, before)
+
+    async with ledger.replica(app) as replica:
+        ledger.trigger("work")
+        (ran,) = await replica.step()
+    assert (ran.status, failures) == ("FAILED", ["CL006"])
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_an_accepted_copy_is_another_ledger_unless_the_replica_waited_in_it(
+    ledger: Ledger, refused: bool
+) -> None:
+    app = an_app()
+    async with ledger.replica(app, runner_id="one") as replica:
+        before = point_elsewhere(ledger)
+        point_elsewhere(ledger, before)
+        ledger.rows("UPDATE identity SET database_oid = 0")
+        if refused:
+            assert await replica.step() == ()
+            assert replica.health().database == "other"
+        with connect(ledger.url) as c:
+            assert identity.accept(c, skip_missed=True).why is not None
+        (row,) = ledger.rows("SELECT ledger_id, copy_of FROM identity")
+        assert (row["copy_of"], row["ledger_id"] == before) == (before, False)
+        ledger.travel(by="1m")
+        with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
+            await replica.step()
+        replica._runtime.components.loops._failed(_a_loop(), caught.value)
+        if refused:
+            assert "tick" in [ran.job for ran in await replica.step()]
+            assert replica.health().database == "ok"
+        else:
+            assert replica.health().database == "other"
+            with pytest.raises(psycopg.Error, match="this is not the ledger"):
+                await replica.step()
+    if not refused:
+        async with ledger.replica(app, runner_id="one") as restarted:
+            ledger.travel(by="1m")
+            assert "tick" in [ran.job for ran in await restarted.step()]
+
+
+def _a_loop() -> Any:
+    from cronledger.engine.runtime.loops import Loop
+
+    async def step() -> float | None:
+        return None
+
+    return Loop("check_in", step)
+
+
+def test_what_takes_the_place_of_the_original_is_the_same_ledger(ledger: Ledger) -> None:
+    before = point_elsewhere(ledger)
+    point_elsewhere(ledger, before)
+    ledger.rows("UPDATE identity SET database_oid = 0")
+    with connect(ledger.url) as c:
+        assert identity.accept(c, skip_missed=False).why is not None
+        identity.require_ledger(c, "cronledger", before)
+    assert ledger.rows(OTHER, before) == []
+
+
+def test_a_start_in_the_middle_of_the_move_ends_with_5(database_url: str) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        apply(database_url, [], source="file", ledger=uuid4())
+    ended = explain(caught.value)
+    assert ended is not None
+    assert ended.code is Exit.OTHER_DATABASE
+    assert "Hint: make the DSN lead to the ledger that the runner began with" in ended.text
+
+
+def test_a_replica_as_a_process_waits_for_its_own_ledger(
+    cluster: Cluster, databases: Databases
+) -> None:
+    """The name of its database is given to another one, and back."""
+    name = str(conninfo_to_dict(cluster.url)["dbname"])
+    other = databases.create(databases.template())
+    apply(databases.url(other), list(away.jobs.values()), source="tests.cluster.support.jobs:away")
+    aside = f"{name}_aside"
+    replica = cluster.start("away", runner_id="one", poll_interval="300ms")
+    try:
+        cluster.trigger("outlives")
+        until("it runs", lambda: [m for m in cluster.marks("start") if m.job == "outlives"])
+        cluster._connection.close()
+        _rename(databases, (name, aside), (other, name))
+        said = replica.event("other_ledger")
+        assert "this is not the ledger" in said["why"] or "holds ledger" in said["why"]
+        cluster.reconnect()
+        assert cluster.rows("SELECT count(*) FROM cronledger.executions") == [0]
+        assert cluster.rows("SELECT count(*) FROM cronledger.runners") == [0]
+        cluster._connection.close()
+    finally:
+        _rename(databases, (name, other), (aside, name))
+        cluster.reconnect()
+        databases.drop(other)
+    replica.event("ledger_back")
+    until("it ended", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
+    count = len(cluster.executions("SUCCESS"))
+    until("it goes on", lambda: len(cluster.executions("SUCCESS")) > count + 2)
+    assert replica.events("step_failed") == []
+
+
+def _rename(databases: Databases, *renames: tuple[str, str]) -> None:
+    """One after the other; whoever is connected is disconnected."""
+    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
+        for old, new in renames:
+            c.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(_named(old)))
+            c.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s",
+                [old],
+            )
+            c.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(_named(old), _named(new)))
+        for _, new in renames:
+            c.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(_named(new)))
+
+
+def _named(database: str) -> sql.Identifier:
+    return sql.Identifier(database)

@@ -1,0 +1,280 @@
+"""A hand-driven engine: runners of one process whose single steps a test takes one by one."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from cronledger.engine.claiming.claim import Claimer
+from cronledger.engine.claiming.decide import Abilities
+from cronledger.engine.claiming.dispatcher import Dispatcher
+from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.lease import Lease, Leases
+from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.ledger.database import Access
+from cronledger.ledger.statements import Statements
+from cronledger.rules import outcome
+from cronledger.rules.outcome import Outcome
+from tests.db.support.rows import TARGETS
+from tests.travel import Travel
+
+FUNCTION = "tests:work"
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+class Ledger:
+    """The test's own view of the database: a blocking connection in autocommit mode."""
+
+    def __init__(self, url: str, travel: Travel) -> None:
+        self.url = url
+        self.clock = travel
+        self._connection = psycopg.connect(url, autocommit=True, options="-csearch_path=cronledger")
+
+    def rows(self, statement: str, *values: object) -> list[Any]:
+        """Rows; a row of one column as its value."""
+        cursor = self._connection.execute(statement.encode(), values or None)
+        found = cursor.fetchall() if cursor.description is not None else []
+        return [row[0] if len(row) == 1 else row for row in found]
+
+    def one(self, statement: str, *values: object) -> Any:
+        (row,) = self.rows(statement, *values)
+        return row
+
+    def job(self, name: str = "job", **columns: Any) -> None:
+        """INSERT a python job; intervals as text, everything else as its column wants it."""
+        handler = columns.get("handler", "python")
+        values = {"name": name, "handler": handler, "target": json.loads(TARGETS[handler])}
+        values |= columns
+        adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in values.items()]
+        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+        self.rows(f"INSERT INTO jobs ({names}) VALUES ({marks})", *adapted)
+
+    def edit(self, name: str = "job", **columns: Any) -> None:
+        adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in columns.items()]
+        sets = ", ".join(f"{column} = %s" for column in columns)
+        self.rows(f"UPDATE jobs SET {sets} WHERE name = %s", *adapted, name)
+
+    @contextmanager
+    def unchecked(self) -> Iterator[None]:
+        """Rows of `jobs` as an earlier version stored them, without today's checks."""
+        self.rows("ALTER TABLE jobs DISABLE TRIGGER check_values")
+        yield
+        self.rows("ALTER TABLE jobs ENABLE TRIGGER check_values")
+
+    def trigger(self, name: str = "job", scope: str = "global", **more: Any) -> int:
+        kind = "global" if scope == "global" else "shard"
+        force, payload = more.get("force", False), more.get("payload")
+        found: int = self.one(
+            "SELECT trigger(%s, %s, %s, payload => %s, force => %s)",
+            name, kind, scope, None if payload is None else Jsonb(payload), force,
+        )  # fmt: skip
+        return found
+
+    def parked(self, name: str = "job", scope: str = "global") -> str | None:
+        found: str | None = self.one(
+            "SELECT parked FROM schedules WHERE job_name = %s AND scope_id = %s", name, scope
+        )
+        return found
+
+    def statuses(self, name: str = "job") -> list[str]:
+        return self.rows("SELECT status FROM executions WHERE job_name = %s ORDER BY 1", name)
+
+    def skips(self, name: str = "job") -> list[tuple[str, int]]:
+        return self.rows(
+            "SELECT reason, count FROM skips WHERE job_name = %s ORDER BY from_plan_time", name
+        )
+
+    def expire(self, name: str = "job") -> None:
+        """Every lease of the job has run out."""
+        self.rows(
+            "UPDATE executions SET stale_after = db_now() - interval '1 s'"
+            " WHERE job_name = %s AND status = 'RUNNING'", name,
+        )  # fmt: skip
+
+    def accounted(self, name: str = "job") -> int:
+        """Plan_times of the schedule that have a row or lie in a skip; none may be in both."""
+        assert not self.rows(
+            "SELECT e.id FROM executions e JOIN skips k USING (job_name, scope_kind, scope_id)"
+            " WHERE e.trigger = 'schedule' AND e.job_name = %s"
+            " AND e.plan_time BETWEEN k.from_plan_time AND k.through_plan_time", name,
+        )  # fmt: skip
+        count: int = self.one(
+            "SELECT (SELECT count(*) FROM executions WHERE job_name = %(n)s AND trigger = "
+            "'schedule') + (SELECT coalesce(sum(count), 0)::int FROM skips WHERE job_name = %(n)s)"
+            .replace("%(n)s", "%s"), name, name,
+        )  # fmt: skip
+        return count
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@dataclass(eq=False)
+class Runner:
+    """One runner without loops and handlers: what it claims waits in `held` for `finish`."""
+
+    url: str
+    name: str
+    functions: frozenset[str] = frozenset({FUNCTION})
+    queues: Sequence[str] = ("default",)
+    slots: int = 100
+    allow_sql_commands: bool = False
+    held: list[Lease] = field(default_factory=list)
+    wakes: int = 0
+
+    async def open(self) -> None:
+        self.statements = Statements()
+        self.pool = Access(self.url).pool(f"test {self.name}", 2)
+        await self.pool.open()
+        await self.pool.wait()
+        self.clock, self.leases = DatabaseClock(), Leases()
+        self.claimer = Claimer(
+            self.pool, self.statements, self.clock,
+            Abilities(self.functions, self.allow_sql_commands), runner=self.name,
+            queues=self.queues,
+        )  # fmt: skip
+        self.finisher = Finisher(self.pool, self.statements, self.leases, self._written, gather=0)
+        self.sweeper = Sweeper(
+            self.pool, self.statements, self.clock,
+            retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
+        )  # fmt: skip
+        self.dispatcher = Dispatcher(
+            self.claimer, self.clock, free=self._free, start=self._start, poll=lambda: 5.0
+        )
+        await self.check_in()
+
+    async def close(self) -> None:
+        await self.pool.close()
+
+    def _free(self) -> tuple[int, int]:
+        return self.slots - len(self.held), self.slots
+
+    def _start(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            lease.stop = lambda why: None
+        self.leases.add(leases)
+        self.held.extend(leases)
+
+    def _written(self, ended: Sequence[Ended]) -> None:
+        self.wakes += 1
+
+    def _woken(self) -> None:
+        self.wakes += 1
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    async def check_in(self) -> None:
+        """Registered and seen; learns the clock and when the next lease is stale."""
+        async with self.pool.connection() as c:
+            answer = await self.statements.check_in(
+                c, runner=self.name, host="here", pid=1, version="0", state="running",
+                queues=list(self.queues), slots=self.slots, running=len(self.held),
+                ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
+                handlers=sorted(self.functions), diagnostics=Jsonb({}), ledger=None,
+            )  # fmt: skip
+            seen = await answer.fetchone()
+        assert seen is not None
+        now = asyncio.get_running_loop().time()
+        self.clock.observe(seen.now, now, now)
+        self.dispatcher.steal_at = seen.stale
+
+    def trust(self) -> None:
+        """As if connected, with an unbroken view of the clock, since long ago."""
+        self.clock._trusted_since = LONG_AGO
+
+    async def live_through(self) -> None:
+        """The time that was travelled has passed here as well: that was no leap."""
+        trusted = self.clock._trusted_since
+        await self.check_in()
+        self.clock._trusted_since = trusted
+
+    async def step(self) -> list[Lease]:
+        """One step of the dispatcher; what it started."""
+        before = len(self.held)
+        self.delay = await self.dispatcher.step()
+        return self.held[before:]
+
+    async def settle(self, most: int = 50) -> list[Lease]:
+        """Steps until one answers that it may sleep; all that they started."""
+        before = len(self.held)
+        for _ in range(most):
+            await self.step()
+            if self.delay != 0:
+                return self.held[before:]
+        raise AssertionError(f"the dispatcher does not come to rest in {most} steps")
+
+    async def steal(self) -> list[Lease]:
+        """A step that looks for stale leases, with a trusted clock."""
+        await self.check_in()
+        self.trust()
+        self.dispatcher.steal_at = LONG_AGO
+        return await self.step()
+
+    async def sweep(self) -> None:
+        await self.check_in()
+        self.trust()
+        await self.sweeper.sweep()
+
+    async def repair(self) -> None:
+        """A full round of the sweeper."""
+        await self.check_in()
+        self.trust()
+        self.sweeper._full_at = 0.0
+        await self.sweeper.step()
+
+    async def finish(self, start: Lease, ended: Outcome | None = None, **more: Any) -> None:
+        """The handler has ended so; written, and what waited for it re-armed."""
+        self.put(start, ended, **more)
+        await self.finisher.step()
+
+    def put(self, start: Lease, ended: Outcome | None = None, give_back: bool = False) -> None:
+        ended = ended or outcome.success(None)
+        claimed = start.claimed
+        decided = outcome.decide(ended, start.job, claimed.attempt, claimed.max_attempts, 0.0)
+        self.held.remove(start)
+        lease = next((x for x in self.leases.all() if x.token == claimed.token), None)
+        if lease is not None:
+            self.finisher.put(Ended(lease, decided, 5, give_back))
+
+    def crash(self) -> None:
+        """Everything in memory is gone."""
+        self.held.clear()
+        for token in self.leases.tokens():
+            self.leases.remove(token)
+
+
+@asynccontextmanager
+async def runners(url: str, *specs: dict[str, Any]) -> AsyncIterator[list[Runner]]:
+    """Runners r1, r2, … as described, open; closed afterwards."""
+    made = [Runner(url, **{"name": f"r{n}", **spec}) for n, spec in enumerate(specs, 1)]
+    try:
+        for runner in made:
+            await runner.open()
+        yield made
+    finally:
+        for runner in made:
+            await runner.close()
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    give_up_at = monotonic() + 60  # however busy the machine is
+    while not await asyncio.to_thread(condition):
+        assert monotonic() < give_up_at, "it did not come to that"
+        await asyncio.sleep(0.01)
+
+
+def waiting(ledger: Ledger) -> bool:
+    """Somebody waits for a lock in this database."""
+    found: int = ledger.one(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return found > 0

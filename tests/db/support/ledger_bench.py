@@ -1,0 +1,174 @@
+"""The bench on which random calls meet one ledger: its stopped clock, two replicas, the model."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import psycopg
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+
+from tests.db.support.engine import FUNCTION, Ledger, Runner
+from tests.db.support.model_of_ledger import Model
+from tests.db.support.model_of_rows import COLUMNS, Known, Policy, Row, Rows
+from tests.travel import Travel
+
+START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
+TICK = timedelta(milliseconds=1)
+REPLICA, WORKER = ("python",), ("external",)
+
+STOPPED = """
+CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql STABLE
+    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
+CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
+    AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
+SELECT * FROM cronledger.maintain_partitions();
+"""
+
+
+class Bench:
+    """What all examples share: one database, its stopped clock, two replicas."""
+
+    def __init__(self, url: str) -> None:
+        self.travel = Travel(url)
+        self.ledger = Ledger(url, self.travel)
+        self.ledger.rows(STOPPED.format(at=START.isoformat()))
+        self.loop = asyncio.Runner()
+        self.replicas = [Runner(url, name) for name in ("r1", "r2")]
+        for replica in self.replicas:
+            self.loop.run(replica.open())
+        self.url = url
+        self.examples = 0
+        self.reached: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        """Nothing is left of the example before."""
+        self.examples += 1
+        for replica in self.replicas:
+            replica.crash()
+        with psycopg.connect(self.url, options="-csearch_path=cronledger") as c:
+            c.execute("SET session_replication_role = replica")
+            for table in ("executions", "skips", "schedules", "job_revisions", "jobs"):
+                c.execute(f"DELETE FROM {table}".encode())
+            c.execute("DELETE FROM runners WHERE version = 'external'")
+            c.execute("UPDATE time_travel SET ahead = '0'")
+
+    def close(self) -> None:
+        for replica in self.replicas:
+            self.loop.run(replica.close())
+        self.loop.close()
+        self.ledger.close()
+        self.travel.close()
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    overlap = draw(st.sampled_from(["skip", "wait", "allow", "replace"]))
+    catch_up = draw(st.sampled_from(["latest", "skip", "all"]))
+    return Policy(
+        draw(st.sampled_from(["python", "python", "external"])),
+        draw(st.sampled_from([None, None, "@every 60s"])),
+        overlap,
+        "latest" if overlap == "skip" and catch_up == "all" else catch_up,
+        draw(st.booleans()),
+        draw(st.integers(1, 3)),
+        timedelta(seconds=draw(st.sampled_from([0, 30]))),
+        timedelta(seconds=draw(st.sampled_from([30, 60]))),
+        draw(st.sampled_from([None, None, 1, 2])),
+    )
+
+
+picks = st.integers(0, 11)
+replicas = st.integers(0, 1)
+zombie_ends = st.sampled_from(["mark", "error", "retry", "discard", "cancelled", "back"])
+
+
+class Bound(RuleBasedStateMachine):
+    """One example at its beginning: jobs, and the law that ledger and model agree."""
+
+    bench: ClassVar[Bench]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench.clear()
+        self.ledger = self.bench.ledger
+        self.model = Model()
+        self.model.now = START
+        self.pushes = 0
+        self.before: Rows = {}
+
+    # -- what rules need ---------------------------------------------------------------------------
+
+    def find(self) -> Rows:
+        return {row[0]: Row(*row) for row in self.ledger.rows(f"SELECT {COLUMNS} FROM executions")}
+
+    def pass_time(self, by: timedelta) -> None:
+        self.ledger.rows("UPDATE time_travel SET ahead = ahead + %s", by)
+        self.model.now += by
+
+    def run(self, step: Any) -> Any:
+        return self.bench.loop.run(step)
+
+    def pick_row(self, pick: int) -> Row | None:
+        rows = sorted(self.model.rows.values(), key=lambda r: r.id)
+        return rows[-1 - pick % len(rows)] if rows else None
+
+    def pick_scope(self, pick: int) -> tuple[str, str]:
+        scopes = [(name, s) for name, job in self.model.jobs.items() for s in job.scopes]
+        return scopes[pick % len(scopes)]
+
+    def read_revision(self, name: str, policy: Policy) -> None:
+        """After a write to a job: its newest revision began now, unless nothing changed."""
+        known = self.model.jobs[name]
+        known.policy = policy
+        number, since = self.ledger.one(
+            "SELECT revision, effective_from FROM job_revisions WHERE job_name = %s"
+            " ORDER BY revision DESC LIMIT 1", name,
+        )  # fmt: skip
+        if not known.history or number != known.history[-1][0]:
+            known.history.append((number, since, policy))
+
+    # -- jobs --------------------------------------------------------------------------------------
+
+    @initialize(
+        drawn=st.lists(st.tuples(policies(), st.integers(1, 2)), min_size=1, max_size=3),
+        last=st.tuples(picks, replicas, zombie_ends),
+    )
+    def declare(self, drawn: list[tuple[Policy, int]], last: tuple[int, int, str]) -> None:
+        """The jobs; and how the zombie writes in which every example ends."""
+        self.last = last
+        for letter, (policy, count) in zip("abc", drawn, strict=False):
+            # A name of its own for each example: replicas remember revisions by name.
+            name = f"{letter}{self.bench.examples:06}"
+            scopes = ("one", "two")[:count]
+            target = {"function": FUNCTION} if policy.handler == "python" else {}
+            self.ledger.job(
+                name, target=target, scope_kind="shard", scopes=list(scopes), **policy.columns()
+            )
+            self.model.jobs[name] = Known(policy, scopes)
+            self.read_revision(name, policy)
+
+    def pick_job(self, pick: int) -> str:
+        return sorted(self.model.jobs)[pick % len(self.model.jobs)]
+
+    def change(self, name: str, new: Policy) -> None:
+        self.ledger.edit(name, **new.columns())
+        self.read_revision(name, new)
+
+    @invariant()
+    def the_ledger_is_as_the_model_says(self) -> None:
+        found = self.find()
+        assert found == self.model.rows
+        for id, row in found.items():
+            before = self.before.get(id)
+            if before is None:
+                continue
+            if before.status == "SUCCESS":
+                assert row == before  # I4
+            assert row.attempt >= before.attempt
+            assert row.plan_time == before.plan_time
+        assert not self.before.keys() - found.keys()
+        self.before = found
+        # The next call comes later: only what one call does happens at one instant.
+        self.pass_time(TICK)

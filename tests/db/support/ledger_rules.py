@@ -1,0 +1,309 @@
+"""Each single call that somebody may make on the ledger, as a rule, and the model's word on it."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from psycopg.types.json import Jsonb
+
+from cronledger.engine.lease import Lease
+from cronledger.ledger.database import step_transaction
+from cronledger.ledger.rows import LeaseKey
+from cronledger.rules import outcome
+from cronledger.rules.outcome import Outcome
+from tests.db.support.engine import Runner
+from tests.db.support.ledger_bench import Bound, picks, policies, replicas
+from tests.db.support.model_of_rows import Row
+
+REPLICA, WORKER = ("python",), ("external",)
+
+CALLS = {
+    "heartbeat": "SELECT heartbeat(%s, %s)",
+    "finish": "SELECT finish(%s, %s)",
+    "covers": "SELECT finish(%s, %s, NULL, {mark}::bigint)",
+    "fail": "SELECT fail(%s, %s, 'no_good', 'it broke')",
+    "final": "SELECT fail(%s, %s, 'no_good', 'it broke', final => true)",
+    "release": "SELECT release(%s, %s)",
+}
+
+keys = st.sampled_from([None, "k", "l"])
+marks = st.sampled_from([None, 1, 2, 3, 5, 8])
+
+
+class Rules(Bound):
+    """Two replicas, two workers in another language, an operator, and time."""
+
+    # -- jobs --------------------------------------------------------------------------------------
+
+    @rule(pick=picks, change=st.data())
+    def edit(self, pick: int, change: Any) -> None:
+        name = self.pick_job(pick)
+        old = self.model.jobs[name].policy
+        new = replace(change.draw(policies()), handler=old.handler, schedule=old.schedule)
+        self.change(name, new)
+
+    @rule(pick=picks, until=st.sampled_from([None, 45, 200]))
+    def pause(self, pick: int, until: int | None) -> None:
+        name = self.pick_job(pick)
+        known, now = self.model.jobs[name], self.model.now
+        ends = None if until is None else now + timedelta(seconds=until)
+        in_force = known.paused_at is not None and (
+            known.paused_until is None or known.paused_until > now
+        )
+        assert self.ledger.one("SELECT pause(%s, until => %s)", name, ends) is not in_force
+        known.paused_at, known.paused_until = (known.paused_at if in_force else now), ends
+        self.read_revision(name, known.policy)
+
+    @rule(pick=picks)
+    def resume(self, pick: int) -> None:
+        name = self.pick_job(pick)
+        known = self.model.jobs[name]
+        assert self.ledger.one("SELECT resume(%s)", name) is (known.paused_at is not None)
+        known.paused_at = known.paused_until = None
+        self.read_revision(name, known.policy)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([5, 20, 31, 61, 61, 130, 600]))
+    def wait(self, seconds: int) -> None:
+        self.pass_time(timedelta(seconds=seconds))
+
+    # -- pushes ------------------------------------------------------------------------------------
+
+    @rule(pick=picks, key=keys, watermark=marks, with_payload=st.booleans())
+    def enqueue(
+        self, pick: int, key: str | None, watermark: int | None, with_payload: bool
+    ) -> None:
+        where = self.pick_scope(pick)
+        self.pushes += 1
+        payload = self.pushes if with_payload else None
+        answer = self.ledger.one(
+            "SELECT enqueue(%s, %s, %s, %s, %s)", *where, watermark,
+            None if payload is None else Jsonb(payload), key,
+        )  # fmt: skip
+        self.model.enqueued(where, key, watermark, payload, answer, self.find())
+
+    @rule(pick=picks, force=st.booleans())
+    def trigger(self, pick: int, force: bool) -> None:
+        where = self.pick_scope(pick)
+        allowed = self.model.may_trigger(*where, force)
+        try:
+            made = self.ledger.trigger(*where, force=force)
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            assert not allowed
+            return
+        assert allowed
+        self.model.triggered(self.find()[made], None)
+
+    # -- replicas ----------------------------------------------------------------------------------
+
+    @rule(number=replicas, steals=st.booleans(), slots=st.sampled_from([100, 100, 1, 2]))
+    def claim(self, number: int, steals: bool, slots: int) -> None:
+        replica = self.bench.replicas[number]
+        replica.slots = len(replica.held) + slots
+        before = len(replica.held)
+        before = len(replica.held)
+        if steals:
+            self.run(replica.steal())
+        self.run(replica.settle())
+        started = replica.held[before:]
+        taken = self.model.claimed(self.find(), replica.name, REPLICA, steals=steals, most=slots)
+        # What it starts is what the ledger says it has.
+        assert {s.claimed.token for s in started} == {row.token for row in taken}
+        for start in started:
+            row = self.model.rows[start.claimed.id]
+            assert (start.claimed.attempt, start.claimed.max_attempts) == (
+                row.attempt, row.max_attempts,
+            )  # fmt: skip
+            assert start.claimed.payload == row.payload
+        if len(started) < slots:
+            self.model.rested(REPLICA, steals=steals)
+            self.nothing_is_due()
+
+    def nothing_is_due(self) -> None:
+        due = self.ledger.rows("SELECT to_jsonb(s) FROM schedules s WHERE next_due_at <= db_now()")
+        assert not due, due
+
+    @rule(number=replicas)
+    def heartbeat(self, number: int) -> None:
+        replica = self.bench.replicas[number]
+        if not replica.held:
+            return
+        beats = [
+            LeaseKey(s.claimed.key, s.claimed.token, s.job.stale_timeout) for s in replica.held
+        ]
+        renewed = dict(self.run(self._beat(replica, beats)))
+        for start in replica.held:
+            row, token = self.model.rows[start.claimed.id], start.claimed.token
+            if not self.model.holds(row, token):
+                assert token not in renewed
+                continue
+            assert renewed[token] is row.ends
+            self.model.put(replace(row, stale_after=self.model.now + start.job.stale_timeout))
+
+    @staticmethod
+    async def _beat(replica: Runner, beats: list[LeaseKey]) -> list[tuple[UUID, bool]]:
+        async with replica.pool.connection() as c:
+            async with step_transaction(c):
+                answer = await replica.statements.heartbeat_leases(c, beats)
+            return [(token, ends) for token, ends in await answer.fetchall()]
+
+    @rule(
+        number=replicas, pick=picks,
+        how=st.sampled_from(
+            ["value", "mark", "nothing", "error", "retry", "discard", "cancelled", "back"]
+        ),
+        mark=st.integers(1, 9),
+    )  # fmt: skip
+    def finish(self, number: int, pick: int, how: str, mark: int) -> None:
+        replica = self.bench.replicas[number]
+        if not replica.held:
+            return
+        self.end(replica, replica.held[pick % len(replica.held)], how, mark)
+
+    def end(self, replica: Runner, start: Lease, how: str, mark: int) -> None:
+        """The replica writes how this attempt ended, whoever has the row by now."""
+        row = self.model.rows[start.claimed.id]
+        back = how == "back" and start.job.reentrant
+        ended = _outcome(how, mark)
+        self.run(replica.finish(start, ended, give_back=back))
+        if self.model.holds(row, start.claimed.token):
+            if back:
+                self.model.given_back(row)
+            else:
+                wait = timedelta(seconds=5) if how == "retry" else start.job.retry_backoff[0]
+                self.model.ended(
+                    row, ended.status.value, None if ended.final else wait, ended.error_code
+                )
+                if ended.covers:
+                    row = self.model.rows[row.id]
+                    self.model.put(replace(row, watermark=ended.watermark))
+        self.after_end(row)
+
+    def after_end(self, row: Row) -> None:
+        found = self.find()
+        self.model.settled(row.where, found)
+
+    @rule(number=replicas)
+    def crash(self, number: int) -> None:
+        self.bench.replicas[number].crash()
+
+    @rule(number=replicas, fully=st.booleans())
+    def sweep(self, number: int, fully: bool) -> None:
+        replica = self.bench.replicas[number]
+        self.run(replica.repair() if fully else replica.sweep())
+        self.model.swept()
+        for name, known in self.model.jobs.items():
+            if known.paused_until is not None and known.paused_until <= self.model.now:
+                known.paused_at = known.paused_until = None
+                self.read_revision(name, known.policy)
+        if fully:
+            found = self.find()
+            for name, known in self.model.jobs.items():
+                for scope in known.scopes:
+                    self.model.settled((name, scope), found)
+
+    # -- the worker in another language ------------------------------------------------------------
+
+    @rule(worker=st.sampled_from(["w1", "w2"]), n=st.sampled_from([1, 2, 50]))
+    def claim_next(self, worker: str, n: int) -> None:
+        since = self.model.seen(worker)
+        rows = self.ledger.rows(
+            "SELECT id, lease_token, attempt FROM claim_next('default', %s, %s)", worker, n
+        )
+        stealable = {
+            row.id
+            for row in self.model.rows.values()
+            if self.model.now - self.model.policy(row).lease >= since
+        }
+        stolen = {r.id for r in self.model.rows.values() if r.status == "RUNNING"} & {
+            id for id, _, _ in rows
+        }
+        assert stolen <= stealable
+        taken = self.model.claimed(self.find(), worker, WORKER, steals=True, most=n)
+        assert {(r.id, r.token, r.attempt) for r in taken} == set(rows)
+        if not rows:
+            self.model.rested(WORKER, steals=False)
+
+    @rule(pick=picks, old=st.sampled_from([0, 0, 1]), call=st.sampled_from(
+        ["heartbeat", "heartbeat", "finish", "finish", "covers", "fail", "final", "release"]
+    ), mark=st.integers(1, 9))  # fmt: skip
+    def write(self, pick: int, old: int, call: str, mark: int) -> None:
+        """Whoever has, or had, the token writes."""
+        able = [id for id, tokens in self.model.tokens.items() if len(tokens) > old]
+        if not able:
+            return
+        row = self.model.rows[able[-1 - pick % len(able)]]
+        self.write_as(row, self.model.tokens[row.id][-1 - old], call, mark)
+
+    def write_as(self, row: Row, token: UUID, call: str, mark: int) -> None:
+        """One of the worker's functions under this token, whoever has the row by now."""
+        answer = self.ledger.one(CALLS[call].format(mark=mark), row.id, token)
+        if not self.model.holds(row, token):
+            over = row.token == token and row.error_code != "stale_timeout"
+            assert answer == ("already_finished" if over and call != "heartbeat" else "lost")
+            return
+        policy = self.model.policy(row)
+        if call == "heartbeat":
+            assert answer == ("cancel_requested" if row.ends else "ok")
+            self.model.put(replace(row, stale_after=self.model.now + policy.lease))
+            return
+        assert answer == "ok"
+        if call == "release":
+            self.model.given_back(row)
+        elif call in ("finish", "covers"):
+            self.model.ended(row, "SUCCESS", None, None)
+            if call == "covers":
+                self.model.put(replace(self.model.rows[row.id], watermark=mark))
+        else:
+            status = "CANCELLED" if row.ends else "FAILED"
+            self.model.ended(row, status, policy.backoff if call == "fail" else None, "no_good")
+        self.after_end(row)
+
+    # -- the operator ------------------------------------------------------------------------------
+
+    @rule(pick=picks)
+    def cancel(self, pick: int) -> None:
+        row = self.pick_row(pick)
+        if row is not None:
+            self.cancel_row(row)
+
+    def cancel_row(self, row: Row) -> None:
+        assert self.ledger.one("SELECT cancel(%s)", row.id) == self.model.cancelled(row)
+
+    @rule(pick=picks, force=st.booleans())
+    def retry(self, pick: int, force: bool) -> None:
+        row = self.pick_row(pick)
+        if row is not None:
+            self.retry_row(row, force)
+
+    def retry_row(self, row: Row, force: bool) -> None:
+        expected = self.model.retried(row, force)
+        try:
+            answer = self.ledger.one("SELECT retry(%s, force => %s)", row.id, force)
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            assert expected is None
+            return
+        assert answer == expected
+
+
+def _outcome(how: str, mark: int) -> Outcome:  # noqa: PLR0911
+    match how:
+        case "value":
+            return outcome.success(None)
+        case "mark":
+            return outcome.success(outcome.Result(None, watermark=mark))
+        case "nothing":
+            return outcome.success(outcome.Result(None, watermark=None))
+        case "retry":
+            return outcome.failure(outcome.Retry("5s"))
+        case "discard":
+            return outcome.failure(outcome.Discard("no_use"))
+        case "cancelled":
+            return outcome.cancelled()
+        case _:
+            return outcome.failure(ValueError("no"))

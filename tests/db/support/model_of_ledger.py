@@ -1,0 +1,192 @@
+"""What the ledger must hold after each call, in plain Python: no SQL, no clock of its own.
+
+`Model` is told what was called and what came back, and predicts every execution to the column and
+the microsecond. What a claim may choose from is not predicted but judged: what it took had to be
+free to take (I1, I3 to I8, I11), and nothing that was free may be left when it rests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tests.db.support.model_of_input import Input
+from tests.db.support.model_of_rows import EPOCH, GRACE, PERIOD, Row, Rows
+
+
+class Model(Input):
+    """The ledger as it must be."""
+
+    def claimed(
+        self, found: Rows, by: str, kinds: Sequence[str], *, steals: bool, most: int = 10_000
+    ) -> list[Row]:
+        """A claim by `by`, after which the ledger holds `found`: each row that it took was free.
+
+        Answers what it took. What it planned is judged by `_planned`.
+        """
+        taken = [row for id, row in found.items() if self._is_new_claim(row)]
+        assert len(taken) <= most
+        # Steals first: they take no room, and free none.
+        for row in sorted(taken, key=lambda r: not self._was_running(r)):
+            before = self.rows.get(row.id)
+            if before is None:
+                self._planned(row)
+                continue
+            if before.status == "RUNNING":
+                assert steals, (before, row)
+                assert self.may_be_stolen(before, kinds), (before, row)
+            else:
+                assert self.is_free(before, kinds), (before, row)
+            self._take(before, row, by)
+        for id, row in found.items():
+            before = self.rows.get(id)
+            if before is None:
+                assert self.jobs[row.job].policy.handler == "external", row
+                self._planned(row)
+            elif row.ends and not before.ends and before.status == "RUNNING":  # perhaps new
+                assert self.policy(row).overlap == "replace", row
+                self.put(replace(before, ends=True))
+        return [self.rows[row.id] for row in taken]
+
+    def _was_running(self, row: Row) -> bool:
+        return row.id in self.rows and self.rows[row.id].status == "RUNNING"
+
+    def _is_new_claim(self, row: Row) -> bool:
+        before = self.rows.get(row.id)
+        return row.status == "RUNNING" and (before is None or before.token != row.token)
+
+    def _take(self, before: Row, row: Row, by: str) -> None:
+        assert row.token is not None
+        assert row.token not in self.tokens.get(row.id, []), "a token came back"  # I5
+        pushed = self.inputs.get(row.where)
+        self.put(
+            replace(
+                before,
+                status="RUNNING",
+                attempt=before.attempt + 1,
+                max_attempts=max(before.max_attempts, before.attempt + 1),
+                next_attempt_at=None,
+                runner=by,
+                token=row.token,
+                stale_after=self.now + self.policy(row).lease,
+                started_at=self.now,
+                error_code=None,
+                watermark=before.watermark if pushed is None else pushed,
+                ends=False,
+                attempts=before.attempts + (before.status != "PENDING"),
+            )
+        )
+        self.tokens.setdefault(row.id, []).append(row.token)
+        self._in_order(before)
+
+    def _in_order(self, row: Row) -> None:
+        """An old payload does not run after a new one of its key."""
+        if row.key is None or row.payload is None or row.id in self.by_hand:
+            return
+        newest = self.started.get((row.where, row.key), 0)
+        if all(x[2].overlap != "allow" for x in self.jobs[row.job].history):
+            assert row.payload >= newest, f"{row} after payload {newest}"
+        self.started[row.where, row.key] = max(newest, row.payload)
+
+    def _planned(self, row: Row) -> None:
+        """A firing of the schedule, RUNNING (or PENDING, for a worker) by this claim."""
+        known = self.jobs[row.job]
+        assert known.policy.schedule is not None, row
+        assert row.trigger == "schedule", row
+        assert not (row.plan_time - EPOCH) % PERIOD, row
+        assert row.plan_time == row.due_at <= self.now, row  # I8
+        until = known.paused_until  # a pause that is over needs no resume
+        assert known.paused_at is None or (until is not None and until < row.due_at), row
+        assert not known.retired, row
+        number, policy = known.at(row.plan_time)
+        assert (row.revision, row.max_attempts) == (number, policy.max_attempts), row
+        if known.policy.handler == "external":
+            assert (row.status, row.attempt, row.next_attempt_at) == ("PENDING", 0, row.due_at)
+        else:
+            assert row.status == "RUNNING", row
+            assert self._has_room(row), row  # I7, I11
+            assert (row.attempt, row.stale_after) == (1, self.now + known.policy.lease)
+            assert row.token is not None
+            self.tokens[row.id] = [row.token]
+        pushed = None if row.status == "PENDING" else self.inputs.get(row.where)
+        assert (row.watermark, row.key, row.attempts) == (pushed, None, 0), row
+        self.put(replace(row, ends=False))
+
+    def rested(self, kinds: Sequence[str], *, steals: bool) -> None:
+        """Nothing is left that a claim of these kinds could have taken."""
+        for row in self.rows.values():
+            assert not self.is_free(row, kinds), f"left: {row}"
+            assert not (steals and self.may_be_stolen(row, kinds)), f"not stolen: {row}"
+
+    def ended(self, row: Row, status: str, wait: timedelta | None, error: str | None) -> None:
+        """The holder wrote its end; `wait` before the next attempt, if there may be one."""
+        again = status == "FAILED" and row.attempt < row.max_attempts and not row.ends
+        due = self.now + wait if again and wait is not None else None
+        self.put(replace(row, status=status, next_attempt_at=due, error_code=error))
+
+    def given_back(self, row: Row) -> None:
+        kept = {"status": "CANCELLED"} if row.ends else {
+            "status": "PENDING", "next_attempt_at": row.due_at, "runner": None, "token": None,
+            "stale_after": None,
+        }  # fmt: skip
+        more = {"max_attempts": row.max_attempts + 1, "attempts": row.attempts + 1}
+        self.put(replace(row, **kept, **more))  # type: ignore[arg-type]
+
+    def swept(self) -> int:
+        """Every stale lease that nobody may steal is ended; answers how many."""
+        over = [row for row in self.rows.values() if self.is_swept(row)]
+        for row in over:
+            status = "CANCELLED" if row.ends else "FAILED"
+            self.put(replace(row, status=status, error_code="stale_timeout"))
+        return len(over)
+
+    def cancelled(self, row: Row) -> str:
+        if row.next_attempt_at is None and row.status != "RUNNING":
+            return "already_finished"
+        if row.status == "RUNNING":
+            self.put(replace(row, ends=True))
+            return "requested"
+        self.put(replace(row, status="CANCELLED", next_attempt_at=None, ends=True))
+        return "cancelled"
+
+    def retried(self, row: Row, force: bool) -> str | None:
+        """None: refused."""
+        known = self.jobs[row.job]
+        unknown = row.error_code in ("stale_timeout", "shutdown") and not known.policy.reentrant
+        if row.status not in ("FAILED", "CANCELLED") or known.retired or (unknown and not force):
+            return None
+        more = {"max_attempts": max(row.max_attempts, row.attempt + 1), "ends": False}
+        if row.token is None:
+            new = replace(row, status="PENDING", next_attempt_at=row.due_at, **more)  # type: ignore[arg-type]
+        else:
+            due = min(row.next_attempt_at or self.now, self.now)
+            error = row.error_code or "cancelled"
+            new = replace(
+                row, status="FAILED", next_attempt_at=due, error_code=error, **more  # type: ignore[arg-type]
+            )  # fmt: skip
+        self.put(new)
+        self.by_hand.add(row.id)
+        return "retried" if row.next_attempt_at is None else "brought_forward"
+
+    def may_trigger(self, job: str, scope: str, force: bool) -> bool:
+        known = self.jobs[job]
+        until = known.paused_until
+        paused = known.paused_at is not None and (until is None or until > self.now)
+        if known.retired or (paused and not force):
+            return False
+        return known.policy.overlap != "skip" or not self.running(job, scope)
+
+    def triggered(self, row: Row, payload: int | None) -> None:
+        """`row` is what trigger made."""
+        self._is_fresh(row, payload)
+        assert (row.trigger, row.key, row.watermark) == ("manual", None, None), row
+        if self.policy(row).overlap == "replace":
+            for other in self.running(*row.where):
+                self.put(replace(other, ends=True))
+        self.put(row)
+
+    def seen(self, worker: str) -> datetime:
+        """A worker in another language asks; answers since when its view is unbroken."""
+        since, until = self.workers.get(worker, (self.now, self.now - GRACE))
+        since = since if until >= self.now else self.now
+        self.workers[worker] = since, self.now + timedelta(seconds=60)
+        return since

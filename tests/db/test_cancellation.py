@@ -1,0 +1,71 @@
+"""F25: a cancelled execution stops its helpers: tasks by cancellation, threads by asking."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cronledger import Cancelled, CancelToken, Context
+from tests.db.support.whole_replica import Whole, until
+
+
+@pytest.fixture
+async def whole(database_url: str) -> AsyncIterator[Whole]:
+    made = Whole(database_url)
+    yield made
+    made.close()
+
+
+async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
+    said: list[str] = []
+    inside = threading.Semaphore(0)
+
+    async def task(name: str) -> None:
+        inside.release()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            said.append(name)
+            raise
+
+    def thread(scope: CancelToken) -> None:
+        inside.release()
+        try:
+            while True:
+                scope.wait(0.01)
+                scope.check()
+        except Cancelled:
+            said.append("thread")
+            raise
+
+    async def asynchronous(ctx: Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(task("one"))
+            group.create_task(task("two"))
+            group.create_task(asyncio.to_thread(thread, ctx.cancel_scope.child()))
+
+    def synchronous(ctx: Context) -> None:
+        thread(ctx.cancel_scope.child())
+
+    jobs = [whole.job(asynchronous), whole.job(synchronous)]
+    async with whole.replica():
+        for job, helpers in zip(jobs, (3, 1), strict=True):
+            execution = await whole.trigger(job)
+            for _ in range(helpers):
+                await until("a helper runs", lambda: inside.acquire(blocking=False))
+            assert whole.one("SELECT cronledger.cancel(%s)", execution) == "requested"
+            assert (await whole.end(execution))["status"] == "CANCELLED"
+        await until("all have stopped", lambda: len(said) == 4)
+    assert sorted(said) == ["one", "thread", "thread", "two"]
+
+
+async def test_f25_cancelling_ones_own_helpers_is_not_the_end(whole: Whole) -> None:
+    async def handler(ctx: Context) -> list[bool]:
+        helpers = ctx.cancel_scope.child()
+        helpers.cancel()
+        return [helpers.cancelled, ctx.cancelled]
+
+    job = whole.job(handler)
+    async with whole.replica():
+        assert (await whole.run(job))["result"] == [True, False]

@@ -1,0 +1,72 @@
+"""A leap of the database's clock makes every live lease look stale before anybody has noticed it;
+and a process that stood still past its lease begins nothing. Found by the simulation.
+"""
+
+from datetime import timedelta
+
+from cronledger.engine.lease import Lease
+from tests.db.support.engine import LONG_AGO, Ledger, runners
+from tests.db.support.whole_replica import Whole
+
+HOUR = timedelta(hours=1)
+
+
+async def test_i7_a_leap_that_nobody_has_noticed_steals_nothing(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, allow_stale_reentry=True, overlap="wait")
+    ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        await one.settle()
+        two.trust()
+        two.dispatcher.steal_at = LONG_AGO
+        ledger.clock.travel(by=HOUR)
+        assert await two.step() == []
+        assert ledger.rows("SELECT runner_id, attempt FROM executions") == [("r1", 1)]
+        assert two.clock.trusted_since > ledger.clock.now() - timedelta(minutes=1)
+
+
+async def test_i6_a_leap_that_nobody_has_noticed_sweeps_nothing(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        await one.settle()
+        two.trust()
+        ledger.clock.travel(by=HOUR)
+        await two.sweeper.sweep()
+        assert ledger.statuses() == ["RUNNING"]
+        two.trust()
+        await two.sweeper.sweep()
+        assert ledger.statuses() == ["RUNNING"], "it still does not know what time it is"
+
+
+async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(database_url: str) -> None:
+    begun: list[int] = []
+
+    async def late() -> None:
+        begun.append(1)
+
+    whole = Whole(database_url)
+    try:
+        job = whole.job(
+            late, schedule=None, stale_timeout=timedelta(seconds=3), allow_stale_reentry=True
+        )
+        async with whole.replica() as replica:
+            executor = replica._runtime.components.executor
+            start = executor.start
+
+            def delayed(leases: list) -> None:  # type: ignore[type-arg]
+                # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
+                executor.start = start  # type: ignore[method-assign]
+                replica._runtime.components.dispatcher._start = start
+                start([Lease(x.claimed, x.job, x.queue, x.sent - 3) for x in leases])
+
+            replica._runtime.components.dispatcher._start = delayed  # type: ignore[assignment]
+            execution = await whole.trigger(job)
+            ended = await whole.end(execution)
+        assert (ended["status"], ended["attempt"]) == ("SUCCESS", 2)
+        assert begun == [1], "the first attempt was past its lease when it was to begin"
+    finally:
+        whole.close()

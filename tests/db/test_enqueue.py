@@ -1,0 +1,174 @@
+"""F1: work is pushed at a job; what has the same key is merged while it waits."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from cronledger.rules import outcome
+from tests.db.support.engine import Ledger, eventually, runners, waiting
+from tests.db.support.pushes import enqueue
+
+ROW = (
+    "SELECT status, trigger, attempt, payload, watermark, enqueue_key FROM executions WHERE id = %s"
+)
+
+
+def test_f01_a_push_makes_a_pending_execution(ledger: Ledger) -> None:
+    ledger.job(schedule=None, payload={"of": "job"})
+    first = enqueue(ledger, payload={"n": 1}, requested_by="ann")
+    second = enqueue(ledger)
+    assert ledger.one(ROW, first) == ("PENDING", "enqueue", 0, {"n": 1}, None, None)
+    assert ledger.one(ROW, second)[3] == {"of": "job"}
+    assert ledger.rows("SELECT requested_by FROM executions ORDER BY id") == [
+        "ann", ledger.one("SELECT session_user"),
+    ]  # fmt: skip
+
+
+def test_f01_without_a_key_nothing_is_merged(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    made = {enqueue(ledger, payload={"n": 1}, watermark=5) for _ in range(3)}
+    assert len(made) == 3 == len(ledger.statuses())
+
+
+def test_f01_of_one_key_the_newest_payload_and_the_greatest_watermark_wait(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    first = enqueue(ledger, key="a", payload={"n": 1}, watermark=7)
+    other = enqueue(ledger, key="b", payload={"n": 2})
+    assert enqueue(ledger, key="a", payload={"n": 3}, watermark=4) == first != other
+    assert enqueue(ledger, key="a") == first  # without a payload it says nothing new about it
+    assert ledger.one(ROW, first) == ("PENDING", "enqueue", 0, {"n": 3}, 7, "a")
+    assert len(ledger.statuses()) == 2
+
+
+async def test_f01_while_one_runs_a_single_successor_waits(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None)
+    first = enqueue(ledger, key="a", payload={"n": 1})
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        second = enqueue(ledger, key="a", payload={"n": 2})
+        assert enqueue(ledger, key="a", payload={"n": 3}) == second != first
+        assert await one.settle() == []
+        await one.finish(start)
+        (start,) = await one.settle()
+        assert (start.claimed.id, start.claimed.payload) == (second, {"n": 3})
+        await one.finish(start)
+        assert await one.settle() == []
+    assert ledger.statuses() == ["SUCCESS", "SUCCESS"]
+
+
+async def test_f01_an_older_payload_does_not_run_after_a_newer_one(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h"])
+    old = enqueue(ledger, key="a", payload={"n": 1})
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        new = enqueue(ledger, key="a", payload={"n": 2})
+        await one.finish(start, outcome.failure(ValueError("no")))
+        assert ledger.one("SELECT status, next_attempt_at FROM executions WHERE id = %s", old) == (
+            "FAILED", None,
+        )  # fmt: skip
+        assert f"execution {new} " in ledger.one(
+            "SELECT error_msg FROM executions WHERE id=%s", old
+        )
+        (start,) = await one.settle()
+        assert start.claimed.id == new
+
+
+async def test_f01_a_crash_before_that_is_repaired(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None, max_attempts=3, retry_backoff=["1 h"])
+    old = enqueue(ledger, key="a", payload={"n": 1})
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        enqueue(ledger, key="a", payload={"n": 2})
+        one.put(start, outcome.failure(ValueError("no")))
+        await one.finisher._write(one.finisher._waiting)  # and nothing more
+        after = "SELECT next_attempt_at IS NOT NULL FROM executions WHERE id = %s"
+        assert ledger.one(after, old)
+        await one.repair()
+        assert not ledger.one(after, old)
+
+
+def test_f01_input_watermark_only_grows(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    for pushed, known in ((5, 5), (3, 5), (9, 9)):
+        enqueue(ledger, watermark=pushed)
+        assert ledger.one("SELECT input_watermark FROM schedules") == known
+    assert ledger.statuses() == ["PENDING"]  # a watermark alone is merged
+
+
+def test_f01_a_scope_appears_by_a_push(ledger: Ledger) -> None:
+    ledger.job(schedule=None, scope_kind="tenant")
+    enqueue(ledger, scope_id="acme")
+    assert ledger.rows("SELECT scope_kind, scope_id, next_due_at IS NULL FROM schedules") == [
+        ("tenant", "acme", False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "push", "error", "names"),
+    [
+        ({}, {"scope_id": "acme"}, errors.NoDataFound, "acme"),
+        ({"scope_kind": "tenant", "scopes": ["a"]}, {"scope_id": "b"}, errors.NoDataFound, "b"),
+        ({"scope_kind": "tenant"}, {}, errors.NoDataFound, "tenant/global"),
+        ({"scope_kind": "tenant"}, {"scope_id": ""}, errors.InvalidParameterValue, "scope_id"),
+        ({}, {"key": ""}, errors.InvalidParameterValue, "key"),
+        ({}, {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
+        ({}, {"job": "nobody"}, errors.NoDataFound, "nobody"),
+    ],
+)
+def test_f01_bad_input_is_refused_and_names_the_remedy(
+    ledger: Ledger, columns: Any, push: Any, error: type[psycopg.Error], names: str
+) -> None:
+    ledger.job(schedule=None, **columns)
+    with pytest.raises(error, match=names) as raised:
+        enqueue(ledger, **push)
+    assert raised.value.diag.message_hint
+    assert ledger.statuses() == []
+
+
+def test_f01_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    ledger.rows("SELECT pause('job')")
+    enqueue(ledger)
+    assert ledger.statuses() == ["PENDING"]
+    ledger.rows("SELECT retire('job')")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="retired"):
+        enqueue(ledger)
+
+
+async def test_f01_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    ledger.rows("SELECT pause('job')")
+    enqueue(ledger)
+    async with runners(database_url, {}) as (one,):
+        assert await one.settle() == []
+        ledger.rows("SELECT resume('job')")
+        assert len(await one.settle()) == 1
+
+
+def test_f01_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    enqueue(ledger, key="a", group_id=uuid4())
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="another group"):
+        enqueue(ledger, key="a", group_id=uuid4())
+
+
+async def test_f01_two_pushes_at_once_make_one(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None, scope_kind="tenant")  # the scope is new to both
+    push = b"SELECT cronledger.enqueue('job', 'acme', key => 'k', watermark => 1)"
+    one = await psycopg.AsyncConnection.connect(database_url)
+    two = await psycopg.AsyncConnection.connect(database_url, autocommit=True)
+    async with one, two:
+        await one.execute(push)
+        second = asyncio.create_task(two.execute(push))
+        await eventually(lambda: waiting(ledger))
+        await one.commit()
+        await second
+    assert ledger.statuses() == ["PENDING"]

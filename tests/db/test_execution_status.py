@@ -1,0 +1,76 @@
+"""F7: how one stands, what there is of a job with a status, whether a scope is dirty."""
+
+from typing import Any
+
+import pytest
+from psycopg import errors
+
+from tests.db.support.engine import Ledger
+from tests.db.support.pushes import claimed, enqueue, fail, finish
+
+EXTERNAL: dict[str, Any] = {
+    "schedule": None, "handler": "external", "target": {}, "scope_kind": "tenant",
+}  # fmt: skip
+STATUS = (
+    "SELECT input_watermark, success_watermark, is_dirty, pending_id, running_id"
+    " FROM input_status WHERE job_name = 'job' AND scope_id = 'acme'"
+)
+
+
+def dirty(ledger: Ledger) -> bool:
+    found: bool = ledger.one("SELECT is_dirty('job', 'acme')")
+    return found
+
+
+def test_f07_status_of_one_scope_through_its_life(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    assert not dirty(ledger)  # it is not there yet
+    first = enqueue(ledger, scope_id="acme", watermark=1)
+    assert (ledger.one(STATUS), dirty(ledger)) == ((1, None, True, first, None), True)
+    held = claimed(ledger, scope="acme")
+    assert ledger.one(STATUS) == (1, None, True, None, first)
+    second = enqueue(ledger, scope_id="acme", watermark=2)
+    finish(ledger, held)
+    assert (ledger.one(STATUS), dirty(ledger)) == ((2, 1, True, second, None), True)
+    finish(ledger, claimed(ledger, scope="acme"))
+    assert (ledger.one(STATUS), dirty(ledger)) == ((2, 2, False, None, None), False)
+
+
+def test_f07_listing_by_job_and_status(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    ids = {s: enqueue(ledger, scope_id=s) for s in ("failed", "done", "held", "waits")}
+    fail(ledger, claimed(ledger, scope="failed"))
+    finish(ledger, claimed(ledger, scope="done"))
+    claimed(ledger, scope="held")
+    listed = "SELECT id FROM ledger WHERE job_name = 'job' AND outcome = %s"
+    for status, scope in (
+        ("FAILED", "failed"), ("SUCCESS", "done"), ("RUNNING", "held"), ("PENDING", "waits"),
+    ):  # fmt: skip
+        assert ledger.rows(listed, status) == [ids[scope]]
+
+
+def test_f07_an_unknown_job_is_named(ledger: Ledger) -> None:
+    with pytest.raises(errors.NoDataFound, match="nobody"):
+        ledger.one("SELECT is_dirty('nobody')")
+
+
+CALLS = {
+    "enqueue('job', 'acme')": False, "claim('job', 'w', 'acme')": False,
+    "take_results('default', 1)": False, "is_dirty('job', 'acme')": True,
+    "group_status(gen_random_uuid())": True, "settle_left_behind()": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("role", ["viewer", "operator", "runner"])
+def test_f07_roles_read_push_and_settle(ledger: Ledger, call: str, role: str) -> None:
+    """Viewers read, operators push and take, runners do everything."""
+    ledger.job(**EXTERNAL)
+    allowed = role == "runner" or (CALLS[call] if role == "viewer" else CALLS[call] is not None)
+    ledger.rows(f"SET ROLE cronledger_{role}")
+    ledger.rows("SELECT * FROM input_status")
+    if allowed:
+        ledger.rows(f"SELECT * FROM {call}")
+    else:
+        with pytest.raises(errors.InsufficientPrivilege):
+            ledger.rows(f"SELECT * FROM {call}")

@@ -1,0 +1,260 @@
+"""Who stands still in the middle of a transaction, for good or for a while, holds nobody up."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger import Context
+from cronledger.engine.claiming import decide
+from cronledger.ledger import database, migrate
+from cronledger.ledger.audits import Audits
+from cronledger.ledger.database import (
+    RETRYABLE_ERRORS,
+    STANDS_STILL_SECONDS,
+    Access,
+    is_unreachable,
+    step_transaction,
+    transaction,
+)
+from cronledger.sources import apply, diff
+from tests.database import Databases
+from tests.db.support.engine import Ledger, Runner, eventually, runners
+from tests.db.support.whole_replica import Whole, until
+
+IDLE = "idle_in_transaction_session_timeout"
+PATIENCE = 0.2
+
+
+def was_given_up(error: BaseException) -> bool:
+    """In a pipeline the server's last words may be lost."""
+    return is_unreachable(error) or isinstance(error, RETRYABLE_ERRORS)
+
+
+class StandsStill:
+    """The next claim of a runner does so once it has locked its schedules, until `go_on`."""
+
+    def __init__(self, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pid = asyncio.get_running_loop().create_future()
+        self.go_on = asyncio.Event()
+        self._read = runner.claimer._read
+        monkeypatch.setattr(runner.claimer, "_read", self._stand)
+
+    async def _stand(self, c: Any, *rest: Any) -> Any:
+        # Shorter than the step's own, which is tested below.
+        await (await c.execute(f"SELECT set_config('{IDLE}', '100', true)")).fetchone()
+        self.pid.set_result(c.info.backend_pid)
+        await self.go_on.wait()
+        return await self._read(c, *rest)
+
+
+async def test_schedules_that_a_stopped_claim_has_locked_are_free_again(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.clock.travel(by=timedelta(minutes=1))
+    async with runners(database_url, {}, {}) as (stopped, other):
+        stands = StandsStill(stopped, monkeypatch)
+        claim = asyncio.create_task(stopped.step())
+        pid = await stands.pid
+        await eventually(
+            lambda: not ledger.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid)
+        )
+        (won,) = await other.step()
+        stands.go_on.set()
+        with pytest.raises(psycopg.Error) as raised:
+            await claim
+        assert was_given_up(raised.value)
+        monkeypatch.undo()
+        assert await stopped.step() == []
+        await other.finish(won)
+    assert ledger.statuses() == ["SUCCESS"]
+    assert ledger.accounted() == 1
+
+
+@pytest.mark.parametrize("given", [None, 60.0])
+async def test_a_step_says_how_long_it_may_stand_still(
+    database_url: str, given: float | None
+) -> None:
+    pool = Access(database_url).pool("still", 1)
+    await pool.open()
+    try:
+        async with pool.connection() as c:
+            async with step_transaction(c, stands_still=given):
+                shown = await c.execute("SELECT setting FROM pg_settings WHERE name = %s", [IDLE])
+                row = await shown.fetchone()
+            assert row == (str(round(1000 * (given or STANDS_STILL_SECONDS))),)
+            # Of the transaction, not of the connection: that may be a pooler's.
+            assert await (await c.execute(f"SHOW {IDLE}")).fetchone() == ("0",)
+    finally:
+        await pool.close()
+
+
+async def test_a_step_that_stood_still_has_lost_its_transaction(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "STANDS_STILL_SECONDS", PATIENCE)
+    pool = Access(database_url).pool("still", 1)
+    await pool.open()
+    try:
+        with pytest.raises(psycopg.Error) as raised:
+            async with pool.connection() as c, step_transaction(c):
+                await (await c.execute("SELECT 1")).fetchone()
+                await asyncio.sleep(2 * PATIENCE)
+                await (await c.execute("SELECT 2")).fetchone()
+        assert was_given_up(raised.value)
+        monkeypatch.undo()
+        async with pool.connection() as c, step_transaction(c):
+            assert await (await c.execute("SELECT 3")).fetchone() == (3,)
+    finally:
+        await pool.close()
+
+
+async def test_a_step_ends_even_where_the_server_counts_no_idleness(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two statements of one round trip; since PostgreSQL 17."""
+    monkeypatch.setattr(database, "HUNG_SECONDS", PATIENCE)
+    async with await Access(database_url).connect_async("still") as c:
+        if c.info.server_version < 170000:
+            pytest.skip("this server has no transaction_timeout")
+        with pytest.raises(psycopg.Error) as raised:
+            async with step_transaction(c):
+                await c.execute("SELECT 1")
+                await asyncio.sleep(3 * PATIENCE)
+        assert was_given_up(raised.value)
+
+
+@pytest.mark.parametrize("module", [apply, diff, migrate])
+def test_commands_work_in_such_a_transaction(
+    module: ModuleType, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: set[str] = set()
+
+    @contextmanager
+    def watched(connection: psycopg.Connection) -> Iterator[None]:
+        with transaction(connection):
+            row = connection.execute(f"SHOW {IDLE}".encode()).fetchone()
+            assert row is not None
+            limits.add(row[0])
+            yield
+
+    monkeypatch.setattr(module, "transaction", watched)
+    name = databases.create() if module is migrate else databases.create(databases.template())
+    url = databases.url(name)
+    if module is apply:
+        apply.apply(url, [], source="test")
+    elif module is diff:
+        diff.diff(url, [], source="test", days=1)
+    else:
+        migrate.migrate(url)
+    databases.drop(name)
+    assert limits == {f"{STANDS_STILL_SECONDS:.0f}s"}
+
+
+def test_a_command_that_stands_still_lets_go(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "STANDS_STILL_SECONDS", PATIENCE)
+    with (
+        Access(database_url).connect() as stopped,
+        Access(database_url).connect() as other,
+        pytest.raises(psycopg.Error) as raised,
+        transaction(stopped),
+    ):
+        stopped.execute("LOCK TABLE cronledger.jobs IN ACCESS EXCLUSIVE MODE")
+        other.execute("ALTER TABLE cronledger.jobs SET (fillfactor = 90)")
+        stopped.execute("SELECT 1")
+    assert was_given_up(raised.value)
+
+
+async def test_f30_a_row_is_not_kept_for_longer_than_its_handler_may_run(
+    database_url: str,
+) -> None:
+    whole = Whole(database_url)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stands_still(ctx: Context) -> None:
+        with ctx.transaction():
+            inside.set()
+            assert go_on.wait(60)
+
+    job = whole.job(stands_still, run_timeout=timedelta(seconds=0.5))
+    async with whole.replica():
+        execution = await whole.trigger(job)
+        await until("it is inside", inside.is_set)
+        await until("the server let go", lambda: not whole.sessions("cronledger transaction"))
+        whole.rows("SELECT FROM cronledger.executions WHERE id = %s FOR UPDATE NOWAIT", execution)
+        go_on.set()
+        row = await whole.end(execution)
+    assert row["status"] == "FAILED"
+    whole.close()
+
+
+@pytest.mark.parametrize(
+    ("run_timeout", "of_database", "shown"),
+    [
+        (timedelta(seconds=90), "30s", "30s"),
+        (timedelta(seconds=90), "2500ms", "2500ms"),
+        (timedelta(seconds=90), "2h", "90s"),
+        (timedelta(seconds=90), "0", "90s"),
+        (None, "2h", "2h"),
+        (None, "0", "0"),
+    ],
+)
+async def test_f30_a_stricter_limit_of_the_database_stands(
+    database_url: str, run_timeout: timedelta | None, of_database: str, shown: str
+) -> None:
+    whole = Whole(database_url)
+    seen: list[Any] = []
+
+    async def shows(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            row = await (await conn.execute(f"SHOW {IDLE}")).fetchone()
+            seen.append(None if row is None else row[0])
+
+    job = whole.job(shows, run_timeout=run_timeout)
+    name = whole.one("SELECT current_database() AS name")
+    whole._connection.execute(f"ALTER DATABASE {name} SET {IDLE} = '{of_database}'".encode())
+    async with whole.replica():
+        assert (await whole.run(job))["status"] == "SUCCESS"
+    assert seen == [shown]
+    whole.close()
+
+
+async def test_a_claim_plans_no_more_than_it_can_in_a_second(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the locks of all its schedules meanwhile."""
+    monkeypatch.setattr(decide, "PLANNED_AT_ONCE", 40)
+    for n in range(4):
+        ledger.job(f"j{n}", schedule="* * * * *", catch_up="latest", grace="1 min")
+    ledger.clock.travel(by=timedelta(minutes=25))
+    async with runners(database_url, {}) as (one,):
+        assert await one.step() == []
+        assert [ledger.accounted(f"j{n}") for n in range(4)] == [10, 10, 10, 10]
+        assert one.delay == 0  # there is more
+        started = await one.settle()
+        assert len(started) == 4
+    assert [ledger.accounted(f"j{n}") for n in range(4)] == [25, 25, 25, 25]
+
+
+def test_an_audit_ends_when_its_reader_rests_for_too_long(database_url: str) -> None:
+    """Its snapshot holds up VACUUM."""
+    with database.connect(database_url) as c, Audits(c, "cronledger").snapshot():
+        assert c.execute(f"SHOW {IDLE}".encode()).fetchone() == ("10min",)
+
+
+def test_commands_prepare_nothing(database_url: str) -> None:
+    """Through a pooler the next statement may meet another server process."""
+    with database.connect(database_url) as c:
+        for _ in range(10):
+            c.execute("SELECT %s::int", [1])
+        row = c.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert row == (0,)

@@ -1,0 +1,300 @@
+"""F29: the `http` handler against a server on loopback."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from cronledger.engine.running.handlers import http as http_handler
+from tests.db.support.whole_replica import Whole, until
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+TOKEN = "s3cr3t-token-value"
+
+
+class Site:
+    """A server that keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, dict[str, str], str]] = []
+        self.answers: dict[str, Answer] = {}
+        self.url = ""
+        self.gone = asyncio.Event()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.text()
+        self.asked.append((request.method, request.path, dict(request.headers), body))
+        return await self.answers[request.path](request)
+
+    def answer(self, path: str, status: int = 200, text: str = "", **headers: str) -> None:
+        async def answer(request: web.Request) -> web.Response:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return web.Response(status=status, text=text, headers=named)
+
+        self.answers[path] = answer
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    server = web.Application()
+    server.router.add_route("*", "/{path:.*}", made.handle)
+    runner = web.AppRunner(server, shutdown_timeout=0.1)
+    await runner.setup()
+    tcp = web.TCPSite(runner, "127.0.0.1", 0)
+    await tcp.start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def whole(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Whole]:
+    monkeypatch.setenv("SITE_TOKEN", TOKEN)
+    made = Whole(database_url)
+    yield made
+    made.close()
+
+
+def http(
+    whole: Whole, name: str, url: str, policies: dict[str, Any] | None = None, **target: Any
+) -> None:
+    whole.declare(name, "http", {"url": url, "allow_private": True, **target}, **(policies or {}))
+
+
+async def test_f29_a_request_and_its_answer(whole: Whole, site: Site) -> None:
+    site.answer("/a", text="x" * 100 + "the end")
+    site.answer("/b", status=202)
+    headers = {"Authorization": {"env": "SITE_TOKEN", "prefix": "Bearer "}, "X-Plain": "p"}
+    http(whole, "posts", site.url + "/a", method="POST", headers=headers, body={"n": 1})
+    http(whole, "payload", site.url + "/b", method="PUT")
+    http(whole, "text", site.url + "/b", method="POST", body="plain")
+    http(whole, "gets", site.url + "/b")
+    async with whole.replica(output_tail_bytes=1024):
+        row = await whole.run("posts")
+        for job in ("payload", "text", "gets"):
+            assert (await whole.run(job, {"p": "ü"}))["result"] == {"status": 202}
+    assert (row["status"], row["result"]) == ("SUCCESS", {"status": 200})
+    assert row["output"].endswith("xthe end")
+    method, path, sent, body = site.asked[0]
+    assert (method, path, body) == ("POST", "/a", '{"n": 1}')
+    assert sent["Authorization"] == f"Bearer {TOKEN}"
+    assert (sent["X-Plain"], sent["Content-Type"]) == ("p", "application/json")
+    assert sent["Idempotency-Key"] == f"cronledger-{row['id']}"
+    assert site.asked[1][3] == '{"p": "\\u00fc"}'
+    assert (site.asked[2][3], site.asked[2][2]["Content-Type"]) == (
+        "plain", "text/plain; charset=utf-8",
+    )  # fmt: skip
+    assert (site.asked[3][0], site.asked[3][3]) == ("GET", "")
+
+
+async def test_f29_retries_follow_the_job_and_keep_their_key(whole: Whole, site: Site) -> None:
+    site.answer("/busy", status=503, text="later", Retry_After="0")
+    policies = {"max_attempts": 3, "retry_backoff": ["1h"]}
+    http(whole, "busy", site.url + "/busy", policies)
+    http(whole, "teapot", site.url + "/busy", expect=[503])
+    async with whole.replica():
+        row, expected = await whole.run("busy"), await whole.run("teapot")
+    assert (row["status"], row["attempt"], row["error_code"]) == ("FAILED", 3, "http_status")
+    assert row["error_msg"] == "GET answered 503 Service Unavailable; expected 200 to 299"
+    assert row["output"] == "later"
+    assert {asked[2]["Idempotency-Key"] for asked in site.asked[:3]} == {f"cronledger-{row['id']}"}
+    assert expected["status"] == "SUCCESS"
+
+
+async def test_f29_secrets_are_nowhere(whole: Whole, site: Site) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(status=500, text=str(dict(request.headers)), reason=f"no {TOKEN}")
+
+    site.answers["/echo"] = echo
+    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    http(whole, "unset", site.url + "/echo", headers={"X-Key": {"env": "SITE_UNSET"}})
+    with capture_logs() as logs:
+        async with whole.replica():
+            row, unset = await whole.run("echo"), await whole.run("unset")
+    assert len(site.asked) == 1
+    assert site.asked[0][2]["X-Key"] == TOKEN
+    assert "***" in row["output"]
+    assert "***" in row["error_msg"]
+    everything = str(whole.rows(
+        "SELECT to_jsonb(e) FROM cronledger.executions e UNION ALL SELECT to_jsonb(j)"
+        " FROM cronledger.jobs j UNION ALL SELECT to_jsonb(r) FROM cronledger.job_revisions r"
+    ))  # fmt: skip
+    assert "SITE_TOKEN" in everything
+    assert TOKEN not in everything + str(logs)
+    assert (unset["error_code"], "SITE_UNSET" in unset["error_msg"]) == ("not_started", True)
+
+
+QUOTED = 's3cr3t-"quoted"\\value'
+"""A secret that is written differently in JSON and in what Python says of bytes."""
+
+
+@pytest.mark.parametrize("token", [TOKEN, QUOTED], ids=["plain", "quoted"])
+async def test_f29_no_secret_is_in_an_exception(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    """A server that answers with what it was sent instead of a status line."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = await reader.readuntil(b"\r\n\r\n")
+        (line,) = [line for line in asked.split(b"\r\n") if line.startswith(b"X-Key")]
+        writer.write(b"HTTP/1.1 " + line.partition(b": ")[2] + b" what\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    monkeypatch.setenv("SITE_TOKEN", token)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    http(whole, "echo", f"http://127.0.0.1:{port}/", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    with capture_logs() as logs:
+        async with whole.replica():
+            row = await whole.run("echo")
+    server.close()
+    assert row["error_code"] == "handler_error"
+    assert "***" in row["error_msg"]
+    assert "s3cr3t" not in str(row) + str(logs)
+
+
+async def test_f29_a_secret_is_struck_out_however_it_is_written(
+    whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        got = request.headers["X-Key"]
+        forms = [json.dumps(got), repr(got), repr(got.encode()), quote(got, safe=""), escape(got)]
+        return web.Response(text="\n".join(forms))
+
+    monkeypatch.setenv("SITE_TOKEN", QUOTED)
+    site.answers["/echo"] = echo
+    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    async with whole.replica():
+        row = await whole.run("echo")
+    assert row["output"].count("***") == 5
+    assert "s3cr3t" not in row["output"]
+
+
+async def test_f29_a_secret_that_the_tail_begins_in_is_struck_out(whole: Whole, site: Site) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=TOKEN + "x" * (1024 - len(TOKEN) + 3))
+
+    site.answers["/echo"] = echo
+    http(whole, "echo", site.url + "/echo", headers={"X-Key": {"env": "SITE_TOKEN"}})
+    async with whole.replica(output_tail_bytes=1024):
+        row = await whole.run("echo")
+    assert TOKEN[-4:] not in row["output"]
+    assert row["output"].endswith("x" * 500)
+
+
+async def test_f29_redirects_only_by_permission(whole: Whole, site: Site) -> None:
+    site.answer("/from", status=302, Location="/to")
+    site.answer("/to", text="there")
+    site.answer("/round", status=307, Location="/round")
+    http(whole, "stays", site.url + "/from")
+    http(whole, "goes", site.url + "/from", method="POST", body="b", allow_redirects=True)
+    http(whole, "round", site.url + "/round", allow_redirects=True)
+    async with whole.replica():
+        stays, goes, turns = [await whole.run(job) for job in ("stays", "goes", "round")]
+    assert (stays["status"], stays["error_code"]) == ("FAILED", "http_status")
+    assert "allow_redirects = true" in stays["error_msg"]
+    assert (goes["status"], goes["output"]) == ("SUCCESS", "there")
+    assert [(m, p, b) for m, p, _, b in site.asked[1:3]] == [
+        ("POST", "/from", "b"), ("GET", "/to", ""),
+    ]  # fmt: skip
+    assert turns["error_msg"] == "more than 5 redirects"
+    assert len(site.asked) == 3 + 6
+
+
+async def test_f29_another_origin_gets_no_secrets(whole: Whole, site: Site) -> None:
+    elsewhere = site.url.replace("127.0.0.1", "localhost")
+    site.answer("/from", status=307, Location=elsewhere + "/to")
+    site.answer("/to")
+    headers = {"X-Key": {"env": "SITE_TOKEN"}, "Authorization": "Basic eA==", "X-Plain": "p"}
+    http(whole, "crosses", site.url + "/from", headers=headers, allow_redirects=True)
+    async with whole.replica():
+        assert (await whole.run("crosses"))["status"] == "SUCCESS"
+    first, second = site.asked[0][2], site.asked[1][2]
+    assert (first["X-Key"], first["Authorization"]) == (TOKEN, "Basic eA==")
+    assert second["X-Plain"] == "p"
+    assert second.keys().isdisjoint({"X-Key", "Authorization"})
+
+
+async def test_f29_private_addresses_only_by_permission(whole: Whole, site: Site) -> None:
+    port = site.url.rpartition(":")[2]
+    hosts = (
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0x7f.1",
+        "10.0.0.1",
+        "0.0.0.0",
+    )
+    for number, host in enumerate(hosts):
+        http(whole, f"j{number}", f"http://{host}:{port}/", allow_private=False)
+    async with whole.replica():
+        for number in range(len(hosts)):
+            row = await whole.run(f"j{number}")
+            assert (row["status"], row["error_code"]) == ("FAILED", "not_started")
+            assert "is not a public address" in row["error_msg"], (hosts[number], row["error_msg"])
+    assert site.asked == []
+
+
+async def test_f29_a_redirect_into_the_private_net_is_refused(
+    whole: Whole, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first address stands for a public one; where it sends us is checked as the first was."""
+    port = site.url.rpartition(":")[2]
+    monkeypatch.setattr(http_handler, "is_public", lambda address: str(address) == "127.0.0.1")
+    site.answer("/from", status=302, Location=f"http://[::1]:{port}/metadata")
+    http(whole, "led", site.url + "/from", allow_private=False, allow_redirects=True)
+    async with whole.replica():
+        row = await whole.run("led")
+    assert row["error_code"] == "handler_error"
+    assert row["error_msg"].startswith("::1 is not a public address")
+    assert [asked[1] for asked in site.asked] == ["/from"]
+
+
+async def test_f29_nobody_listens(whole: Whole, site: Site, unused_tcp_port: int) -> None:
+    http(whole, "nobody", f"http://127.0.0.1:{unused_tcp_port}/")
+    async with whole.replica():
+        row = await whole.run("nobody")
+    assert (row["status"], row["error_code"]) == ("FAILED", "not_started")
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancelled"])
+async def test_f29_run_timeout_and_cancel_drop_the_connection(
+    whole: Whole, site: Site, how: str
+) -> None:
+    async def hangs(request: web.Request) -> web.Response:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            site.gone.set()
+        return web.Response()
+
+    async def trickles(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while not (request.transport is None or request.transport.is_closing()):
+            await response.write(b"x")
+            await asyncio.sleep(0.01)
+        site.gone.set()
+        return response
+
+    site.answers["/slow"] = hangs if how == "cancelled" else trickles
+    policies = {"run_timeout": "1s"} if how == "timeout" else {}
+    http(whole, "slow", site.url + "/slow", policies)
+    async with whole.replica():
+        execution = await whole.trigger("slow")
+        await until("it was asked", lambda: site.asked)
+        if how == "cancelled":
+            whole.one("SELECT cronledger.cancel(%s)", execution)
+        row = await whole.end(execution)
+    assert row["error_code"] == how
+    if how == "timeout":
+        await asyncio.wait_for(site.gone.wait(), 20)

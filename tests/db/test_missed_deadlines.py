@@ -1,0 +1,166 @@
+"""A process that had no CPU until the lease was over does not go on with its handlers.
+
+The deadline passes while the loop is blocked; the stop of the heartbeat thread is not even queued.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pytest
+from aiohttp import web
+
+from cronledger import Context
+from cronledger.engine.running.handlers.command import CommandHandlers
+from cronledger.engine.running.handlers.transaction import ExecutionTransaction
+from cronledger.replica import Replica
+from tests.db.support.whole_replica import Whole, until
+from tests.db.test_http_handler import Site, site
+
+__all__ = ["site"]
+AGAIN: dict[str, Any] = {"allow_stale_reentry": True}
+
+
+@pytest.fixture
+async def whole(database_url: str) -> AsyncIterator[Whole]:
+    made = Whole(database_url)
+    yield made
+    made.close()
+
+
+def lapse(replica: Replica) -> None:
+    (lease,) = replica._runtime.components.leases.all()
+    lease.deadline = monotonic() - 1
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+async def test_an_async_handler_does_not_go_on(whole: Whole, reentrant: bool) -> None:
+    lines: list[str] = []
+
+    async def helper() -> None:
+        await asyncio.sleep(0)
+        lines.append("helper went on")
+
+    async def handler(ctx: Context) -> str:
+        if lines:
+            return "second run"
+        lines.append("began")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(helper())
+            lapse(replica)
+            await asyncio.sleep(0)
+            lines.append("went on")
+        return "first run"
+
+    job = whole.job(handler, allow_stale_reentry=reentrant)
+    async with whole.replica() as replica:
+        row = await whole.run(job)
+    assert lines == ["began"]
+    if reentrant:
+        assert (row["status"], row["result"], row["attempt"]) == ("SUCCESS", "second run", 2)
+    else:
+        assert (row["status"], row["error_code"]) == ("FAILED", "lease_lost")
+
+
+async def test_a_sync_handler_does_not_begin(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    def handler(ctx: Context) -> None:
+        lines.append("began")
+
+    job = whole.job(handler)
+    async with whole.replica() as replica:
+        call = replica._runtime.components.threads.call
+
+        def late(function: Any) -> Any:
+            lapse(replica)
+            return call(function)
+
+        monkeypatch.setattr(replica._runtime.components.threads, "call", late)
+        row = await whole.run(job)
+    assert (row["status"], row["error_code"], lines) == ("FAILED", "lease_lost", [])
+
+
+async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
+    lines: list[str] = []
+    ready, go_on = threading.Event(), threading.Event()
+
+    def handler(ctx: Context) -> str:
+        if lines:
+            return "second run"
+        lines.append("began")
+        ready.set()
+        assert go_on.wait(20)
+        ctx.cancel_scope.child().check()
+        lines.append("went on")
+        return "first run"
+
+    job = whole.job(handler, **AGAIN)
+    async with whole.replica() as replica:
+        execution = await whole.trigger(job)
+        await until("it began", ready.is_set)
+        lapse(replica)
+        go_on.set()
+        row = await whole.end(execution)
+    assert (row["status"], row["result"], lines) == ("SUCCESS", "second run", ["began"])
+
+
+async def test_nothing_is_committed(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole.rows("CREATE TABLE public.effects (run int)")
+    commit, runs = ExecutionTransaction.commit, iter([1, 2])
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as conn:
+            await conn.execute("INSERT INTO effects VALUES (%s)", [next(runs)])
+
+    async def late(transaction: ExecutionTransaction, *given: Any) -> Any:
+        monkeypatch.undo()
+        lapse(replica)
+        return await commit(transaction, *given)
+
+    job = whole.job(handler, **AGAIN)
+    async with whole.replica() as replica:
+        monkeypatch.setattr(ExecutionTransaction, "commit", late)
+        row = await whole.run(job)
+    assert row["status"] == "SUCCESS"
+    assert whole.rows("SELECT run FROM public.effects") == [{"run": 2}]
+
+
+async def test_no_request_is_sent(whole: Whole, site: Site) -> None:
+    async def redirects(request: web.Request) -> web.Response:
+        lapse(replica)
+        return web.Response(status=302, headers={"Location": "/effect"})
+
+    site.answers["/first"] = redirects
+    site.answer("/effect")
+    target = {"url": f"{site.url}/first", "allow_private": True, "allow_redirects": True}
+    whole.declare("asks", "http", target)
+    async with whole.replica() as replica:
+        row = await whole.run("asks")
+    assert (row["status"], row["error_code"]) == ("FAILED", "lease_lost")
+    assert [path for _, path, _, _ in site.asked] == ["/first"]
+
+
+async def test_no_command_is_started(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    run = CommandHandlers.run
+
+    async def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        lapse(replica)
+        return await run(*given)
+
+    command = f"echo $CRONLEDGER_ATTEMPT >> {tmp_path}/lines"
+    whole.declare("writes", "command", {"shell": command}, **AGAIN)
+    async with whole.replica() as replica:
+        monkeypatch.setattr(CommandHandlers, "run", late)
+        row = await whole.run("writes")
+    assert row["status"] == "SUCCESS"
+    assert (tmp_path / "lines").read_text() == "2\n"  # given back, and started once
+    with psycopg.connect(whole.url) as c:
+        said = c.execute("SELECT error_code FROM cronledger.attempts").fetchall()
+    assert ("not_started",) not in said

@@ -1,0 +1,81 @@
+"""F16: payloads are validated by the handler's parameter; a bad one fails its own execution."""
+
+from collections.abc import AsyncIterator
+from datetime import date
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from cronledger import Context
+from tests.db.support.whole_replica import Whole
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(strict=True)
+    number: int
+    on: date
+
+
+@pytest.fixture
+async def whole(database_url: str) -> AsyncIterator[Whole]:
+    made = Whole(database_url)
+    yield made
+    made.close()
+
+
+async def test_f16_handlers_get_the_validated_value(whole: Whole) -> None:
+    def model(payload: Order) -> str:
+        return f"{type(payload).__name__} {payload.number} {payload.on.year}"
+
+    async def with_context(ctx: Context, payload: list[int]) -> list[Any]:
+        return [sum(payload), ctx.payload]
+
+    def raw(ctx: Context, *, payload: Any) -> Any:
+        return payload
+
+    jobs = [whole.job(f) for f in (model, with_context, raw)]
+    given: list[Any] = [{"number": 7, "on": "2026-01-31"}, ["1", 2], {"a": None}]
+    async with whole.replica():
+        ended = [await whole.run(job, payload) for job, payload in zip(jobs, given, strict=True)]
+    assert [row["result"] for row in ended] == ["Order 7 2026", [3, ["1", 2]], {"a": None}]
+
+
+async def test_f16_a_default_stands_in_for_no_payload(whole: Whole) -> None:
+    def optional(payload: Order | None = None) -> str:
+        return repr(payload)
+
+    def wanted(payload: Order) -> None:
+        raise AssertionError("called without a payload")
+
+    jobs = [whole.job(f) for f in (optional, wanted)]
+    async with whole.replica():
+        first, second = [await whole.run(job) for job in jobs]
+    assert first["result"] == "None"
+    assert second["error_code"] == "payload_invalid"
+
+
+async def test_f16_a_bad_payload_fails_its_own_execution_for_good(whole: Whole) -> None:
+    called = []
+
+    def order(payload: Order) -> None:
+        called.append(payload.number)
+
+    async def order_async(payload: Order) -> None:
+        called.append(payload.number)
+
+    for function in (order, order_async):
+        whole.job(function, max_attempts=5, retry_backoff=["0s"], overlap="wait")
+    bad, good = {"number": "seven", "on": "31.1.", "secret": "x"}, {"number": 1, "on": "2026-01-01"}
+    async with whole.replica(slots=1):
+        for name in ("order", "order_async"):
+            # The bad one first: it must not hold up those behind it.
+            first, second = await whole.trigger(name, bad), await whole.trigger(name, good)
+            assert (await whole.end(second))["status"] == "SUCCESS"
+            failed = await whole.end(first)
+            assert (failed["status"], failed["attempt"]) == ("FAILED", 1)
+            assert failed["error_code"] == "payload_invalid"
+            assert "payload.number: Input should be a valid integer" in failed["error_msg"]
+            assert "payload.on" in failed["error_msg"]
+            assert "seven" not in failed["error_msg"]
+    assert called == [1, 1]

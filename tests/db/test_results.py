@@ -1,0 +1,105 @@
+"""F21: another process takes each result exactly once."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.db.support.engine import Ledger
+from tests.db.support.pushes import claimed, enqueue, fail, finish
+
+EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {}}
+TAKE = "SELECT execution_id, status, result FROM cronledger.take_results('default', %s)"
+
+
+def made(ledger: Ledger, count: int) -> list[tuple[int, str, Any]]:
+    """Results 0, 1, 2, …, oldest first."""
+    done = []
+    for n in range(count):
+        enqueue(ledger)
+        claim = claimed(ledger)
+        finish(ledger, claim, {"n": n})
+        done.append((claim.id, "SUCCESS", {"n": n}))
+    return done
+
+
+def test_f21_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    done = made(ledger, 3)
+    assert ledger.rows(TAKE, 2) == done[:2]
+    assert ledger.rows(TAKE, 2) == done[2:]
+    assert ledger.rows(TAKE, 2) == []
+
+
+def test_f21_two_consumers_share_and_a_rollback_gives_back(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(**EXTERNAL)
+    done = made(ledger, 4)
+    with psycopg.connect(database_url) as one, psycopg.connect(database_url) as two:
+        one.execute("SET lock_timeout = '5s'")
+        first = one.execute(TAKE, [2]).fetchall()
+        second = two.execute(TAKE, [10]).fetchall()  # steps over what the other has in hand
+        assert (first, second) == (done[:2], done[2:])
+        one.rollback()
+        two.commit()
+        assert two.execute(TAKE, [10]).fetchall() == done[:2]
+        two.commit()
+        assert one.execute(TAKE, [10]).fetchall() == []
+
+
+def test_f21_a_failure_brings_its_result_once_it_is_final(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["1 h"])
+    enqueue(ledger)
+    for found in ([], [{"so": "far"}]):
+        claim = claimed(ledger)
+        ledger.one("SELECT fail(%s, %s, 'boom', 'no', %s::jsonb)", *claim, '{"so": "far"}')
+        assert [row[2] for row in ledger.rows(TAKE, 5)] == found
+        if not found:
+            ledger.rows("SELECT retry(%s)", claim.id)
+    assert ledger.rows(TAKE, 5) == []
+
+
+def test_f21_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    enqueue(ledger)
+    claim = claimed(ledger)
+    ledger.one("SELECT fail(%s, %s, 'boom', 'no', '1'::jsonb)", *claim)
+    assert [row[2] for row in ledger.rows(TAKE, 5)] == [1]
+    ledger.rows("SELECT retry(%s)", claim.id)
+    finish(ledger, claimed(ledger), 2)
+    assert [row[2] for row in ledger.rows(TAKE, 5)] == [2]
+
+
+def test_f21_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    ledger.job("heavy", **EXTERNAL, queue="heavy")
+    enqueue(ledger, "heavy")
+    finish(ledger, claimed(ledger, "heavy"), {"n": 1})
+    enqueue(ledger)
+    fail(ledger, claimed(ledger))
+    assert ledger.rows(TAKE, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "names"), [("'default', 0", "n is 0"), ("'defualt', 1", "defualt")]
+)
+def test_f21_bad_input_is_refused(ledger: Ledger, call: str, names: str) -> None:
+    ledger.job(**EXTERNAL)
+    with pytest.raises((errors.InvalidParameterValue, errors.NoDataFound), match=names) as raised:
+        ledger.rows(f"SELECT * FROM take_results({call})")
+    assert raised.value.diag.message_hint
+
+
+def test_f21_results_are_found_by_their_index(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL)
+    with psycopg.connect(ledger.url) as c:
+        c.execute("SET enable_seqscan = off")
+        plan = c.execute(
+            "EXPLAIN SELECT FROM cronledger.executions e WHERE e.queue = 'default'"
+            " AND e.result IS NOT NULL AND e.result_taken_at IS NULL AND e.finished_at IS NOT NULL"
+            " AND e.next_attempt_at IS NULL ORDER BY e.finished_at LIMIT 5"
+        ).fetchall()
+    text = "\n".join(row[0] for row in plan)
+    assert "queue_finished_at_idx" in text and "Sort" not in text.replace("Sort Key", "")

@@ -1,0 +1,162 @@
+"""F28: the `sql` handler: statements and their terminal write in one transaction."""
+
+from collections.abc import AsyncIterator
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from tests.db.support.whole_replica import Whole, until
+
+
+@pytest.fixture
+async def whole(database_url: str) -> AsyncIterator[Whole]:
+    made = Whole(database_url)
+    made.rows("CREATE TABLE done (what text, by text)")
+    yield made
+    made.close()
+
+
+def sql(whole: Whole, name: str, statement: str, **policies: Any) -> None:
+    whole.declare(name, "sql", {"statement": statement}, **policies)
+
+
+async def test_f28_a_script_commits_with_its_success(whole: Whole) -> None:
+    script = """
+        INSERT INTO done SELECT '50 % of ' || g, 'x' FROM generate_series(1, 3) g;
+        UPDATE done SET by = current_setting('cronledger.execution_id', true);
+        DO $$ BEGIN RAISE NOTICE 'half way'; END $$;
+        SELECT * FROM done; DELETE FROM done WHERE what LIKE '%3'
+    """
+    sql(whole, "script", script)
+    sql(whole, "looks", "SELECT 1")
+    async with whole.replica():
+        row = await whole.run("script")
+        looks = await whole.run("looks")
+    assert (row["status"], row["rows_affected"], row["error_msg"]) == ("SUCCESS", 7, None)
+    assert row["output"] == "NOTICE: half way\nINSERT 0 3\nUPDATE 3\nDO\nSELECT 3\nDELETE 1\n"
+    assert (looks["status"], looks["rows_affected"]) == ("SUCCESS", None)
+    by = {r["by"] for r in whole.rows("SELECT by FROM done")}
+    assert by == {str(row["id"])}
+    # The same transaction wrote the rows and the terminal status.
+    assert whole.one(
+        "SELECT count(DISTINCT x) FROM (SELECT xmin::text AS x FROM done"
+        " UNION SELECT xmin::text FROM cronledger.executions WHERE id = %s) t", row["id"],
+    ) == 1  # fmt: skip
+
+
+async def test_f28_sql_learns_of_its_execution(whole: Whole) -> None:
+    names = (
+        "execution_id", "job", "scope_kind", "scope_id", "plan_time", "trigger", "attempt",
+        "payload",
+    )  # fmt: skip
+    values = ", ".join(f"('{n}', current_setting('cronledger.{n}', true))" for n in names)
+    sql(whole, "told", f"INSERT INTO done VALUES {values}")
+    async with whole.replica():
+        row = await whole.run("told", {"n": 1})
+    told = {r["what"]: r["by"] for r in whole.rows("SELECT * FROM done")}
+    assert told.pop("plan_time") == row["plan_time"].isoformat()
+    assert told == {
+        "execution_id": str(row["id"]), "job": "told", "scope_kind": "global",
+        "scope_id": "global", "trigger": "manual", "attempt": "1", "payload": '{"n": 1}',
+    }  # fmt: skip
+
+
+async def test_f28_an_error_rolls_back_and_is_retried_as_the_job_says(whole: Whole) -> None:
+    script = "INSERT INTO done VALUES ('never', 'x'); SELECT 1 / 0"
+    sql(whole, "fails", script, max_attempts=2, retry_backoff=["0s"])
+    sql(whole, "typo", "SELEC 1")
+    async with whole.replica():
+        row, typo = await whole.run("fails"), await whole.run("typo")
+    assert (row["status"], row["attempt"], row["error_code"]) == ("FAILED", 2, "handler_error")
+    assert row["error_msg"].startswith("SQLSTATE 22012 DivisionByZero: division by zero")
+    assert typo["error_msg"].startswith("SQLSTATE 42601 SyntaxError: syntax error at")
+    assert whole.rows("SELECT * FROM done") == []
+
+
+async def test_f28_a_constraint_that_fails_at_commit_fails_the_execution(whole: Whole) -> None:
+    whole.rows("CREATE TABLE once (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    sql(whole, "twice", "INSERT INTO once VALUES (1), (1)")
+    async with whole.replica():
+        row = await whole.run("twice")
+    assert row["status"] == "FAILED"
+    assert "once_id_key" in row["error_msg"]
+    assert whole.rows("SELECT * FROM once") == []
+
+
+async def test_f28_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> None:
+    script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_sleep(60)"
+    sql(whole, "slow", script, run_timeout="1s")
+    sql(whole, "long", script)
+    sleeping: LiteralString = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE query LIKE '%pg_sleep(60)' AND state = 'active' AND datname = current_database()"
+    )
+    async with whole.replica():
+        slow = await whole.run("slow")
+        assert (slow["status"], slow["error_code"]) == ("FAILED", "timeout")
+        long = await whole.trigger("long")
+        await until("it sleeps", lambda: whole.one(sleeping) == 1)
+        assert whole.one("SELECT cronledger.cancel(%s)", long) == "requested"
+        assert (await whole.end(long))["status"] == "CANCELLED"
+        await until("nothing sleeps any more", lambda: whole.one(sleeping) == 0)
+    assert whole.rows("SELECT * FROM done") == []
+
+
+@pytest.mark.parametrize(("policies", "shown"), [({}, "1h"), ({"run_timeout": "none"}, "0")])
+async def test_f28_statement_timeout_is_run_timeout(
+    whole: Whole, policies: dict[str, str], shown: str
+) -> None:
+    name = whole.one("SELECT current_database()")
+    whole._connection.execute(f"ALTER DATABASE {name} SET statement_timeout = '5s'".encode())
+    sql(whole, "shows", "INSERT INTO done SELECT current_setting('statement_timeout')", **policies)
+    async with whole.replica():
+        await whole.run("shows")
+    assert whole.one("SELECT what FROM done") == shown
+
+
+async def test_f28_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None:
+    script = "INSERT INTO done VALUES ('never', 'x'); SELECT pg_advisory_lock(7)"
+    sql(whole, "loses", script)
+    with psycopg.connect(whole.url, autocommit=True) as gate:
+        gate.execute("SELECT pg_advisory_lock(7)")
+        async with whole.replica():
+            execution = await whole.trigger("loses")
+            waiting: LiteralString = (
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event = 'advisory'"
+            )
+            await until("it waits", lambda: whole.one(waiting) == 1)
+            # Only somebody who ignores the fence can do this.
+            gate.execute(
+                "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s",
+                [execution],
+            )
+            gate.execute("SELECT pg_advisory_unlock(7)")
+            await until("it ended", lambda: whole.sessions("cronledger transaction") == 0)
+    assert whole.rows("SELECT * FROM done") == []
+    assert whole.get(execution)["status"] == "RUNNING"
+
+
+async def test_f28_a_script_that_commits_is_found_out(whole: Whole) -> None:
+    script = "INSERT INTO done VALUES ('kept', 'x'); COMMIT; INSERT INTO done VALUES ('too', 'x')"
+    sql(whole, "commits", script, max_attempts=3, retry_backoff=["0s"])
+    async with whole.replica():
+        row = await whole.run("commits")
+    assert (row["status"], row["attempt"]) == ("FAILED", 1)
+    assert row["error_code"] == "transaction_ended"
+    assert "leave COMMIT to the runner" in row["error_msg"]
+
+
+async def test_f28_a_role_of_the_script_does_not_stop_its_end(whole: Whole) -> None:
+    sql(whole, "lowered", "SET LOCAL ROLE pg_read_all_data; SELECT count(*) FROM done")
+    async with whole.replica():
+        assert (await whole.run("lowered"))["status"] == "SUCCESS"
+
+
+async def test_f28_more_executions_than_connections_wait_for_their_turn(whole: Whole) -> None:
+    sql(whole, "many", "INSERT INTO done VALUES ('x', 'y')", overlap="allow")
+    async with whole.replica(slots=20):
+        for execution in [await whole.trigger("many") for _ in range(25)]:
+            assert (await whole.end(execution))["status"] == "SUCCESS"
+    assert whole.one("SELECT count(*) FROM done") == 25

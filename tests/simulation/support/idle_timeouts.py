@@ -1,0 +1,36 @@
+"""idle_in_transaction_session_timeout in virtual time; PostgreSQL's own counts real seconds."""
+
+import re
+
+from psycopg import errors
+
+from tests.simulation.support.request import Request
+
+NAME = "idle_in_transaction_session_timeout"
+
+
+def take_timeout(request: Request) -> float | None:
+    """The seconds that this statement sets it to. PostgreSQL is told 0, which is never; so it is of
+    transaction_timeout, whose time no simulation reaches."""
+    values = list(request.params) if isinstance(request.params, list | tuple) else []
+    seconds = None
+    for name in (NAME, "transaction_timeout"):
+        place = _place(name, request.query, values)
+        if place is not None:
+            seconds = int(values[place]) / 1000 if name == NAME else seconds
+            values[place] = "0"
+            request.params = values
+    return seconds
+
+
+def _place(name: str, query: bytes, values: list[object]) -> int | None:
+    """Which parameter is its value."""
+    found = re.search(rb"set_config\('%s',\s*(least\()?%%s" % name.encode(), query)
+    return query[: found.start()].count(b"%s") if found and values else None
+
+
+def terminated() -> errors.IdleInTransactionSessionTimeout:
+    """What the client of such a transaction hears."""
+    return errors.IdleInTransactionSessionTimeout(
+        "terminating connection due to idle-in-transaction timeout"
+    )

@@ -1,0 +1,59 @@
+"""Deliberate mistakes in what was asked for and must hold across attempts: cancels, pauses,
+tokens, turns. `mutations` tries them."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from cronledger.engine.claiming import decide, tokens
+from tests.simulation.support.backend import Database
+from tests.simulation.support.mistakes.mutating import function, method, statement, together
+
+
+def steals_what_was_cancelled(database: Database) -> AbstractContextManager[None]:
+    """A stale lease is stolen though its end was asked for."""
+    return together(
+        function(database, "lock_stale", ("AND e.cancel_requested_at IS NULL", "")),
+        function(
+            database, "try_claim_again",
+            ("AND e.stale_after < cronledger.db_now() AND e.cancel_requested_at IS NULL",
+             "AND e.stale_after < cronledger.db_now()"),
+        ),
+    )  # fmt: skip
+
+
+def retries_in_a_pause(database: Database) -> AbstractContextManager[None]:
+    """What awaits a retry starts though its job is paused."""
+    return together(
+        function(
+            database, "lock_due_again",
+            ("AND e.next_attempt_at > coalesce(j.paused_at, '-infinity')", ""),
+            ("AND (j.paused_at IS NULL OR (e.trigger = 'manual' AND e.status = 'PENDING'))", ""),
+        ),
+        function(
+            database, "choose_again",
+            ("(j.paused_at IS NULL OR (c.forced AND c.plan > j.paused_at))", "true"),
+        ),
+    )  # fmt: skip
+
+
+def tokens_again(_: Database) -> AbstractContextManager[None]:
+    """A token that was used is offered again."""
+
+    def make(original: Any) -> Any:
+        return lambda self, used: None
+
+    return method(tokens.Tokens, "spend", make)
+
+
+def asks_providers_out_of_turn(_: Database) -> AbstractContextManager[None]:
+    """Several runners ask a provider at a time."""
+    return statement("take_turn", ("pg_try_advisory_xact_lock(", "0 <> ("))
+
+
+def starts_all_at_the_limit(_: Database) -> AbstractContextManager[None]:
+    """Of one batch more start than its limited job or queue has room for."""
+
+    def make(original: Any) -> Any:
+        return lambda self, job, queue: None
+
+    return method(decide.Decider, "_reserved", make)

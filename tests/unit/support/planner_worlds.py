@@ -1,0 +1,229 @@
+"""Random worlds for the planner (jobs, edits, pauses, retirements) and what must become of them.
+
+The oracle knows nothing of segments or windows: it looks at each second of a few minutes, asks
+which revision owns it and which state its due_at has, and applies the policies to the whole list.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cronledger.rules.model import (
+    CatchUp,
+    Job,
+    JobState,
+    Overlap,
+    Revision,
+    ScheduleRow,
+    SkipReason,
+)
+from cronledger.rules.planner import Room, due_at
+from tests.unit.support.planning import DAY, KEY, Outcome, job
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+LAST, AHEAD = 500, 400  # seconds: the latest now; in which each job that is left fires again
+
+
+def second(offset: float) -> datetime:
+    return DAY + timedelta(seconds=offset)
+
+
+@dataclass(frozen=True)
+class World:
+    """What is known of one (job, scope); events lie on whole seconds."""
+
+    revisions: tuple[Revision, ...]
+    retired_at: datetime | None = None
+    returned_at: datetime | None = None
+
+    def known_at(self, instant: datetime) -> "World":
+        """The same world as it was written down up to `instant`."""
+        returned = self.returned_at if self.returned_at and self.returned_at <= instant else None
+        retired = self.retired_at if self.retired_at and self.retired_at <= instant else None
+        first, *later = self.revisions
+        return World((first, *(r for r in later if r.effective_from <= instant)), retired, returned)
+
+    def row(self, cursor: datetime, number: int) -> ScheduleRow:
+        return ScheduleRow(
+            KEY,
+            "default",
+            cursor,
+            number,
+            retired_at=self.retired_at,
+            returned_at=self.returned_at,
+        )
+
+    def since(self, number: int) -> list[Revision]:
+        return [r for r in self.revisions if r.revision >= number]
+
+    def before(self, instant: datetime) -> Revision:
+        later = (r for r in reversed(self.revisions) if r.effective_from < instant)
+        return next(later, self.revisions[0])
+
+    def in_force(self, instant: datetime) -> Revision:
+        later = (r for r in reversed(self.revisions) if r.effective_from <= instant)
+        return next(later, self.revisions[0])
+
+    def reason(self, due: datetime) -> SkipReason | None:
+        held = self.before(due)
+        scope_retired = self.retired_at is not None and self.retired_at < due
+        if self.returned_at is not None and self.returned_at < due:
+            scope_retired = False
+        if scope_retired or held.state is JobState.RETIRED:
+            return SkipReason.RETIRED
+        until = held.paused_until
+        if held.state is JobState.PAUSED and (until is None or due <= until):
+            return SkipReason.PAUSED
+        return None
+
+    @cached_property
+    def all(self) -> list[datetime]:
+        """The plan_times of the test's time: each second is looked at."""
+        found = []
+        for offset in range(-3, LAST + AHEAD):
+            here = second(offset)
+            definition = self.before(here).job
+            fires = definition.schedule is not None and not (here - EPOCH) % _period(definition)
+            if definition.starts_at is not None and here < definition.starts_at:
+                fires = False
+            if definition.ends_at is not None and here > definition.ends_at:
+                fires = False
+            if fires:
+                found.append(here)
+        return found
+
+    def exists(self, after: datetime, through: datetime) -> list[datetime]:
+        return [plan_time for plan_time in self.all if after < plan_time <= through]
+
+    def due(self, plan_time: datetime) -> datetime:
+        return due_at(self.before(plan_time).job, KEY, plan_time)
+
+
+def _period(definition: Job) -> timedelta:
+    assert definition.schedule is not None
+    return timedelta(seconds=int(definition.schedule.removeprefix("@every ").removesuffix("s")))
+
+
+Judged = list[tuple[datetime, Outcome]]
+
+
+def judged(world: World, cursor: datetime, now: datetime, blocker: int | None) -> Judged:
+    """What becomes of everything due, in order, were there room for all that is to run."""
+    due = []
+    for plan_time in world.exists(cursor, now):
+        if world.due(plan_time) > now:
+            break
+        due.append(plan_time)
+    chosen, rest = _chosen(world, [p for p in due if world.reason(world.due(p)) is None], now)
+    policy = world.in_force(now).job
+    overlaps = blocker if blocker is not None and policy.overlap is Overlap.SKIP else None
+    ended = _retired_through(world, now)
+    answer: Judged = []
+    for plan_time in due:
+        reason, by = world.reason(world.due(plan_time)), None
+        if reason is None and plan_time not in chosen:
+            reason = rest if world.due(plan_time) > ended else SkipReason.MISSED
+        if overlaps is not None and chosen:
+            here = plan_time in chosen or reason is SkipReason.SUPERSEDED
+            reason, by = (SkipReason.OVERLAP, overlaps) if here else (reason, None)
+        answer.append((plan_time, (reason, world.before(plan_time).revision, by)))
+    return answer
+
+
+def _retired_through(world: World, now: datetime) -> datetime:
+    # A retirement ends with a revision or a return, or goes on.
+    ends = [now, *(r.effective_from for r in world.revisions), world.returned_at or now]
+    retired = [t for t in ends if t <= now and world.reason(t) is SkipReason.RETIRED]
+    return max(retired, default=second(-1000))
+
+
+def _chosen(
+    world: World, active: Sequence[datetime], now: datetime
+) -> tuple[Sequence[datetime], SkipReason]:
+    policy = world.in_force(now).job
+    ended = _retired_through(world, now)
+    if not active or world.due(active[-1]) <= ended:
+        return [], SkipReason.MISSED
+    late = {p: now - world.due(p) for p in active}
+    newest = active[-1]
+    on_time = [newest] if late[newest] <= policy.grace else []
+    missed = [p for p in active if p not in on_time]
+    if policy.catch_up is CatchUp.SKIP:
+        return on_time, SkipReason.MISSED
+    if policy.catch_up is CatchUp.LATEST:
+        runs = on_time or [p for p in missed[-1:] if late[p] <= policy.catch_up_window]
+        return runs, SkipReason.SUPERSEDED if runs else SkipReason.MISSED
+    within = [p for p in missed if late[p] <= policy.catch_up_window]
+    within = [p for p in within if world.due(p) > ended]
+    return within[-policy.catch_up_limit :] + on_time, SkipReason.MISSED
+
+
+# --- random worlds -------------------------------------------------------------------------------
+
+seconds = st.integers(0, 50)
+rarely = st.sampled_from([None] * 6 + [second(n) for n in (0, 21, 35, 70, 140, 300)])
+
+
+@st.composite
+def definitions(draw: st.DrawFn) -> Job:
+    period = draw(st.sampled_from([3, 5, 7, 20, 60]))
+    fields: dict[str, Any] = {
+        "schedule_delay": timedelta(seconds=draw(st.sampled_from([0, 0, 2, 30]))),
+        "jitter": timedelta(seconds=draw(st.sampled_from([0, 0, period - 1, 40]))),
+        "starts_at": draw(rarely),
+        "ends_at": draw(rarely),
+        "grace": timedelta(seconds=draw(st.sampled_from([0, 2, 10, 60]))),
+        "catch_up": draw(st.sampled_from(CatchUp)),
+        "catch_up_window": timedelta(seconds=draw(st.sampled_from([0, 20, 90, 86_400]))),
+        "catch_up_limit": draw(st.integers(1, 6)),
+        "overlap": draw(st.sampled_from(Overlap)),
+    }
+    return job(draw(st.sampled_from([f"@every {period}s"] * 5 + [None])), **fields)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    first = Revision(1, second(-1000), JobState.ACTIVE, draw(definitions()))
+    revisions, at = [first], 0
+    for number in range(2, 2 + draw(st.integers(0, 5))):
+        at += draw(seconds)
+        definition = draw(st.just(revisions[-1].job) | definitions())
+        state = draw(st.sampled_from([*[JobState.ACTIVE] * 4, *[JobState.PAUSED] * 3, *JobState]))
+        until = None
+        if state is JobState.PAUSED and draw(st.booleans()):
+            until = second(at + draw(seconds))
+        revisions.append(Revision(number, second(at), state, definition, until))
+    retired, back = draw(rarely), draw(st.none() | seconds)
+    returned = retired + back * SECOND if retired is not None and back is not None else None
+    return World(tuple(revisions), retired, returned)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One step of a claim, `wait` after the one before; the clock may go back."""
+
+    wait: timedelta
+    blocker: int | None
+    room: Room
+    step: int
+
+
+calls = st.builds(
+    Call,
+    st.sampled_from([5, 0.3, 1, 12.0, 13, 25.75, 40, 60, 0, -0.5, -20]).map(
+        lambda n: timedelta(seconds=n)
+    ),
+    st.sampled_from([None, None, 7]),
+    st.builds(
+        Room,
+        st.sampled_from([9, 9, 9, 2, 1, 0]),
+        st.sampled_from([None, None, None, 0, 1, 3]),
+        st.sampled_from([None, None, None, 0, 1]),
+    ),
+    st.sampled_from([10_000, 10, 3, 1]),
+)
