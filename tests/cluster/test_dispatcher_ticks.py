@@ -9,13 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.app import App, Context
-from cronledger.engine.claiming.claim import Claim, Claimer
+from cronledger.engine.claiming.claim import ClaimResult
+from cronledger.engine.claiming.claimer import Claimer
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.cluster.conftest import eventually
 
-Claiming = Callable[..., Awaitable[Claim]]
+Claiming = Callable[..., Awaitable[ClaimResult]]
 
 
 def live(ledger: Ledger, *apps: App, **settings: Any) -> Replica:
@@ -60,7 +61,7 @@ async def test_f08_a_tick_never_overlaps_itself(
     app, inside, most, claims = App("ticks"), 0, 0, 0
     original: Claiming = Claimer.claim
 
-    async def slowly(*given: Any, **named: Any) -> Claim:
+    async def slowly(*given: Any, **named: Any) -> ClaimResult:
         nonlocal inside, most, claims
         inside, claims = inside + 1, claims + 1
         most = max(most, inside)

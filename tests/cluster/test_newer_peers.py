@@ -67,14 +67,14 @@ def test_what_is_left_to_newer_runners(
     mine = NewerPeers(OLD)
     other = check_in(fingerprint={**OLD, **theirs})
     mine.observe([other])
-    assert mine.leaves(job(**spec), row()) is left
-    assert mine.left() == ["j"] * left
-    assert not mine.leaves(job(**spec), row(queue="heavy"))
+    assert mine.delegates(job(**spec), row()) is left
+    assert mine.delegated_jobs() == ["j"] * left
+    assert not mine.delegates(job(**spec), row(queue="heavy"))
     mine.observe([{**other, "handlers": ["m:g"]}])
-    assert not mine.leaves(job(**spec), row())
+    assert not mine.delegates(job(**spec), row())
     mine.observe(None)
-    assert not mine.leaves(job(**spec), row())
-    assert mine.left() == []
+    assert not mine.delegates(job(**spec), row())
+    assert mine.delegated_jobs() == []
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, o
     """Such as one that is full, that has just started, or whose claims fail."""
     mine = NewerPeers(OLD)
     assert mine.observe([check_in()])
-    assert mine.leaves(BERLIN, row())
+    assert mine.delegates(BERLIN, row())
     assert mine.observe([check_in(**said)])
-    assert not mine.leaves(BERLIN, row())
+    assert not mine.delegates(BERLIN, row())
     mine.observe([check_in(**said), check_in(id="newest")])
-    assert mine.leaves(BERLIN, row())
+    assert mine.delegates(BERLIN, row())
 
 
 def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
@@ -100,26 +100,26 @@ def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
 ) -> None:
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
-    assert mine.leaves(BERLIN, row("a"))
-    assert mine.leaves(BERLIN, row("b"))
-    assert (mine.left(), mine.look_again()) == (["j"], LONGEST_WAIT)
+    assert mine.delegates(BERLIN, row("a"))
+    assert mine.delegates(BERLIN, row("b"))
+    assert (mine.delegated_jobs(), mine.reconsider_after()) == (["j"], LONGEST_WAIT)
     clock[0] += LONGEST_WAIT
-    assert (mine.left(), mine.look_again()) == ([], None)
+    assert (mine.delegated_jobs(), mine.reconsider_after()) == ([], None)
     # Planned meanwhile and due again; also where it comes before what was not planned.
-    assert mine.leaves(BERLIN, row("a", NOON + timedelta(minutes=1)))
-    assert not mine.leaves(BERLIN, row("b"))
+    assert mine.delegates(BERLIN, row("a", NOON + timedelta(minutes=1)))
+    assert not mine.delegates(BERLIN, row("b"))
     assert "planning_taken_over" in capsys.readouterr().out
     mine.observe([check_in()])
-    assert not mine.leaves(BERLIN, row("c"))
+    assert not mine.delegates(BERLIN, row("c"))
     mine.observe([check_in(seen="12:01")])
-    assert mine.leaves(BERLIN, row("c"))
+    assert mine.delegates(BERLIN, row("c"))
 
 
 def test_a_newer_runner_that_plans_is_left_its_work_for_ever(clock: list[float]) -> None:
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
     for minute in range(60):
-        assert mine.leaves(BERLIN, row(cursor=NOON + timedelta(minutes=minute)))
+        assert mine.delegates(BERLIN, row(cursor=NOON + timedelta(minutes=minute)))
         clock[0] += LONGEST_WAIT
 
 
@@ -129,25 +129,25 @@ def test_nothing_waits_for_a_newer_runner_longer_than_half_of_its_grace(
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
     brief = job(timezone="Europe/Berlin", grace=timedelta(seconds=1))
-    assert mine.leaves(brief, row())
-    assert mine.look_again() == 0.5
+    assert mine.delegates(brief, row())
+    assert mine.reconsider_after() == 0.5
     clock[0] += 0.5
-    assert not mine.leaves(brief, row())
-    assert not mine.leaves(job(timezone="Europe/Berlin", grace=timedelta(0)), row("other"))
+    assert not mine.delegates(brief, row())
+    assert not mine.delegates(job(timezone="Europe/Berlin", grace=timedelta(0)), row("other"))
 
 
 def test_what_was_left_is_looked_at_again_when_the_newer_runners_or_jobs_change() -> None:
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
-    assert mine.leaves(BERLIN, row())
+    assert mine.delegates(BERLIN, row())
     assert not mine.observe([check_in(seen="12:01")])
-    assert mine.left() == ["j"]
+    assert mine.delegated_jobs() == ["j"]
     assert mine.observe([check_in(free=0)])
-    assert mine.left() == []
+    assert mine.delegated_jobs() == []
     mine.observe([check_in()])
-    assert mine.leaves(BERLIN, row("other"))
+    assert mine.delegates(BERLIN, row("other"))
     mine.reconsider()
-    assert mine.left() == []
+    assert mine.delegated_jobs() == []
 
 
 def test_looking_again_makes_no_wait_longer(clock: list[float]) -> None:
@@ -155,10 +155,10 @@ def test_looking_again_makes_no_wait_longer(clock: list[float]) -> None:
     mine = NewerPeers(OLD)
     for second in range(int(LONGEST_WAIT)):
         mine.observe([check_in(seen=str(second)), check_in(id=f"new-{second}")])
-        assert mine.leaves(BERLIN, row())
+        assert mine.delegates(BERLIN, row())
         clock[0] += 1
         mine.reconsider()
-    assert not mine.leaves(BERLIN, row())
+    assert not mine.delegates(BERLIN, row())
 
 
 def test_versions_sort_as_people_read_them() -> None:

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from cronledger.engine.claiming.claim import LARGEST_CLAIM
 from cronledger.rules import outcome
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
@@ -86,19 +85,15 @@ def _everything(ledger: Ledger) -> list[object]:
 def _die_before(runner: Runner, name: str) -> None:
     """The next time `name` is sent, its backend has been terminated."""
     statements = runner.statements
-    real = statements._rows, statements._made
+    real = statements._send
 
-    def deadly(method: Any) -> Any:
-        async def send(c: Any, statement: str, *rest: Any, **params: Any) -> Any:
-            if statement == name:
-                statements._rows, statements._made = real  # type: ignore[method-assign]
-                await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
-            return await method(c, statement, *rest, **params)
+    async def deadly(c: Any, statement: str, *rest: Any) -> Any:
+        if statement == name:
+            statements._send = real  # type: ignore[method-assign]
+            await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return await real(c, statement, *rest)
 
-        return send
-
-    statements._rows = deadly(real[0])  # type: ignore[method-assign]
-    statements._made = deadly(real[1])  # type: ignore[method-assign]
+    statements._send = deadly  # type: ignore[method-assign]
 
 
 async def test_i2_a_long_outage_settles_into_one_skip_and_one_run(
@@ -347,7 +342,7 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
         ledger.clock.travel(by=MINUTE)
         assert {s.claimed.key.job_name for s in await one.step()} == {"backlog"}
         assert len(one.held) == 11
-        assert one.claimer._breadth < LARGEST_CLAIM
+        assert one.claimer.breadth.narrowed
         assert (
             ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1") == before
         )

@@ -61,7 +61,7 @@ async def test_i7_a_claim_that_is_older_than_its_lease_starts_no_handler(databas
                 # SIGSTOP between the COMMIT of the claim and here, for longer than the lease.
                 executor.start = start  # type: ignore[method-assign]
                 replica._runtime.components.dispatcher._start = start
-                start([Lease(x.claimed, x.job, x.queue, x.sent - 3) for x in leases])
+                start([Lease(x.claimed, x.job, x.sent - 3) for x in leases])
 
             replica._runtime.components.dispatcher._start = delayed  # type: ignore[assignment]
             execution = await whole.trigger(job)

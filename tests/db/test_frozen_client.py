@@ -43,8 +43,8 @@ class StandsStill:
     def __init__(self, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pid = asyncio.get_running_loop().create_future()
         self.go_on = asyncio.Event()
-        self._read = runner.claimer._read
-        monkeypatch.setattr(runner.claimer, "_read", self._stand)
+        self._read = runner.claimer.reader.read
+        monkeypatch.setattr(runner.claimer.reader, "read", self._stand)
 
     async def _stand(self, c: Any, *rest: Any) -> Any:
         # Shorter than the step's own, which is tested below.

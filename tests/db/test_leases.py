@@ -35,11 +35,11 @@ def lease(
     job = Job(name="job", handler=Handler.PYTHON, stale_timeout=timedelta(seconds=length))
     kind = "global" if scope == "global" else "shard"
     claimed = Claimed(
-        ExecutionKey("job", kind, scope, plan_time), 1, token or uuid4(), 1, 1, "schedule", None,
-        1, EPOCH, "won",
+        ExecutionKey("job", kind, scope, plan_time), "default", 1, token or uuid4(), 1, 1,
+        "schedule", None, 1, EPOCH, "won",
     )  # fmt: skip
     told: list[Stop] = []
-    made = Lease(claimed, job, "default", sent)
+    made = Lease(claimed, job, sent)
     made.stop = told.append
     return made, told
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from cronledger.engine.claiming.claim import SETTLED_AT_ONCE
+from cronledger.engine.claiming.breadth import SETTLED_AT_ONCE
 from cronledger.engine.lease import Lease
 from cronledger.ledger.statements import text
 from tests.bench import plans

@@ -94,7 +94,7 @@ async def test_i6_a_claim_that_is_cut_off_after_its_commit_goes_back(
         claiming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await claiming
-        await two.claimer.settle_unknown()
+        await two.claimer.unknown_commits.resolve()
         assert ledger.statuses("a") == ["PENDING"]
         assert [s.claimed.key.job_name for s in await one.settle()] == ["a"]
 
@@ -124,13 +124,12 @@ async def test_i2_an_unknown_commit_waits_for_the_old_backend(
     ledger.trigger()
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
-        key, token = start.claimed.key, start.claimed.token
         one.crash()
         with psycopg.connect(database_url) as old:
             old.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
             old.execute("UPDATE cronledger.executions SET updated_at = cronledger.db_now()")
-            one.claimer._unknown[token] = key
-            settling = asyncio.create_task(one.claimer.settle_unknown())
+            one.claimer.unknown_commits.add([start.claimed])
+            settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
             await eventually(lambda: waiting(ledger))
             assert not settling.done()
             old.commit()
@@ -176,11 +175,11 @@ async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
     execution = ledger.trigger()
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
-        one.claimer._unknown[start.claimed.token] = start.claimed.key
+        one.claimer.unknown_commits.add([start.claimed])
         one.crash()
         with psycopg.connect(database_url) as other:
             other.execute("SELECT cronledger.cancel(%s)", [execution])
-            settling = asyncio.create_task(one.claimer.settle_unknown())
+            settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
             await eventually(lambda: waiting(ledger))
             other.commit()
         await settling
@@ -196,12 +195,12 @@ async def test_who_looks_up_a_commit_deadlocks_with_no_client(
         ledger.trigger(name)
     async with runners(database_url, {}) as (one,):
         for start in await one.settle():
-            one.claimer._unknown[start.claimed.token] = start.claimed.key
+            one.claimer.unknown_commits.add([start.claimed])
         one.crash()
         with psycopg.connect(database_url) as client:
             lock = "SELECT FROM cronledger.schedules WHERE job_name = %s FOR NO KEY UPDATE"
             client.execute(lock, ["b"])
-            settling = asyncio.create_task(one.claimer.settle_unknown())
+            settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
             await eventually(lambda: waiting(ledger) or settling.done())
             client.execute(lock, ["a"])
         await settling

@@ -66,22 +66,23 @@ def cursor_apart(_: Database) -> Iterator[None]:
     """The cursor moves in a transaction of its own, before the rows that account for its way."""
 
     def make(original: Any) -> Any:
-        async def write(self: Any, c: Any, begun: Any) -> Any:
-            if begun.plans:
-                async with self._pool.connection() as other:
-                    await self._statements.advance_schedules(other, begun.plans)
-            plans, begun.plans = begun.plans, []
+        async def write(self: Any, c: Any) -> Any:
+            decision = self.decision
+            if decision.plans:
+                async with self._context.pool.connection() as other:
+                    await self._statements.advance_schedules(other, decision.plans)
+            plans, decision.plans = decision.plans, []
             try:
-                return await original(self, c, begun)
+                return await original(self, c)
             finally:
-                begun.plans = plans
+                decision.plans = plans
 
         return write
 
     # Not held against itself: the other connection would wait for the claim's own lock.
     with (
         statement("lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", "")),
-        method(claim.Claimer, "_write", make),
+        method(claim.Claim, "_write", make),
     ):
         yield
 
@@ -90,16 +91,16 @@ def commits_before_rows(_: Database) -> AbstractContextManager[None]:
     """COMMIT between the cursor and the executions: a crash there loses plan_times."""
 
     def make(original: Any) -> Any:
-        async def write(self: Any, c: Any, begun: Any) -> Any:
-            if begun.plans:
-                await self._statements.advance_schedules(c, begun.plans)
+        async def write(self: Any, c: Any) -> Any:
+            if self.decision.plans:
+                await self._statements.advance_schedules(c, self.decision.plans)
                 await c.execute("COMMIT")
                 await c.execute("BEGIN")
-            return await original(self, c, begun)
+            return await original(self, c)
 
         return write
 
-    return method(claim.Claimer, "_write", make)
+    return method(claim.Claim, "_write", make)
 
 
 def two_of_a_scope(database: Database) -> AbstractContextManager[None]:

@@ -28,7 +28,7 @@ class Scene:
 
     def __init__(self, handler: Handler) -> None:
         job = Job(name="job", handler=Kind.PYTHON, stale_timeout=timedelta(seconds=600))
-        self.lease = Lease(cast(Any, None), job, "default", monotonic())
+        self.lease = Lease(cast(Any, None), job, monotonic())
         self.lines: list[str] = []
         self.stops = 0
         self.guard = Guard(self.lease, self._stop)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
+from psycopg import AsyncCursor
+
 LEAP = timedelta(seconds=1)
 DRIFT = 1e-4  # how far two clocks may part, in seconds per second
 NO_TRUST = datetime.max.replace(tzinfo=UTC)
@@ -76,3 +78,10 @@ class DatabaseClock:
     def until(self, instant: datetime) -> float:
         """Seconds from now until `instant` of database time; never negative."""
         return max(0.0, (instant - self.at(monotonic())).total_seconds())
+
+
+async def fetch_now(answer: AsyncCursor[datetime]) -> datetime:
+    """Return the database's time from the answer to `Statements.read_clock`."""
+    now = await answer.fetchone()
+    assert now is not None, "the statement returns one row"
+    return now

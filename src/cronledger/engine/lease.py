@@ -42,7 +42,6 @@ class Lease:
 
     claimed: Claimed
     job: Job
-    queue: str
     sent: float
     deadline: float = field(init=False)
     next_beat: float = field(init=False)
@@ -56,6 +55,10 @@ class Lease:
     @property
     def token(self) -> UUID:
         return self.claimed.token
+
+    @property
+    def queue(self) -> str:
+        return self.claimed.queue
 
     @property
     def length(self) -> float:

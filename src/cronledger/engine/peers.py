@@ -1,12 +1,13 @@
-"""Which runner plans: one with older tzdata or croniter leaves what they decide to newer ones.
+"""Planning while runners have different versions of tzdata or croniter.
 
 Two runners that read one schedule differently would plan two different sets of plan_times, and the
-cursor would go by whoever came first. The newer one plans; both execute.
+cursor would follow whichever came first. So the older runner delegates such schedules to the newer
+one, and both execute.
 
-A schedule is left to the newer one only while that one is seen to plan: by its last check-in it has
-free slots and claims, and it takes what was left to it within LONGEST_WAIT. Otherwise the older one
-plans: a schedule that fires by older zone data is better than one that does not fire. The cursor
-keeps the two from planning one plan_time twice.
+A schedule is delegated only while there is evidence that the newer runner plans. Its last check-in
+has to show free slots and recent claims, and it has to plan the schedule within LONGEST_WAIT.
+Otherwise the older runner plans: a schedule that fires by older zone data is better than one that
+does not fire. The cursor prevents both from planning the same plan_time.
 """
 
 import re
@@ -22,16 +23,19 @@ from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
 log = get_logger(__name__)
 
 LONGEST_WAIT = 5.0
-"""Seconds that a due schedule is left to a newer runner; at most half of the grace of its job."""
+"""The most seconds for which a due schedule is delegated. Half of the job's grace, if that is
+less."""
 REMEMBERED = 600.0
-"""Seconds after which it is forgotten that a schedule was left: a runner without a free slot does
-not look again before it has one."""
+"""The seconds for which an ended delegation is remembered. A runner without a free slot does not
+consider the schedule again before it has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A live runner with newer `tzdata` or `croniter`, and what it can plan for. `able`: its
-    check-in of the instant `seen` shows that it claims."""
+    """A live runner with newer `tzdata` or `croniter`, and what it can plan.
+
+    `able`: its last check-in, at the instant `seen`, shows that it claims.
+    """
 
     id: str
     queues: frozenset[str]
@@ -42,7 +46,7 @@ class Peer:
     seen: str = field(compare=False)
 
     def plans(self, job: Job, queue: str) -> bool:
-        """Whether it has the job, and reads its schedule by something newer than we."""
+        """Return whether it can run the job, and reads its schedule by something newer."""
         if queue not in self.queues or job.schedule is None:
             return False
         if job.handler is Handler.PYTHON and job.target["function"] not in self.handlers:
@@ -51,33 +55,37 @@ class Peer:
         return cron and (self.croniter or (self.tzdata and job.timezone != "UTC"))
 
 
-Mark = tuple[ScopeKey, datetime]
-"""A due schedule and its cursor: the same as long as nobody plans it."""
+DueCursor = tuple[ScopeKey, datetime]
+"""A due schedule and its cursor. The pair stays the same until a runner plans the schedule."""
 
 
 @dataclass(slots=True)
-class _Left:
-    """Due schedules of one job that are left to others `until` a monotonic instant. `rows`: since
-    when each is; `before`: the same of the claim that left some before."""
+class _Delegation:
+    """The due schedules of one job that are delegated `until` a monotonic instant.
+
+    `since`: the start of the delegation, by schedule. `before`: the same of the previous claim that
+    delegated schedules of this job.
+    """
 
     until: float
-    before: Mapping[Mark, float]
-    rows: dict[Mark, float] = field(default_factory=dict)
+    before: Mapping[DueCursor, float]
+    since: dict[DueCursor, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class NewerPeers:
-    """The live runners that are newer than this one; `fingerprint` is what this one has."""
+    """The live runners that are newer than this one, which has `fingerprint`."""
 
     fingerprint: Mapping[str, str]
     _newer: list[Peer] = field(default_factory=list, init=False)
-    _left: dict[str, _Left] = field(default_factory=dict, init=False)
-    _idle: dict[str, str] = field(default_factory=dict, init=False)  # who did not plan, when seen
+    _delegations: dict[str, _Delegation] = field(default_factory=dict, init=False)
+    # Peers that did not plan what was delegated to them, with the check-in that was known then.
+    _idle: dict[str, str] = field(default_factory=dict, init=False)
 
     def observe(self, others: Sequence[Mapping[str, Any]] | None) -> bool:
-        """Take in the runners whose fingerprint differs, as `check_in` returns them.
+        """Take over the runners with another fingerprint, as `check_in` returns them.
 
-        Return whether the set of newer runners, or what they are able to do, has changed.
+        Return whether the newer runners, or their abilities, have changed.
         """
         newer = [peer for peer in map(self._peer, others or ()) if peer.tzdata or peer.croniter]
         changed = newer != self._newer
@@ -88,24 +96,27 @@ class NewerPeers:
         return changed
 
     def reconsider(self) -> None:
-        """What was left to others is looked at again by the next claim."""
+        """Let the next claim consider all delegated schedules again."""
         now = monotonic()
-        for left in self._left.values():
-            left.until = min(left.until, now)
+        for delegation in self._delegations.values():
+            delegation.until = min(delegation.until, now)
 
-    def leaves(self, job: Job, row: ScheduleRow) -> bool:
-        """Whether another runner is to plan this due schedule. From a schedule that was left to
-        others for too long it learns that they do not plan."""
+    def delegates(self, job: Job, row: ScheduleRow) -> bool:
+        """Return whether another runner has to plan this due schedule, and remember it.
+
+        A schedule that has been delegated for too long shows that the peers do not plan.
+        """
         peers = [x for x in self._newer if x.able and x.id not in self._idle]
         peers = [x for x in peers if x.plans(job, row.queue)]
         wait = min(LONGEST_WAIT, job.grace.total_seconds() / 2)
         if not peers or wait <= 0:
             return False
-        now, mark = monotonic(), (row.key, row.planned_through)
-        left = self._left.get(job.name)
-        if left is None or left.until <= now:  # the first of this claim
-            left = _Left(now + wait, {} if left is None else left.rows)
-        since = left.before.get(mark, now)
+        now, cursor = monotonic(), (row.key, row.planned_through)
+        delegation = self._delegations.get(job.name)
+        if delegation is None or delegation.until <= now:  # the first schedule in this claim
+            before = {} if delegation is None else delegation.since
+            delegation = _Delegation(now + wait, before)
+        since = delegation.before.get(cursor, now)
         if now - since >= wait:
             self._idle.update((peer.id, peer.seen) for peer in peers)
             log.warning(
@@ -113,24 +124,27 @@ class NewerPeers:
                 waited_s=round(now - since, 1), of=[peer.id for peer in peers],
             )  # fmt: skip
             return False
-        left.rows[mark] = since
-        left.until = min(left.until, since + wait)
-        self._left[job.name] = left
+        delegation.since[cursor] = since
+        delegation.until = min(delegation.until, since + wait)
+        self._delegations[job.name] = delegation
         return True
 
-    def left(self) -> list[str]:
-        """Jobs whose due schedules are left to others for the moment, by name."""
+    def delegated_jobs(self) -> list[str]:
+        """Return the names of the jobs with delegated schedules."""
         now = monotonic()
-        self._left = {name: x for name, x in self._left.items() if now < x.until + REMEMBERED}
-        return [name for name, x in self._left.items() if now < x.until]
+        self._delegations = {
+            name: x for name, x in self._delegations.items() if now < x.until + REMEMBERED
+        }
+        return [name for name, x in self._delegations.items() if now < x.until]
 
-    def look_again(self) -> float | None:
-        """Seconds until the first of them is looked at again; None: none is left to others."""
+    def reconsider_after(self) -> float | None:
+        """Return the seconds until a delegation ends, or None if there is none."""
         now = monotonic()
-        return min((x.until - now for x in self._left.values() if now < x.until), default=None)
+        ends = (x.until for x in self._delegations.values() if now < x.until)
+        return min((end - now for end in ends), default=None)
 
     def described(self) -> dict[str, int | str]:
-        """For a log line: how many runners are newer in what, and what this one has."""
+        """Return the numbers of newer runners and the own versions, for a log line."""
         return {
             "newer_tzdata": sum(peer.tzdata for peer in self._newer),
             "newer_croniter": sum(peer.croniter for peer in self._newer),
@@ -152,19 +166,19 @@ class NewerPeers:
 
 
 def _is_able(other: Mapping[str, Any]) -> bool:
-    """Whether a runner's last check-in shows that it claims; one that says nothing does not."""
+    """Return whether a runner's last check-in shows that it claims."""
     age = other["claimed_s_ago"]
     return (
         other["free"] > 0
         and other["database"] == "ok"
         and not other["failures"]
         and age is not None
-        # A runner that waits for work claims every poll interval, a bit less than ttl / 3.
+        # A runner that waits for work claims once per poll interval, a bit less than ttl / 3.
         and age <= other["ttl_s"] / 2
     )
 
 
 def version(text: str | None) -> tuple[tuple[int, str], ...]:
-    """A version as something that sorts: `2025b` after `2025a`, `7.0.10` after `7.0.9`."""
+    """Return a version as a sortable value: `2025b` after `2025a`, `7.0.10` after `7.0.9`."""
     parts = re.findall(r"(\d+)|([a-z]+)", (text or "").lower())
     return tuple((int(number or -1), word) for number, word in parts)

@@ -52,6 +52,7 @@ class Claimed(NamedTuple):
     """An execution that was won, retried or stolen (`how`)."""
 
     key: ExecutionKey
+    queue: str
     id: int
     token: UUID
     attempt: int
@@ -63,14 +64,53 @@ class Claimed(NamedTuple):
     how: str
 
 
-class Taken(NamedTuple):
-    """An execution that `claim_due` claimed. `more`: others may be due. `refused`: what the
-    database said of a row one of whose values it does not accept; that one is not claimed."""
+class DueExecution(NamedTuple):
+    """An execution that `claim_due` claimed, or could not claim.
+
+    `more`: further executions may be due. `refused`: the error if the database does not accept one
+    of the row's values. Such a row is not claimed.
+    """
 
     claimed: Claimed
-    queue: str
     more: bool
     refused: str | None
+
+
+class BrokenJob(NamedTuple):
+    """A job that cannot run in this revision, and the error. One element of `set_spec_errors`."""
+
+    name: str
+    revision: int
+    error: str
+
+
+class QueueRoom(NamedTuple):
+    """How many more executions of a limited queue may start."""
+
+    queue: str
+    room: int
+
+
+class RunningExecution(NamedTuple):
+    """A RUNNING execution of a scope."""
+
+    scope: ScopeKey
+    plan_time: datetime
+    id: int
+
+
+class UnclaimedExecution(NamedTuple):
+    """The first PENDING execution of an external job's schedule."""
+
+    scope: ScopeKey
+    id: int
+
+
+class LiveFunction(NamedTuple):
+    """A Python function that a live runner of this queue has."""
+
+    queue: str
+    function: str
 
 
 class LeaseKey(NamedTuple):
@@ -141,13 +181,21 @@ def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> Schedul
     return ScheduleRow(ScopeKey(job, kind, scope), queue, *rest)
 
 
+def running(job: str, kind: str, scope: str, plan: datetime, id: int) -> RunningExecution:
+    return RunningExecution(ScopeKey(job, kind, scope), plan, id)
+
+
+def unclaimed(job: str, kind: str, scope: str, id: int) -> UnclaimedExecution:
+    return UnclaimedExecution(ScopeKey(job, kind, scope), id)
+
+
 def claimed(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Claimed:
     row = Claimed(ExecutionKey(job, kind, scope, plan), *rest)
     return row if row.payload is None else row._replace(payload=_payload(row.payload))
 
 
-def taken(queue: str, more: bool, refused: str | None, *row: Any) -> Taken:
-    return Taken(claimed(*row), queue, more, refused)
+def due_execution(more: bool, refused: str | None, *row: Any) -> DueExecution:
+    return DueExecution(claimed(*row), more, refused)
 
 
 def _payload(text: str) -> Any:

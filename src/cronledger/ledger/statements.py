@@ -13,25 +13,32 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from psycopg import AsyncConnection, AsyncCursor
-from psycopg.rows import args_row, dict_row
+from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from cronledger.ledger.rows import (
     MAX_STEALS,
+    BrokenJob,
     CheckInReply,
     Claimed,
+    DueExecution,
     Ending,
     JobFacts,
     LeaseKey,
     LeaseState,
+    LiveFunction,
     NewClaim,
     NextDue,
+    QueueRoom,
+    RunningExecution,
     Swept,
-    Taken,
+    UnclaimedExecution,
     claimed,
+    due_execution,
+    running,
     schedule,
     swept,
-    taken,
+    unclaimed,
 )
 from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey, Skip
 
@@ -102,20 +109,27 @@ class Statements:
     def __init__(self, schema: str = "cronledger") -> None:
         self.schema = schema
 
-    async def _rows(self, c: Connection, name: str, **params: Any) -> Rows:
-        cursor = c.cursor()
+    async def _send(
+        self, c: Connection, name: str, factory: Any, params: Mapping[str, Any]
+    ) -> AsyncCursor[Any]:
+        cursor = c.cursor(row_factory=factory)
         await cursor.execute(text(name, self.schema).encode(), params or None)
         return cursor
+
+    async def _rows(self, c: Connection, name: str, **params: Any) -> Rows:
+        return await self._send(c, name, tuple_row, params)
 
     async def _made(
         self, c: Connection, name: str, make: Callable[..., T], **params: Any
     ) -> AsyncCursor[T]:
-        cursor = c.cursor(row_factory=args_row(make))
-        await cursor.execute(text(name, self.schema).encode(), params or None)
-        return cursor
+        return await self._send(c, name, args_row(make), params)
 
-    async def read_clock(self, c: Connection) -> Rows:
-        return await self._rows(c, "read_clock")
+    async def _values(self, c: Connection, name: str, **params: Any) -> AsyncCursor[Any]:
+        """Send a statement with one column. Its rows are the values of that column."""
+        return await self._send(c, name, scalar_row, params)
+
+    async def read_clock(self, c: Connection) -> AsyncCursor[datetime]:
+        return await self._values(c, "read_clock")
 
     async def read_server_settings(self, c: Connection) -> Rows:
         return await self._rows(c, "read_server_settings")
@@ -158,12 +172,12 @@ class Statements:
         sql_commands: bool,
         not_here: Sequence[str],
         max_rows: int,
-    ) -> AsyncCursor[Taken]:
+    ) -> AsyncCursor[DueExecution]:
         """`tokens`: an array literal; made once for many claims, most of which use none."""
         return await self._made(
             c,
             "claim_due",
-            taken,
+            due_execution,
             runner=runner,
             queues=list(queues),
             kinds=list(kinds),
@@ -175,8 +189,10 @@ class Statements:
             max_rows=max_rows,
         )
 
-    async def read_unclaimed(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
-        return await self._rows(c, "read_unclaimed", **_scopes(scopes))
+    async def read_unclaimed(
+        self, c: Connection, scopes: Sequence[ScopeKey]
+    ) -> AsyncCursor[UnclaimedExecution]:
+        return await self._made(c, "read_unclaimed", unclaimed, **_scopes(scopes))
 
     async def plan_pending(self, c: Connection, claims: Sequence[NewClaim]) -> Rows:
         """The tokens and leases of `claims` are not used."""
@@ -194,14 +210,16 @@ class Statements:
         )
         return await self._rows(c, "plan_pending", **params)
 
-    async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> Rows:
-        return await self._rows(c, "lock_limited_queues", queues=list(queues))
+    async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> AsyncCursor[str]:
+        return await self._values(c, "lock_limited_queues", queues=list(queues))
 
-    async def lock_limited_jobs(self, c: Connection, jobs: Sequence[str]) -> Rows:
-        return await self._rows(c, "lock_limited_jobs", jobs=list(jobs))
+    async def lock_limited_jobs(self, c: Connection, jobs: Sequence[str]) -> AsyncCursor[str]:
+        return await self._values(c, "lock_limited_jobs", jobs=list(jobs))
 
-    async def count_running_queues(self, c: Connection, queues: Sequence[str]) -> Rows:
-        return await self._rows(c, "count_running_queues", queues=list(queues))
+    async def count_running_queues(
+        self, c: Connection, queues: Sequence[str]
+    ) -> AsyncCursor[QueueRoom]:
+        return await self._made(c, "count_running_queues", QueueRoom, queues=list(queues))
 
     async def read_jobs(self, c: Connection, jobs: Sequence[str]) -> AsyncCursor[JobFacts]:
         return await self._made(c, "read_jobs", JobFacts, jobs=list(jobs))
@@ -210,21 +228,19 @@ class Statements:
         self, c: Connection, jobs: Sequence[str], revisions: Sequence[int]
     ) -> AsyncCursor[dict[str, Any]]:
         """Rows as dictionaries; `revision` from, per job."""
-        cursor = c.cursor(row_factory=dict_row)
-        await cursor.execute(
-            text("read_revisions", self.schema).encode(),
-            {"jobs": list(jobs), "revisions": list(revisions)},
-        )
-        return cursor
+        params = {"jobs": list(jobs), "revisions": list(revisions)}
+        return await self._send(c, "read_revisions", dict_row, params)
 
-    async def read_running(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
-        return await self._rows(c, "read_running", **_scopes(scopes))
+    async def read_running(
+        self, c: Connection, scopes: Sequence[ScopeKey]
+    ) -> AsyncCursor[RunningExecution]:
+        return await self._made(c, "read_running", running, **_scopes(scopes))
 
-    async def make_partitions(self, c: Connection, plans: Sequence[datetime]) -> Rows:
-        return await self._rows(c, "make_partitions", plans=list(plans))
+    async def make_partitions(self, c: Connection, plans: Sequence[datetime]) -> AsyncCursor[str]:
+        return await self._values(c, "make_partitions", plans=list(plans))
 
-    async def read_live_handlers(self, c: Connection) -> Rows:
-        return await self._rows(c, "read_live_handlers")
+    async def read_live_handlers(self, c: Connection) -> AsyncCursor[LiveFunction]:
+        return await self._made(c, "read_live_handlers", LiveFunction)
 
     async def try_claim_new(
         self, c: Connection, runner: str, claims: Sequence[NewClaim]
@@ -304,9 +320,10 @@ class Statements:
     async def request_replacement(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "request_replacement", **_scopes(scopes))
 
-    async def set_spec_errors(self, c: Connection, errors: Sequence[tuple[str, int, str]]) -> Rows:
-        return await self._rows(
-            c, "set_spec_errors", **_columns(errors, "jobs", "revisions", "errors")
+    async def set_spec_errors(self, c: Connection, broken: Sequence[BrokenJob]) -> AsyncCursor[str]:
+        """Return the names of the jobs whose spec_error was set."""
+        return await self._values(
+            c, "set_spec_errors", **_columns(broken, "jobs", "revisions", "errors")
         )
 
     async def park_broken(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:

@@ -13,10 +13,12 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest import mock
 
 import psycopg
 
 from cronledger.app import App, Context
+from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access
@@ -70,17 +72,15 @@ async def refused(url: str, watch: Watch) -> None:
 async def unknown(url: str, watch: Watch) -> None:
     """A claim whose COMMIT lands and whose answer is lost; then the next step."""
     runner = await opened(url)
-    read = runner.claimer._after
 
-    async def lost(c: Any, begun: Any) -> bool:
-        runner.claimer._after = read  # type: ignore[method-assign]
+    async def lost(claim: Claim, c: Any) -> bool:
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    runner.claimer._after = lost  # type: ignore[method-assign]
-    try:
-        await runner.step()
-    except psycopg.OperationalError:
-        watch.armed = True
+    with mock.patch.object(Claim, "_after_commit", lost):
+        try:
+            await runner.step()
+        except psycopg.OperationalError:
+            watch.armed = True
     for start in await runner.step():
         say("start", start)
 

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from cronledger.engine.claiming.claim import Claimer
-from cronledger.engine.claiming.decide import Abilities
+from cronledger.engine.claiming.abilities import Abilities
+from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease, Leases

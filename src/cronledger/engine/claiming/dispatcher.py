@@ -1,4 +1,4 @@
-"""The dispatcher: claims what is due and hands it to the executor, one step at a time."""
+"""The dispatcher: claims what is due, step by step, and passes the leases to the executor."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,7 +8,8 @@ from time import monotonic
 
 import psycopg
 
-from cronledger.engine.claiming.claim import LARGEST_CLAIM, Claim, Claimer
+from cronledger.engine.claiming.claim import ClaimResult
+from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease
 from cronledger.ledger import identity
@@ -16,15 +17,22 @@ from cronledger.logger import get_logger
 
 log = get_logger(__name__)
 
-NOT_HERE_SECONDS = 30.0
+EXCLUDED_SECONDS = 30.0
+"""How long the dispatcher ignores a job that it left to other runners, or that is broken."""
 YIELD_SECONDS = 0.005
+"""How long a runner without a free slot would wait before a claim. Many runners wake at the same
+instant; in this way the least loaded one claims first."""
 BUSY_SECONDS = 0.02
+"""How long to wait when something is due that another replica has locked."""
 
 
 @dataclass(slots=True)
-class Ticks:
-    """What the dispatcher did, for people. `lag_s`: how long after its due_at the latest of the
-    executions started that the last claim won for the first time; None: none was won yet."""
+class DispatcherStats:
+    """What the dispatcher has done since the start.
+
+    `lag_s`: how long after its due_at the latest new execution of the last claim started. None if
+    there was no new execution yet.
+    """
 
     steps: int = 0
     won: int = 0
@@ -36,10 +44,12 @@ class Ticks:
 
 
 class Dispatcher:
-    """`step` claims at most as many executions as there are free slots.
+    """Each `step` claims at most as many executions as there are free slots.
 
     `free` returns the number of free slots and of all slots. `start` receives the leases that were
-    claimed. `refused`: why the database refused the last claim, because it is not the ledger's own.
+    claimed. `poll` returns the longest time between two steps.
+    `steal_at`: when the next lease is stale, in database time. `refused`: why the database refused
+    the last claim, because it is not the ledger's own.
     """
 
     def __init__(
@@ -56,48 +66,41 @@ class Dispatcher:
         self._free = free
         self._start = start
         self._poll = poll
-        self._not_here: dict[str, float] = {}
+        self._excluded_until: dict[str, float] = {}
         self._saturated = False
         self.steal_at: datetime | None = None
         self.refused: str | None = None
-        self.ticks = Ticks()
+        self.stats = DispatcherStats()
         self.wake = asyncio.Event()
 
-    async def step(self) -> float | None:
-        """Claim once. Answers the seconds until the next step; None: when woken.
+    async def step(self) -> float:
+        """Claim once. Return the seconds until the next step, unless `wake` is set earlier.
 
-        Raises psycopg.Error when the database is away; nothing is lost by that.
+        Raises psycopg.Error when the database is unreachable. Nothing is lost by that.
         """
-        await self._claimer.settle_unknown()
+        await self._claimer.unknown_commits.resolve()
         free, slots = self._free()
         if free <= 0:
             self._note_saturation(slots)
             return self._poll()
         self._saturated = False
-        # Many runners wake for one instant: the less loaded goes first.
         if free < slots:
             await asyncio.sleep(YIELD_SECONDS * (slots - free) / slots)
-        sent = monotonic()
-        not_here = self._elsewhere()
         steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
         try:
-            claim = await self._claimer.claim(
-                free, min(free, LARGEST_CLAIM), steal=steal, not_here=not_here
+            result = await self._claimer.claim(
+                free, steal=steal, excluded_jobs=self._excluded_jobs()
             )
         except psycopg.Error as error:
             why = identity.refusal(error)
             if why is None:
                 raise
-            return self._refuse(why)
-        self._admit()
-        self._hand_over(claim)
+            return self._note_refusal(why)
+        self._note_acceptance()
+        self._process(result)
         if steal:
             self.steal_at = None
-        self.ticks.steps += 1
-        self.ticks.last_step = monotonic()
-        if claim.next_due is not None:
-            self._clock.observe(claim.next_due.now, max(sent, claim.asked))
-        return self._delay(claim)
+        return self._delay(result)
 
     @property
     def saturated(self) -> bool:
@@ -105,65 +108,73 @@ class Dispatcher:
         return self._saturated
 
     def reconsider(self) -> None:
-        """Jobs that were left to other runners are looked at again: what this runner can run, or
-        what the jobs are, has changed."""
-        self._not_here.clear()
+        """Include jobs again that were left to other runners, from the next step on.
+
+        Call this when the jobs have changed, or the functions that this runner has.
+        """
+        self._excluded_until.clear()
         self.wake.set()
 
-    def _refuse(self, why: str) -> float:
+    def _note_refusal(self, why: str) -> float:
         if self.refused is None:
             log.error("other_database", why=why, remedy=identity.ACCEPT)
         self.refused = why
-        self.ticks.last_step = monotonic()
+        self.stats.last_step = monotonic()
         return self._poll()
 
-    def _admit(self) -> None:
+    def _note_acceptance(self) -> None:
         if self.refused is not None:
             log.info("database_accepted")
             self.refused = None
-
-    def _elsewhere(self) -> list[str]:
-        now = monotonic()
-        self._not_here = {job: until for job, until in self._not_here.items() if until > now}
-        return list(self._not_here)
-
-    def _hand_over(self, claim: Claim) -> None:
-        until = monotonic() + NOT_HERE_SECONDS
-        self._not_here.update((job, until) for job in claim.round.not_here)
-        for name in claim.round.no_runner:
-            log.warning("job_without_runner", job=name)
-        self.ticks.skipped += sum(skip.count for _, skip, _ in claim.round.skips)
-        leases = []
-        for row in claim.won:
-            job = self._claimer.revisions.newest(row.key.job_name).job
-            leases.append(Lease(row, job, claim.round.queues[row.token], claim.sent))
-            self.ticks.won += row.how == "won"
-            self.ticks.stolen += row.how == "stolen"
-            self.ticks.retried += row.how == "retried"
-        due = {new.token: new.due_at for new in claim.round.new}
-        lags = [row.started_at - due[row.token] for row in claim.won if row.token in due]
-        if lags:
-            self.ticks.lag_s = max(lags).total_seconds()
-        if leases:
-            self._start(leases)
-
-    def _delay(self, claim: Claim) -> float | None:
-        if claim.round.not_here or claim.round.left or (claim.full and claim.round.writes):
-            return 0
-        due = claim.next_due
-        moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]
-        if self.steal_at is not None:
-            moments.append(self.steal_at)
-        waits = [self._poll()]
-        if claim.look_again is not None:
-            waits.append(claim.look_again)
-        if moments:
-            waits.append(self._clock.until(min(moments)))
-        if min(waits) == 0 and not claim.round.writes:
-            return BUSY_SECONDS  # due and locked by another replica
-        return min(waits)
 
     def _note_saturation(self, slots: int) -> None:
         if not self._saturated:
             self._saturated = True
             log.warning("slots_saturated", slots=slots)
+
+    def _excluded_jobs(self) -> list[str]:
+        now = monotonic()
+        self._excluded_until = {job: x for job, x in self._excluded_until.items() if x > now}
+        return list(self._excluded_until)
+
+    def _process(self, result: ClaimResult) -> None:
+        """Start the executions, and keep what the claim has shown."""
+        until = monotonic() + EXCLUDED_SECONDS
+        self._excluded_until.update((job, until) for job in result.excluded_jobs)
+        for name in result.decision.no_runner:
+            log.warning("job_without_runner", job=name)
+        self._count(result)
+        if result.leases:
+            self._start(result.leases)
+        if result.next_due is not None:
+            self._clock.observe(result.next_due.now, result.asked)
+
+    def _count(self, result: ClaimResult) -> None:
+        stats = self.stats
+        stats.steps += 1
+        stats.last_step = monotonic()
+        stats.skipped += sum(skip.count for _, skip, _ in result.decision.skips)
+        for lease in result.leases:
+            stats.won += lease.claimed.how == "won"
+            stats.stolen += lease.claimed.how == "stolen"
+            stats.retried += lease.claimed.how == "retried"
+        if result.lag is not None:
+            stats.lag_s = result.lag.total_seconds()
+
+    def _delay(self, result: ClaimResult) -> float:
+        """Return the seconds until the next step."""
+        left_to_others = result.excluded_jobs or result.decision.delegated
+        if left_to_others or (result.full and result.writes):
+            return 0
+        due = result.next_due
+        moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]
+        if self.steal_at is not None:
+            moments.append(self.steal_at)
+        waits = [self._poll()]
+        if result.reconsider_after is not None:
+            waits.append(result.reconsider_after)
+        if moments:
+            waits.append(self._clock.until(min(moments)))
+        if min(waits) == 0 and not result.writes:
+            return BUSY_SECONDS
+        return min(waits)

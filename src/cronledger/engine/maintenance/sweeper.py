@@ -6,7 +6,7 @@ from time import monotonic
 
 import psycopg
 
-from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.ledger import identity
 from cronledger.ledger.database import AsyncPool, step_transaction
 from cronledger.ledger.rows import Swept
@@ -109,8 +109,7 @@ class Sweeper:
                 rows = await swept.fetchall()
                 if rows:
                     sent = monotonic()
-                    (now,) = await (await self._statements.read_clock(c)).fetchone() or (None,)
-                    assert now is not None
+                    now = await fetch_now(await self._statements.read_clock(c))
                     if not self._clock.agrees(now, sent, monotonic()):
                         raise _LeaptError
         except _LeaptError:  # rolled back

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from cronledger.engine.apps import AppRegistry
-from cronledger.engine.claiming.claim import Claimer
-from cronledger.engine.claiming.decide import Abilities
+from cronledger.engine.claiming.abilities import Abilities
+from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor

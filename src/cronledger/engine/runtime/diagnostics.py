@@ -113,7 +113,7 @@ class Inspector:
         self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
     ) -> Diagnostics:
         """What is going on now."""
-        ticks, now = self.dispatcher.ticks, monotonic()
+        stats, now = self.dispatcher.stats, monotonic()
         _, slots = self.executor.free()
         active = sorted(map(_active, self.executor.executions()), key=lambda x: -x.age_s)
         away = self.loops.away_since
@@ -127,13 +127,13 @@ class Inspector:
             running=len(active),
             saturated=self.dispatcher.saturated,
             unwritten=self.finisher.waiting,
-            ticks=ticks.steps,
-            last_tick_age_s=round(now - ticks.last_step, 3) if ticks.steps else None,
-            lag_s=ticks.lag_s,
-            won=ticks.won,
-            stolen=ticks.stolen,
-            retried=ticks.retried,
-            skipped=ticks.skipped,
+            ticks=stats.steps,
+            last_tick_age_s=round(now - stats.last_step, 3) if stats.steps else None,
+            lag_s=stats.lag_s,
+            won=stats.won,
+            stolen=stats.stolen,
+            retried=stats.retried,
+            skipped=stats.skipped,
             lost_leases=self.leases.lost,
             database_errors=self.loops.database_errors,
             apps=list(apps),
@@ -160,7 +160,7 @@ class Inspector:
         """What a load balancer or a supervisor asks for."""
         now, away = monotonic(), self.loops.away_since
         _, slots = self.executor.free()
-        stepped = self.loops.last_step("dispatcher") or self.dispatcher.ticks.last_step
+        stepped = self.loops.last_step("dispatcher") or self.dispatcher.stats.last_step
         return Health(
             state,
             self._database(),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from cronledger.engine.claiming.claim import Claimer
+from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.running.finisher import Ended, Finisher
 from cronledger.engine.runtime.diagnostics import Active

@@ -221,7 +221,7 @@ class Runtime:
         with suppress(psycopg.Error, TimeoutError):
             async with asyncio.timeout(2):
                 if claim_cut_off:
-                    await self.components.claimer.settle_unknown()
+                    await self.components.claimer.unknown_commits.resolve()
                 async with self.pool.connection() as c:
                     await self._statements.stop_runner(c, self.runner_id, self.expected.id)
 

@@ -16,5 +16,5 @@ FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::
     AS u(job, kind, scope, plan, revision, queue, due_at, payload, max_attempts, token, stale_timeout)
 ORDER BY 1, 2, 3, 4
 ON CONFLICT ON CONSTRAINT uq_execution DO NOTHING
-RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.lease_token, e.attempt,
+RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.queue, e.id, e.lease_token, e.attempt,
           e.max_attempts, e.trigger, e.payload::text, e.revision, e.started_at, 'won'

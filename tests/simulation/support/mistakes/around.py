@@ -7,7 +7,8 @@ from typing import Any
 from cronledger.engine.maintenance import scope_providers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.ledger import statements
-from cronledger.rules.model import Status
+from cronledger.ledger.rows import RunningExecution
+from cronledger.rules.model import ScopeKey, Status
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes.mutating import function, method, together
 
@@ -98,7 +99,9 @@ def overlap_before_the_lock(_: Database) -> AbstractContextManager[None]:
             self._cursor, self._scopes = cursor, set(scopes)
 
         async def fetchall(self) -> list[Any]:
-            return [x for x in await self._cursor.fetchall() if x[:3] in self._scopes]
+            found = await self._cursor.fetchall()
+            rows = [RunningExecution(ScopeKey(*x[:3]), *x[3:]) for x in found]
+            return [row for row in rows if row.scope in self._scopes]
 
     def make_lock(original: Any) -> Any:
         async def lock(self: Any, c: Any, **more: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from cronledger.engine.claiming import claim
+from cronledger.engine.claiming import claim, unknown_commits
 from cronledger.engine.running import finisher
 from cronledger.ledger import statements
 from tests.simulation.support.backend import Database
@@ -30,25 +30,25 @@ def parks_without_another_look(_: Database) -> AbstractContextManager[None]:
     """A claim parks, and what ended while it did so is left to the sweeper."""
 
     def make(original: Any) -> Any:
-        async def after(self: Any, c: Any, begun: Any) -> Any:
-            begun.parked = []
-            return await original(self, c, begun)
+        async def after(self: Any, c: Any) -> Any:
+            self.decision.parked = []
+            return await original(self, c)
 
         return after
 
-    return method(claim.Claimer, "_after", make)
+    return method(claim.Claim, "_after_commit", make)
 
 
 def forgets_unknown_commits(_: Database) -> AbstractContextManager[None]:
     """What a COMMIT of unknown outcome has claimed is nobody's business."""
 
     def make(original: Any) -> Any:
-        async def settle(self: Any) -> None:
-            self._unknown.clear()
+        async def resolve(self: Any) -> None:
+            self._executions.clear()
 
-        return settle
+        return resolve
 
-    return method(claim.Claimer, "settle_unknown", make)
+    return method(unknown_commits.UnknownCommits, "resolve", make)
 
 
 def looks_up_unlocked(_: Database) -> AbstractContextManager[None]:

@@ -56,4 +56,4 @@ def starts_all_at_the_limit(_: Database) -> AbstractContextManager[None]:
     def make(original: Any) -> Any:
         return lambda self, job, queue: None
 
-    return method(decide.Decider, "_reserved", make)
+    return method(decide._Decider, "_take_room", make)

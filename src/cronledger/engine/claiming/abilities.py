@@ -1,0 +1,42 @@
+"""The executions that a runner can run and the schedules that it can plan."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from cronledger.engine.peers import NewerPeers
+from cronledger.ledger.rows import JobFacts
+from cronledger.rules.model import Handler
+
+KINDS = (Handler.PYTHON, Handler.COMMAND, Handler.SQL, Handler.HTTP)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """The handler kinds and the Python functions of this runner."""
+
+    functions: Collection[str]
+    allow_sql_commands: bool = False
+    kinds: Collection[Handler] = KINDS
+    peers: NewerPeers = field(default_factory=lambda: NewerPeers({}))
+
+    def runs(self, facts: JobFacts) -> bool:
+        """Return whether this runner can run executions of the job."""
+        if facts.handler == Handler.PYTHON:
+            return facts.function in self.functions
+        return facts.handler in self.kinds
+
+    def plans(self, facts: JobFacts) -> bool:
+        """Return whether this runner plans the job. Every runner plans `external` jobs."""
+        return facts.handler == Handler.EXTERNAL or self.runs(facts)
+
+    def refusal(self, facts: JobFacts) -> str | None:
+        """Return the reason why runners with this configuration refuse the job, or None.
+
+        The reason becomes the job's spec_error.
+        """
+        if facts.handler == Handler.COMMAND and facts.from_sql and not self.allow_sql_commands:
+            return (
+                "handler = command: commands of jobs written by SQL are not allowed; declare the "
+                "job in a file, or set CRONLEDGER_ALLOW_SQL_COMMANDS=true on every replica"
+            )
+        return None

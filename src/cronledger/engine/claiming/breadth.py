@@ -1,0 +1,44 @@
+"""The number of rows that a claim looks at."""
+
+LARGEST_CLAIM = 500
+"""The most rows of each kind that a claim looks at."""
+SETTLED_AT_ONCE = 100
+"""The most schedules of each kind that a claim plans beyond those that have a slot. Planning 100
+takes about 10 ms. Executions that come due meanwhile have to wait for the next claim."""
+LEAST_BREADTH = 50
+"""The fewest due schedules that a claim may lock. In a backlog the first few take all slots. The
+others are read for nothing, and other replicas cannot lock them meanwhile."""
+
+
+class Breadth:
+    """The number of due schedules that the next claim locks.
+
+    There may be more due schedules than free slots. Many of them need no slot, because their
+    plan_times were missed or overlap.
+    """
+
+    def __init__(self) -> None:
+        self._limit = LARGEST_CLAIM
+        self._per_slot = 1
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether earlier claims locked schedules for which no slot was left."""
+        return self._limit < LARGEST_CLAIM
+
+    def rows(self, slots: int) -> int:
+        """Return how many due schedules to lock while `slots` are free."""
+        beyond = min(SETTLED_AT_ONCE, slots * self._per_slot)
+        return min(self._limit, max(slots, beyond))
+
+    def adapt(self, due: int, slotless: int, *, full: bool) -> None:
+        """Learn from a claim that locked `due` schedules, `slotless` of them for nothing.
+
+        `full`: the claim locked as many as it was allowed to.
+        """
+        if slotless:
+            self._limit = max(LEAST_BREADTH, 2 * (due - slotless))
+            self._per_slot = 1
+        elif full:
+            self._limit = min(LARGEST_CLAIM, 2 * self._limit)
+            self._per_slot = min(SETTLED_AT_ONCE, 2 * self._per_slot)

@@ -1,0 +1,79 @@
+"""The claims of one runner: retries, and what is remembered between claims."""
+
+from collections.abc import Collection, Sequence
+
+from cronledger.engine.claiming.abilities import Abilities
+from cronledger.engine.claiming.bad_values import BadValues
+from cronledger.engine.claiming.breadth import Breadth
+from cronledger.engine.claiming.claim import (
+    Claim,
+    ClaimContext,
+    ClaimRequest,
+    ClaimResult,
+    ClockLeaptError,
+)
+from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.revisions import Revisions
+from cronledger.engine.claiming.tokens import Tokens
+from cronledger.engine.claiming.unknown_commits import UnknownCommits
+from cronledger.engine.clock import DatabaseClock
+from cronledger.ledger.database import BAD_VALUE_ERRORS, AsyncPool
+from cronledger.ledger.statements import Statements
+
+
+class Claimer:
+    """Claims for one runner, one claim at a time.
+
+    `in_flight`: a claim has begun and not ended. `unknown_commits`: executions of earlier claims
+    that may have been committed.
+    """
+
+    def __init__(
+        self,
+        pool: AsyncPool,
+        statements: Statements,
+        clock: DatabaseClock,
+        abilities: Abilities,
+        *,
+        runner: str,
+        queues: Sequence[str],
+    ) -> None:
+        self.in_flight = False
+        self.unknown_commits = UnknownCommits(pool, statements)
+        self.breadth = Breadth()
+        revisions = Revisions(statements)
+        self.reader = InputReader(statements, revisions, abilities)
+        self._bad_values = BadValues(pool, statements)
+        self._context = ClaimContext(
+            pool, statements, clock, abilities, runner, queues, revisions, self.reader, Tokens(),
+            self.breadth, self.unknown_commits,
+        )  # fmt: skip
+
+    async def claim(
+        self, slots: int, *, steal: bool, excluded_jobs: Collection[str]
+    ) -> ClaimResult:
+        """Claim at most `slots` executions, and retry without the jobs that make a claim fail.
+
+        The jobs that were left out get a spec_error and are in `excluded_jobs` of the result.
+        Raises psycopg.Error if nothing was committed, or if that is unknown. The caller then has to
+        resolve `unknown_commits` before the next claim.
+        """
+        request = ClaimRequest(slots, steal, excluded_jobs)
+        self.in_flight = True
+        try:
+            while True:
+                claim = Claim(self._context, request)
+                try:
+                    result = await claim.run()
+                except BrokenJobsError as found:
+                    request.broken.update((job.name, job) for job in found.jobs)
+                except ClockLeaptError:
+                    request.steal = False
+                except BAD_VALUE_ERRORS as error:
+                    await self._bad_values.isolate(request, claim, error)
+                else:
+                    # Not earlier: a claim that is cut off before this point has to be released.
+                    self.unknown_commits.remove(claim.executions())
+                    return result
+        finally:
+            self.in_flight = False

@@ -1,0 +1,140 @@
+"""The reads of a claim, in new statements after its locks."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronledger.engine.claiming.abilities import Abilities
+from cronledger.engine.claiming.revisions import Revisions
+from cronledger.engine.clock import fetch_now
+from cronledger.ledger.rows import BrokenJob, Claimed, JobFacts, LiveFunction, RunningExecution
+from cronledger.ledger.statements import Connection, Statements
+from cronledger.rules.model import Handler, ScheduleRow, ScopeKey
+
+
+class BrokenJobsError(Exception):
+    """Executions of these jobs were claimed, but their definitions cannot be read."""
+
+    def __init__(self, jobs: Sequence[BrokenJob]) -> None:
+        super().__init__(", ".join(job.name for job in jobs))
+        self.jobs = jobs
+
+
+@dataclass(slots=True)
+class ClaimInputs:
+    """Everything that the decisions of one claim depend on.
+
+    `running`: the id of the first RUNNING execution per scope. `unclaimed`: the id of the first
+    PENDING execution per scope, only of external jobs. `locked_jobs`: limited jobs whose row this
+    claim has locked. `locked_queues`: queues that are unlimited, or whose row this claim has
+    locked. `queue_room`: room of the limited queues. `live_functions`: the functions of all live
+    runners; None if they were not needed.
+    """
+
+    now: datetime
+    schedules: Sequence[ScheduleRow]
+    jobs: Mapping[str, JobFacts]
+    revisions: Revisions
+    running: Mapping[ScopeKey, int]
+    unclaimed: Mapping[ScopeKey, int]
+    locked_jobs: Collection[str]
+    locked_queues: Collection[str]
+    queue_room: dict[str, int]
+    live_functions: Collection[LiveFunction] | None
+
+
+class InputReader:
+    """Reads the inputs of claims."""
+
+    def __init__(self, statements: Statements, revisions: Revisions, abilities: Abilities) -> None:
+        self._statements = statements
+        self._revisions = revisions
+        self._abilities = abilities
+
+    async def read(
+        self, c: Connection, existing: Sequence[Claimed], schedules: Sequence[ScheduleRow]
+    ) -> ClaimInputs:
+        """Lock the limits of these schedules, then read everything that the claim decides by.
+
+        Also reads the definitions of the jobs of `existing`, the executions that were claimed
+        already. Raises BrokenJobsError if one of these definitions cannot be read.
+        """
+        s = self._statements
+        planned = sorted({row.key.job_name for row in schedules})
+        names = sorted({row.key.job_name for row in existing}.union(planned))
+        queues = sorted({row.queue for row in schedules})
+        locked_queues = await s.lock_limited_queues(c, queues)
+        locked_jobs = await s.lock_limited_jobs(c, planned)
+        facts = await s.read_jobs(c, names)
+        room = await s.count_running_queues(c, queues)
+        running = await s.read_running(c, [row.key for row in schedules])
+        clock = await s.read_clock(c)
+        jobs = {job.name: job for job in await facts.fetchall()}
+        await self._read_revisions(c, existing, schedules, jobs)
+        return ClaimInputs(
+            running=_first_by_scope(await running.fetchall()),
+            now=await fetch_now(clock),
+            schedules=schedules,
+            jobs=jobs,
+            revisions=self._revisions,
+            unclaimed=await self._read_unclaimed(c, schedules, jobs),
+            locked_jobs=set(await locked_jobs.fetchall()),
+            locked_queues=set(await locked_queues.fetchall()),
+            queue_room={row.queue: row.room for row in await room.fetchall()},
+            live_functions=await self._read_live_functions(c, schedules, jobs),
+        )
+
+    async def _read_revisions(
+        self,
+        c: Connection,
+        existing: Sequence[Claimed],
+        schedules: Sequence[ScheduleRow],
+        jobs: Mapping[str, JobFacts],
+    ) -> None:
+        claimed = {row.key.job_name for row in existing} & jobs.keys()
+        first = {name: jobs[name].revision for name in sorted(claimed)}
+        for row in schedules:
+            name = row.key.job_name
+            first[name] = min(row.planned_revision, first.get(name, row.planned_revision))
+        # The newest revision of a deleted job is unknown: all are read each time, which is rare.
+        newest = {name: jobs[name].revision_id if name in jobs else None for name in first}
+        await self._revisions.read(c, {name: (first[name], newest[name]) for name in first})
+        self._require_readable(claimed, jobs)
+
+    def _require_readable(self, names: Iterable[str], jobs: Mapping[str, JobFacts]) -> None:
+        errors = {name: self._revisions.broken(name) for name in names}
+        broken = [
+            BrokenJob(name, jobs[name].revision, error)
+            for name, error in errors.items()
+            if error is not None
+        ]
+        if broken:
+            raise BrokenJobsError(broken)
+
+    async def _read_unclaimed(
+        self, c: Connection, schedules: Sequence[ScheduleRow], jobs: Mapping[str, JobFacts]
+    ) -> dict[ScopeKey, int]:
+        """Return the executions that wait for workers outside of cronledger, if there are any."""
+        external = {name for name, job in jobs.items() if job.handler == Handler.EXTERNAL}
+        scopes = [row.key for row in schedules if row.key.job_name in external]
+        if not scopes:
+            return {}
+        rows = await self._statements.read_unclaimed(c, scopes)
+        return {row.scope: row.id for row in await rows.fetchall()}
+
+    async def _read_live_functions(
+        self, c: Connection, schedules: Sequence[ScheduleRow], jobs: Mapping[str, JobFacts]
+    ) -> set[LiveFunction] | None:
+        """Return the functions of all live runners; None if this runner can plan all schedules."""
+        planned = [jobs.get(row.key.job_name) for row in schedules]
+        if all(job is None or self._abilities.plans(job) for job in planned):
+            return None
+        rows = await self._statements.read_live_handlers(c)
+        return set(await rows.fetchall())
+
+
+def _first_by_scope(running: Iterable[RunningExecution]) -> dict[ScopeKey, int]:
+    first: dict[ScopeKey, int] = {}
+    for row in running:
+        first[row.scope] = min(row.id, first.get(row.scope, row.id))
+    return first

@@ -1,0 +1,73 @@
+"""Claims whose COMMIT has an unknown outcome: what was committed is released, never started."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from cronledger.ledger.database import AsyncPool, step_transaction
+from cronledger.ledger.rows import Claimed, NewClaim
+from cronledger.ledger.statements import Statements
+from cronledger.logger import get_logger
+from cronledger.rules.model import ExecutionKey
+
+log = get_logger(__name__)
+
+
+class UnknownCommits:
+    """The executions of a claim that may or may not have been committed, by token.
+
+    A claim adds its executions before their COMMIT. They are removed when the caller of the claim
+    has them, or when the transaction is known to be rolled back. Those of a claim that was cut off
+    in between stay here until `resolve` has looked them up.
+    """
+
+    def __init__(self, pool: AsyncPool, statements: Statements) -> None:
+        self._pool = pool
+        self._statements = statements
+        self._executions: dict[UUID, ExecutionKey] = {}
+
+    def add(self, executions: Iterable[Claimed | NewClaim]) -> None:
+        """From now on the outcome for these executions is unknown."""
+        self._executions.update((x.token, x.key) for x in executions)
+
+    def remove(self, executions: Iterable[Claimed | NewClaim]) -> None:
+        """These executions are held by the caller, or rolled back."""
+        for execution in executions:
+            self._executions.pop(execution.token, None)
+
+    async def resolve(self) -> None:
+        """Release every execution that was committed. Afterwards no outcome is unknown.
+
+        Raises psycopg.Error while the database cannot be asked.
+        """
+        released, unknown = 0, len(self._executions)
+        while self._executions:
+            released += await self._release()
+        if unknown:
+            log.warning("commit_was_unknown", claims=unknown, landed_and_given_back=released)
+
+    async def _release(self) -> int:
+        """Release what was committed, guarded by its token. Return the number of executions.
+
+        The backend of the lost claim may still be working, and its COMMIT would come after our
+        look. So this first waits for the lock of one schedule: one transaction claimed all of these
+        executions, and it holds the locks of all their schedules.
+
+        An execution that is still RUNNING under its token afterwards stays unknown. PostgreSQL 18
+        up to 18.4 passes over rows that were updated (by a request to cancel them, for example)
+        while `give_back` waited for them. The next call sees them as they are.
+        """
+        tokens, keys = list(self._executions), list(self._executions.values())
+        async with self._pool.connection() as c:
+            async with step_transaction(c):
+                await self._statements.lock_schedule(c, min(key.scope for key in keys))
+                released = await self._statements.give_back(
+                    c, keys, tokens, "not_started",
+                    "the answer to the claim's COMMIT was lost; the handler was never started",
+                )  # fmt: skip
+                states = await self._statements.read_leases(c, keys, tokens)
+            count = len(await released.fetchall())
+            running = {x.token for x in await states.fetchall() if x.ours and x.status == "RUNNING"}
+        for token in tokens:
+            if token not in running:
+                self._executions.pop(token, None)
+        return count
