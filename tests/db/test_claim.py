@@ -93,7 +93,7 @@ def _die_before(runner: Runner, name: str) -> None:
             await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         return await real(c, statement, *rest)
 
-    statements._send = deadly  # type: ignore[method-assign]
+    statements._send = deadly  # type: ignore[method-assign,assignment]
 
 
 async def test_i2_a_long_outage_settles_into_one_skip_and_one_run(
