@@ -96,7 +96,7 @@ def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, o
 
 
 def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
+    clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
@@ -108,7 +108,7 @@ def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
     # Planned meanwhile and due again; also where it comes before what was not planned.
     assert mine.delegates(BERLIN, row("a", NOON + timedelta(minutes=1)))
     assert not mine.delegates(BERLIN, row("b"))
-    assert "planning_taken_over" in capsys.readouterr().out
+    assert "planning_taken_over" in caplog.text
     mine.observe([check_in()])
     assert not mine.delegates(BERLIN, row("c"))
     mine.observe([check_in(seen="12:01")])
