@@ -31,7 +31,7 @@ def ledger(database_url: str) -> Iterator[Ledger]:
     made.close()
 
 
-async def eventually(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
+async def eventually(what: str, look: Callable[[], Any], seconds: float = 90) -> Any:
     """What `look` answers as soon as it is true. It is called in a thread: where a replica lives on
     this event loop, nothing may block it for a lock that the replica holds."""
     give_up_at = time.monotonic() + seconds

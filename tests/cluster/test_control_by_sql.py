@@ -174,7 +174,7 @@ def test_f34_cancel_reaches_a_running_handler(
     def look() -> bool:
         return bool(cluster.executions("CANCELLED"))
 
-    until("its end", look, 10)
+    until("its end", look)
     (row,) = cluster.executions()
     assert row["cancel_requested_by"] == "me"
     assert not cluster.marks("end")

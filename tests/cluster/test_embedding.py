@@ -94,11 +94,11 @@ def job_of_another() -> None:
 
 
 async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) -> None:
-    app, release = App("drained"), threading.Event()
+    app, release, drains = App("drained"), threading.Event(), asyncio.Event()
 
     @app.job()
     async def quick() -> None:
-        await asyncio.sleep(0.2)
+        await drains.wait()
 
     @app.job(allow_stale_reentry=True)
     async def again() -> None:
@@ -121,10 +121,11 @@ async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) 
             await asyncio.to_thread(ledger.trigger, name)
         await eventually("all run", lambda: len(ledger.rows("SELECT 1 FROM running")) == 4)
         began = asyncio.get_running_loop().time()
-        report = await replica.drain(timeout=0.6)
+        drains.set()
+        report = await replica.drain(timeout=3)
         took = asyncio.get_running_loop().time() - began
     release.set()
-    assert 0.5 < took < 10
+    assert took >= 3
     cut_off = {one.job for one in report.cut_off}
     assert cut_off == {"again", "once", "deaf"}
     assert (report.finished, report.given_back, report.failed) == (1, 1, 2)
@@ -162,7 +163,7 @@ async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     assert (row["status"], row["runner_id"], row["error_code"]) == ("RUNNING", "one", None)
     assert (report.failed, report.given_back, report.unfinished) == (0, 0, 1)
     async with Replica(other, url=ledger.url, settings=Settings(runner_id="two")):
-        await eventually("stolen", lambda: ledger.executions()[0]["status"] == "SUCCESS", 30)
+        await eventually("stolen", lambda: ledger.executions()[0]["status"] == "SUCCESS")
     release.set()
     (row,) = ledger.executions()
     assert (row["result"], row["attempt"], row["runner_id"]) == ("second", 2, "two")

@@ -63,7 +63,7 @@ def _discard(base: Path) -> None:
     shutil.rmtree(base, ignore_errors=True)
 
 
-def _until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def _until(condition: Callable[[], object], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true"

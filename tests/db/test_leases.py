@@ -193,7 +193,7 @@ def beating(database_url: str) -> Iterator[Beating]:
     made.close()
 
 
-def until(what: str, look: Callable[[], object], seconds: float = 10) -> None:
+def until(what: str, look: Callable[[], object], seconds: float = 90) -> None:
     give_up_at = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"

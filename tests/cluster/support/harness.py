@@ -18,7 +18,7 @@ import psycopg
 from tests.cluster.support.marks import VARIABLE, Mark, read
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60.0
+PATIENCE = 120.0
 T = TypeVar("T")
 
 

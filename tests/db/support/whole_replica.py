@@ -19,7 +19,7 @@ from cronledger.sources.apply import apply
 FINAL = ("SUCCESS", "FAILED", "CANCELLED")
 
 
-async def until(what: str, look: Callable[[], Any], seconds: float = 20) -> Any:
+async def until(what: str, look: Callable[[], Any], seconds: float = 90) -> Any:
     """What `look` answers once it is true; fails with `what` after `seconds`."""
     give_up_at = time.monotonic() + seconds
     while not (found := look()):
