@@ -104,7 +104,7 @@ async def test_f14_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
         await asyncio.to_thread(
             ledger.rows, "UPDATE executions SET lease_token = gen_random_uuid()"
         )
-        replica._runtime.components.heartbeats.look_now()
+        replica._runtime.components.heartbeats.renew_now()
         await eventually("lost", lambda: replica.diagnostics().lost_leases == 1)
         # And so is what the database refuses to answer.
         await asyncio.to_thread(

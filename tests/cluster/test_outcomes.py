@@ -193,7 +193,7 @@ async def test_run_timeout_stops_what_can_be_stopped(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Executor, "GRACE", 0.1)
-    monkeypatch.setattr(Executor, "INSIST", 0.05)
+    monkeypatch.setattr(Executor, "REPEAT", 0.05)
     release = world.release
 
     async def sleeps() -> None:

@@ -107,7 +107,7 @@ async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> Non
             before = point_elsewhere(ledger)
             held.set()
             await ended.wait()
-            replica._runtime.components.heartbeats.look_now()
+            replica._runtime.components.heartbeats.renew_now()
             replica._runtime.components.loops.wake("check_in")
             await eventually("it is reported", lambda: replica.health().database == "other")
             await eventually("so are heartbeats", lambda: "heartbeats" in replica.health().failing)

@@ -215,7 +215,7 @@ def test_all_leases_of_a_runner_are_renewed_in_one_statement(
     made = beating.hold(*scopes)
     before = {one.token: one.deadline for one in made}
     with beating.beating() as heartbeats:
-        heartbeats.look_now()
+        heartbeats.renew_now()
         until("all are renewed", lambda: beating.renewed() == set(scopes))
         until("deadlines moved", lambda: all(x.deadline > before[x.token] for x in made))
     assert sent[0] == 20
@@ -228,7 +228,7 @@ def test_a_busy_row_is_not_a_lost_one(beating: Beating) -> None:
     deadline, other_deadline = busy.deadline, free.deadline
     with psycopg.connect(beating.url) as other, beating.beating() as heartbeats:
         other.execute("SELECT FROM cronledger.executions WHERE scope_id = 'busy' FOR UPDATE")
-        heartbeats.look_now()
+        heartbeats.renew_now()
         until("the free one is renewed", lambda: free.deadline > other_deadline)
         assert busy.held
         assert busy.deadline == deadline
@@ -250,7 +250,7 @@ def test_another_holder_and_another_end_are_a_lost_lease(beating: Beating, chang
     statement = f"UPDATE cronledger.executions SET {change} WHERE scope_id = 'lost'"
     beating.rows(statement)
     with capture_logs() as logs, beating.beating() as heartbeats:
-        heartbeats.look_now()
+        heartbeats.renew_now()
         until("it is told", lambda: beating.told["lost"])
     assert beating.told == {"lost": ["lease_lost"], "kept": []}
     assert (lost.held, kept.held) == (False, True)
@@ -263,7 +263,7 @@ def test_a_dropped_row_is_a_lost_lease(beating: Beating) -> None:
     beating.hold("gone")
     beating.rows("DELETE FROM cronledger.executions")
     with beating.beating() as heartbeats:
-        heartbeats.look_now()
+        heartbeats.renew_now()
         until("it is told", lambda: beating.told["gone"] == ["lease_lost"])
 
 
@@ -284,7 +284,7 @@ def test_a_cancel_is_told_with_the_heartbeat_though_the_row_is_busy(beating: Bea
     beating.rows("UPDATE cronledger.executions SET cancel_requested_at = now()")
     with psycopg.connect(beating.url) as other, beating.beating() as heartbeats:
         other.execute("SELECT FROM cronledger.executions WHERE scope_id = 'busy' FOR UPDATE")
-        heartbeats.look_now()
+        heartbeats.renew_now()
         until("both are told", lambda: all(beating.told.values()))
     assert {why for told in beating.told.values() for why in told} == {"cancelled"}
     assert len(beating.leases) == 2  # they are held until their ends are written
@@ -321,10 +321,10 @@ def test_closing_does_not_wait_for_a_hanging_connection(beating: Beating) -> Non
     with Proxy(beating.url) as proxy:
         with beating.beating(proxy.dsn) as heartbeats:
             beating.hold("hung", length=60)
-            heartbeats.look_now()
+            heartbeats.renew_now()
             until("it is connected", lambda: beating.extended)
             proxy.black_hole()
-            heartbeats.look_now()
+            heartbeats.renew_now()
             asked_at = time.monotonic()
         assert time.monotonic() - asked_at < 3
 
@@ -342,5 +342,5 @@ async def test_a_defect_does_not_end_the_thread(
     monkeypatch.setattr(Statements, "heartbeat_leases", broken)
     beating.hold("a")
     with beating.beating() as heartbeats:
-        heartbeats.look_now()
+        heartbeats.renew_now()
         await asyncio.to_thread(until, "it goes on", lambda: beating.renewed() == {"a"})

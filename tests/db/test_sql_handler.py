@@ -145,7 +145,7 @@ async def test_f28_a_script_that_commits_is_found_out(whole: Whole) -> None:
         row = await whole.run("commits")
     assert (row["status"], row["attempt"]) == ("FAILED", 1)
     assert row["error_code"] == "transaction_ended"
-    assert "leave COMMIT to the runner" in row["error_msg"]
+    assert "because the runner commits" in row["error_msg"]
 
 
 async def test_f28_a_role_of_the_script_does_not_stop_its_end(whole: Whole) -> None:

@@ -158,7 +158,7 @@ def skipped_is_lost(_: Database) -> AbstractContextManager[None]:
 
         return read
 
-    return method(heartbeats.Heartbeats, "_read_silent", make)
+    return method(heartbeats.Heartbeats, "_check_missing", make)
 
 
 class _Silent:

@@ -1,8 +1,7 @@
 """A lease, the right to write one execution, and the set of leases that a runner holds.
 
-A lease is created when an execution is claimed, extended by heartbeats, checked while the handler
-runs, and ended when the outcome is written. `Leases` is the one object that threads share, under
-one lock.
+A lease is created when an execution is claimed. Heartbeats extend it, and it ends when the outcome
+is written. `Leases` is the only object that threads share, under one lock.
 """
 
 import threading
@@ -23,21 +22,22 @@ NEVER = float("inf")
 
 
 def margin(stale_timeout: float) -> float:
-    """Seconds before the end of its lease by which a handler must be dead."""
+    """Return the seconds before the end of a lease by which its handler must have ended."""
     return min(MARGIN_MOST, stale_timeout * MARGIN_SHARE)
 
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """The right to write one execution, as long as `deadline` has not passed.
+    """The right to write one execution, until `deadline` has passed.
 
-    `sent`: when the claim or the last good heartbeat was sent. `deadline` counts from there, so it
-    lies before the database's stale_after by the way there and the margin. `next_beat`: when the
-    next heartbeat is due. All three are monotonic seconds.
-    `stopped`: the deadline has passed and the handler was stopped. The deadline does not move any
-    more, though the lease is kept until the handler has ended.
-    `stop` asks the handler to end, from any thread. The executor sets it before it adds the lease
-    to those that are held.
+    `sent`: when the claim or the last successful heartbeat was sent. `deadline` counts from there,
+    so it lies before the database's stale_after by the network delay and the margin. `next_beat`:
+    when the next heartbeat is due. All three are monotonic seconds.
+    `stop` requests the end of the handler, from any thread. The executor sets it before it adds the
+    lease to `Leases`.
+    `stopped`: the deadline has passed, and the handler was requested to end. The deadline does not
+    move any more, but the lease is kept until the handler has ended.
+    `held`: the lease is in `Leases`, or will be added to it.
     """
 
     claimed: Claimed
@@ -65,12 +65,22 @@ class Lease:
         return self.job.stale_timeout.total_seconds()
 
     @property
+    def log_fields(self) -> dict[str, object]:
+        """The fields of a log line about this execution."""
+        return {
+            "job": self.claimed.key.job_name,
+            "scope": self.claimed.key.scope_id,
+            "execution_id": self.claimed.id,
+            "attempt": self.claimed.attempt,
+        }
+
+    @property
     def usable(self) -> bool:
-        """Whether the handler may go on. Any thread may ask."""
+        """Whether the handler may continue. Any thread may read this."""
         return self.held and not self.stopped and monotonic() < self.deadline
 
     def renew(self, sent: float) -> None:
-        """The lease counts from `sent`, monotonic, when its claim or heartbeat was sent."""
+        """Let the lease count from `sent`, the monotonic instant before its statement was sent."""
         self.sent, self.next_beat = sent, sent + self.length / 3
         if not self.stopped:
             self.deadline = sent + self.length - margin(self.length)
@@ -82,19 +92,19 @@ class Leases:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[UUID, Lease] = {}
-        self._renew_asked = 0.0
+        self._renew_requested = 0.0
         self.lost = 0
 
     def add(self, leases: Iterable[Lease]) -> None:
         with self._lock:
             for lease in leases:
                 self._held[lease.token] = lease
-                self._catch_up(lease)
+                self._apply_renew_now(lease)
 
-    def _catch_up(self, lease: Lease) -> None:
-        # A heartbeat sent before `renew_now` may not have seen the reason for it. Nor was a claim
-        # held yet whose COMMIT others saw before its answer arrived here.
-        if lease.sent < self._renew_asked:
+    def _apply_renew_now(self, lease: Lease) -> None:
+        # A heartbeat that was sent before `renew_now` may not have seen the reason for it. A claim
+        # may have been visible to others before its answer arrived and its lease was added here.
+        if lease.sent < self._renew_requested:
             lease.next_beat = 0.0
 
     def remove(self, token: UUID) -> None:
@@ -116,19 +126,19 @@ class Leases:
             return len(self._held)
 
     def due(self, now: float) -> list[Lease]:
-        """Leases whose heartbeat is due: a third of their length since the last good one."""
+        """Return the leases whose heartbeat is due: a third of their length after the last one."""
         with self._lock:
             return [lease for lease in self._held.values() if now >= lease.next_beat]
 
     def renew_now(self) -> None:
-        """Every heartbeat is due now; those whose answer, or whose claim's, is under way too."""
+        """Make every heartbeat due now, also where the answer to the last one is under way."""
         with self._lock:
-            self._renew_asked = monotonic()
+            self._renew_requested = monotonic()
             for lease in self._held.values():
                 lease.next_beat = 0.0
 
     def renew(self, tokens: Iterable[UUID], sent: float) -> dict[UUID, float]:
-        """Move the deadlines of those still held and not stopped; answers their new deadlines."""
+        """Extend these leases. Return the new deadlines of those still held and not stopped."""
         with self._lock:
             renewed = {}
             for token in tokens:
@@ -136,21 +146,23 @@ class Leases:
                 if lease is None:
                     continue
                 lease.renew(sent)
-                self._catch_up(lease)
+                self._apply_renew_now(lease)
                 if not lease.stopped:
                     renewed[token] = lease.deadline
             return renewed
 
     def postpone(self, tokens: Iterable[UUID], until: float) -> None:
-        """The next heartbeat of these is due then: their rows are busy."""
+        """Delay the next heartbeat of these leases, because other transactions hold their rows."""
         with self._lock:
             for token in tokens:
                 if token in self._held:
                     self._held[token].next_beat = until
 
     def lose(self, token: UUID) -> Lease | None:
-        """Forget a lease that is not ours any more; None if it was not held (its finish came
-        between the heartbeat and its answer)."""
+        """Remove a lease that belongs to another holder now, and return it.
+
+        Return None if it was not held: it was finished between the heartbeat and its answer.
+        """
         with self._lock:
             lease = self._held.pop(token, None)
             if lease is not None:
@@ -159,7 +171,7 @@ class Leases:
             return lease
 
     def expired(self, now: float) -> list[Lease]:
-        """Leases past their deadline whose handler was not told yet; marks them as told."""
+        """Mark the leases past their deadline as stopped. Return those that were not before."""
         with self._lock:
             over = [x for x in self._held.values() if now >= x.deadline and not x.stopped]
             for lease in over:
@@ -167,7 +179,10 @@ class Leases:
             return over
 
     def next_moment(self, *, beats: bool) -> float:
-        """When the next deadline passes or (`beats`) a heartbeat is due, monotonic; inf: never."""
+        """Return the monotonic instant of the next deadline, or (`beats`) of the next heartbeat.
+
+        NEVER if there is none.
+        """
         with self._lock:
             moments = [x.deadline for x in self._held.values() if not x.stopped]
             if beats:

@@ -139,8 +139,22 @@ class Ending(NamedTuple):
     covers: bool = False
 
 
+class Renewed(NamedTuple):
+    """A lease that a heartbeat has extended, and whether its execution is requested to cancel."""
+
+    token: UUID
+    cancel_requested: bool
+
+
+class Finished(NamedTuple):
+    """An outcome that was written. `has_input`: its scope has watermark input to settle."""
+
+    token: UUID
+    has_input: bool
+
+
 class LeaseState(NamedTuple):
-    """What a lease became: `ours` says whether the row still bears the token."""
+    """The state of an execution. `ours`: whether its row still has the token of the lease."""
 
     token: UUID
     status: str

@@ -23,6 +23,7 @@ from cronledger.ledger.rows import (
     Claimed,
     DueExecution,
     Ending,
+    Finished,
     JobFacts,
     LeaseKey,
     LeaseState,
@@ -30,6 +31,7 @@ from cronledger.ledger.rows import (
     NewClaim,
     NextDue,
     QueueRoom,
+    Renewed,
     RunningExecution,
     Swept,
     UnclaimedExecution,
@@ -346,18 +348,27 @@ class Statements:
     async def stop_runner(self, c: Connection, runner: str, ledger: UUID | None) -> Rows:
         return await self._rows(c, "stop_runner", runner=runner, ledger=ledger)
 
-    async def heartbeat_leases(self, c: Connection, leases: Sequence[LeaseKey]) -> Rows:
+    async def heartbeat_leases(
+        self, c: Connection, leases: Sequence[LeaseKey]
+    ) -> AsyncCursor[Renewed]:
         rest = _columns([lease[1:] for lease in leases], "tokens", "stale_timeouts")
-        return await self._rows(
-            c, "heartbeat_leases", **_keys([lease.key for lease in leases]), **rest
-        )
+        keys = _keys([lease.key for lease in leases])
+        return await self._made(c, "heartbeat_leases", Renewed, **keys, **rest)
 
     async def read_leases(
         self, c: Connection, keys: Sequence[ExecutionKey], tokens: Sequence[UUID]
     ) -> AsyncCursor[LeaseState]:
         return await self._made(c, "read_leases", LeaseState, **_keys(keys), tokens=list(tokens))
 
-    async def finish_executions(self, c: Connection, endings: Sequence[Ending]) -> Rows:
+    async def finish_executions(
+        self, c: Connection, endings: Sequence[Ending]
+    ) -> AsyncCursor[Finished]:
+        params = self.finish_parameters(endings)
+        return await self._made(c, "finish_executions", Finished, **params)
+
+    @staticmethod
+    def finish_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
+        """Return the parameters of `finish_executions`, for connections that are not async too."""
         rest = _columns(
             [ending[1:] for ending in endings],
             "tokens",
@@ -372,9 +383,7 @@ class Statements:
             "watermarks",
             "covers",
         )
-        return await self._rows(
-            c, "finish_executions", **_keys([ending.key for ending in endings]), **rest
-        )
+        return _keys([ending.key for ending in endings]) | rest
 
     async def give_back(
         self,
@@ -383,8 +392,9 @@ class Statements:
         tokens: Sequence[UUID],
         error_code: str,
         error_msg: str,
-    ) -> Rows:
-        return await self._rows(
+    ) -> AsyncCursor[UUID]:
+        """The rows are the tokens of the executions that were released."""
+        return await self._values(
             c,
             "give_back",
             **_keys(keys),

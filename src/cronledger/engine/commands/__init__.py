@@ -1,0 +1,1 @@
+"""Commands: a supervisor process starts them, and kills them with everything that they started."""

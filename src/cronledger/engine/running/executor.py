@@ -1,4 +1,4 @@
-"""Runs what was claimed: one task per execution, and its end as an outcome for the finisher."""
+"""The executor: runs the handler of each lease, and passes its outcome to the finisher."""
 
 import asyncio
 import random
@@ -36,15 +36,19 @@ log = get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """One execution in this process. `stop` says why its handler was asked to end, if it was;
-    `began`, monotonic, is None until it was called."""
+    """One execution in this process.
+
+    `began`: the monotonic instant at which its handler was called, or None before that. `stop`: the
+    reason why the handler was requested to end, if it was. `overran`: it did not end in time.
+    `abandoned`: the executor does not wait for its end any more.
+    """
 
     lease: Lease
     cancel: CancelToken
     task: asyncio.Task[None] | None = None
     began: float | None = None
     stop: Stop | None = None
-    insist: asyncio.TimerHandle | None = None
+    stop_again: asyncio.TimerHandle | None = None
     overran: bool = False
     abandoned: bool = False
 
@@ -54,14 +58,15 @@ class Running:
 
 
 class Executor:
-    """Holds the slots. An execution keeps its slot until its handler has ended.
+    """Runs executions in its slots. An execution keeps its slot until its handler has ended.
 
-    A handler that was stopped has `GRACE` seconds to end (none beside a thief); after that it is
-    reported, and an async one that swallowed its cancellation is cancelled again and again.
+    A handler that was requested to stop has `GRACE` seconds to end, or `REPEAT` seconds if its
+    lease is lost. Then it is reported, and requested again every `REPEAT` seconds, because an async
+    handler may have swallowed its cancellation.
     """
 
     GRACE = 5.0
-    INSIST = 1.0
+    REPEAT = 1.0
 
     def __init__(
         self,
@@ -96,7 +101,7 @@ class Executor:
         guard_tasks(self._loop)
 
     def close(self) -> None:
-        """Leave the event loop as it was. No handler is started afterwards."""
+        """Restore the event loop as it was. No handler may be started afterwards."""
         unguard_tasks(self._loop)
 
     @property
@@ -107,22 +112,25 @@ class Executor:
         return list(self._running.values())
 
     def free(self) -> tuple[int, int]:
-        """Free slots and all slots. Ends that the database has not taken yet hold up claims."""
+        """Return the number of free slots and of all slots.
+
+        A backlog of outcomes that the database has not taken yet reduces the free slots.
+        """
         backlog = max(0, self._finisher.waiting - 4 * self._slots)
         return max(0, self._slots - len(self._running) - backlog), self._slots
 
     def start(self, leases: Sequence[Lease]) -> None:
         """Run the executions of these leases. Heartbeats extend the leases from now on."""
-        begun = [self._begin(lease) for lease in leases]
+        started = [self._begin(lease) for lease in leases]
         self._leases.add(leases)
         self._added()
-        for running in begun:
+        for running in started:
             running.task = asyncio.create_task(
                 self._run(running), name=f"execution {running.lease.claimed.id}"
             )
 
     def _begin(self, lease: Lease) -> Running:
-        # A thread that asks learns of a lease that ended before it could be told.
+        # A thread that reads the token sees the end of its lease before it is requested to stop.
         running = Running(lease, CancelToken(lambda: not lease.usable))
         lease.stop = lambda why: self._stop_from_any_thread(running, why)
         self._running[lease.token] = running
@@ -132,66 +140,70 @@ class Executor:
     def _stop_from_any_thread(self, running: Running, why: Stop) -> None:
         running.cancel.cancel()
         if why == "lease_lost":
-            # Not over the main loop, which a handler may be blocking.
+            # Not through the main loop, which a handler may be blocking.
             self._commands.supervisor.kill(str(running.lease.token))
         self._loop.call_soon_threadsafe(self.stop, running, why)
 
     def stop(self, running: Running, why: Stop) -> None:
-        """Ask the handler to end; the first reason counts, but a lost lease outweighs every
-        other.
+        """Request the end of the handler.
+
+        The first reason counts, except that a lost lease takes precedence over every other.
         """
         if running.stop == why or (running.stop is not None and why != "lease_lost"):
             return
         running.stop = why
         running.cancel.cancel()
-        # A task that is cancelled before its first step never runs: `_outcome` looks at `stop`.
+        # A task that is cancelled before its first step would never run. `_outcome` reads `stop`.
         if running.began is not None and self._running.get(running.lease.token) is running:
-            self._ask(running)
-            if running.insist is not None:
-                running.insist.cancel()
-            wait = self.INSIST if why == "lease_lost" else self.GRACE
-            running.insist = self._loop.call_later(wait, self._insist, running)
+            self._stop_handler(running)
+            if running.stop_again is not None:
+                running.stop_again.cancel()
+            wait = self.REPEAT if why == "lease_lost" else self.GRACE
+            running.stop_again = self._loop.call_later(wait, self._repeat_stop, running)
 
     def _lapsed(self, running: Running) -> bool:
-        """Stop a handler whose lease ended before its stop was requested; False: it was already."""
+        """Stop a handler whose lease ended before anything else stopped it.
+
+        Return False if the handler was already stopped for that reason.
+        """
         if running.stop == "lease_lost":
             return False
         running.lease.stopped = True  # a late heartbeat must not extend it
         self.stop(running, "lease_lost")
         return True
 
-    def _ask(self, running: Running) -> None:
+    def _stop_handler(self, running: Running) -> None:
         if running.lease.job.handler is Handler.COMMAND:
-            # Its end comes back with the tail of its output, which a cancelled task has not.
+            # Not by a cancellation: the task has to receive the tail of the command's output.
             supervisor, key = self._commands.supervisor, str(running.lease.token)
             (supervisor.kill if running.stop == "lease_lost" else supervisor.stop)(key)
         elif running.task is not None:
             running.task.cancel()
 
-    def _insist(self, running: Running) -> None:
-        """The handler goes on though it was stopped. Commands are the supervisor's to kill."""
+    def _repeat_stop(self, running: Running) -> None:
+        """Report a handler that did not end, and stop it again. The supervisor kills commands."""
         if running.lease.job.handler is Handler.COMMAND:
             return
         if not running.overran:
             running.overran = True
             log.warning(
                 "handler_overran",
-                **_bound(running.lease),
+                **running.lease.log_fields,
                 reason=running.stop,
                 holds="its slot until it returns",
             )
-        self._ask(running)
-        running.insist = self._loop.call_later(self.INSIST, self._insist, running)
+        self._stop_handler(running)
+        running.stop_again = self._loop.call_later(self.REPEAT, self._repeat_stop, running)
 
     async def idle(self) -> None:
-        """No handler is running."""
+        """Wait until no handler is running."""
         await self._idle.wait()
 
     async def _run(self, running: Running) -> None:
         claimed = running.lease.claimed
         running.began = monotonic()
         with bound_contextvars(
-            **_bound(running.lease),
+            **running.lease.log_fields,
             plan_time=claimed.key.plan_time.isoformat(),
         ):
             log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
@@ -199,15 +211,15 @@ class Executor:
 
     async def _outcome(self, running: Running) -> Outcome:
         if running.stop is None and not running.lease.usable:
-            # This process stood still between its claim and here: a thief may be at it by now.
+            # This process stood still since its claim, so that the lease may have been stolen.
             running.stop = "lease_lost"
-        if running.stop is not None:  # asked to stop before it began
+        if running.stop is not None:  # stopped before it began
             return self._stopped(running)
         timer = self._timer(running)
         try:
             return await self._handle(running)
         except asyncio.CancelledError:
-            # Without a reason: the program around us cancels all of its tasks.
+            # Without a reason if the host program cancels all of its tasks.
             running.stop = running.stop or "shutdown"
             return self._stopped(running)
         except LeaseEndedError as ended:
@@ -219,8 +231,8 @@ class Executor:
         finally:
             if timer is not None:
                 timer.cancel()
-            if running.insist is not None:
-                running.insist.cancel()
+            if running.stop_again is not None:
+                running.stop_again.cancel()
 
     def _timer(self, running: Running) -> asyncio.TimerHandle | None:
         timeout = running.lease.job.run_timeout
@@ -249,11 +261,11 @@ class Executor:
                 ended = await self._http.run(job, context, guard)
             case Handler.EXTERNAL:
                 return outcome.not_started(
-                    "handler external: a worker of its own runs it, no replica"
+                    "handler external: only workers of its own can run it, not a replica"
                 )
             case _:
                 assert_never(job.handler)
-        # A handler that was stopped and swallowed the cancellation ends as what it was stopped for.
+        # The reason for the stop decides, because a handler may have swallowed its cancellation.
         if running.stop is None or ended.written:
             return ended
         return self._stopped(running, ended.output)
@@ -299,7 +311,7 @@ class Executor:
         if running.abandoned:
             self._freed()
             return
-        # A reentrant execution whose runner goes, or lost touch, is not the worse for it.
+        # Shutdown or lease loss does not cost a reentrant execution an attempt.
         give_back = (
             running.stop in ("shutdown", "lease_lost")
             and lease.job.reentrant
@@ -318,29 +330,19 @@ class Executor:
         self._freed()
 
     def abandon(self, running: Running) -> None:
-        """Wait no more for a handler that does not end; what it writes later is not its end.
+        """Do not wait any longer for a handler that does not end. Its outcome will be ignored.
 
-        Not reentrant: FAILED shutdown, final. Reentrant: its lease runs out, and is stolen when
-        this process renews it no more.
+        An execution that is not reentrant becomes FAILED `shutdown`, final. The lease of a
+        reentrant one expires after the end of this process, and is stolen.
         """
         if running.abandoned:
             return
         running.abandoned = True
         if running.lease.held and not running.lease.job.reentrant:
             ended = outcome.shutdown(end_known=False)
-            with bound_contextvars(**_bound(running.lease)):
+            with bound_contextvars(**running.lease.log_fields):
                 _log_end(ended, running.duration_ms, give_back=False)
             self._finisher.put(Ended(running.lease, ended, running.duration_ms))
-
-
-def _bound(lease: Lease) -> dict[str, object]:
-    claimed = lease.claimed
-    return {
-        "job": claimed.key.job_name,
-        "scope": claimed.key.scope_id,
-        "execution_id": claimed.id,
-        "attempt": claimed.attempt,
-    }
 
 
 def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
@@ -351,7 +353,7 @@ def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
         case Status.SUCCESS:
             if ended.error_code is None:
                 log.info("execution_succeeded", duration_ms=duration_ms)
-            else:  # its result is not in the ledger as the handler returned it
+            else:  # the ledger does not have the result as the handler returned it
                 log.warning(
                     "execution_succeeded",
                     duration_ms=duration_ms,

@@ -1,7 +1,7 @@
-"""Writes how attempts ended: gathered for a few milliseconds, written in one guarded statement.
+"""The finisher: writes the outcomes of attempts, many in one guarded statement.
 
-An ending stays here, and its lease is renewed, until the database has taken it or another holder's
-token is seen on the row.
+An outcome stays here, and its lease is extended, until the database has taken it or the row shows
+the token of another holder.
 """
 
 import asyncio
@@ -30,13 +30,14 @@ log = get_logger(__name__)
 
 LARGEST_BATCH = 500
 UNSTORABLE = (*BAD_VALUE_ERRORS, UnicodeError)
-"""What one value can cause; a lone surrogate does not even reach the database."""
+"""Errors that one value can cause. A lone surrogate fails before it reaches the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A handler's end that is to be written; `give_back`: to PENDING instead, as `outcome` says
-    why.
+    """The outcome of an attempt that has to be written.
+
+    `give_back`: the execution returns to PENDING instead, for the reason in `outcome`.
     """
 
     lease: Lease
@@ -54,7 +55,11 @@ class Ended:
 
 
 class Finisher:
-    """Takes ends with `put`, writes them with `step`."""
+    """Takes outcomes with `put` and writes them with `step`.
+
+    `written` is called with the outcomes that are committed. `gather`: the seconds for which a step
+    waits for further outcomes.
+    """
 
     def __init__(
         self,
@@ -84,35 +89,37 @@ class Finisher:
 
     @property
     def waiting(self) -> int:
+        """The number of outcomes that are not written yet."""
         return len(self._waiting)
 
     async def drained(self) -> None:
-        """Everything that was put is written."""
+        """Wait until every outcome is written."""
         await self._empty.wait()
 
     async def step(self) -> float | None:
-        """Write what has gathered; answers seconds until the next look, None: when woken."""
+        """Write a batch. Return the seconds until the next step, or None to wait for `wake`."""
         if not self._waiting:
             await self._rearm()
             return None
         if len(self._waiting) < LARGEST_BATCH and self._gather:
             await asyncio.sleep(self._gather)
         batch = self._waiting[:LARGEST_BATCH]
-        settled = await self._write(batch)
-        done = {ended.lease.token for ended in settled}
-        self._waiting[: len(batch)] = [x for x in batch if x.lease.token not in done]
-        for ended in settled:
+        done = await self._write(batch)
+        tokens = {ended.lease.token for ended in done}
+        self._waiting[: len(batch)] = [x for x in batch if x.lease.token not in tokens]
+        for ended in done:
             self._leases.remove(ended.lease.token)
-        self._to_rearm.extend((x.lease.claimed.key.scope, x.lease.queue) for x in settled)
+        self._to_rearm.extend((x.lease.claimed.key.scope, x.lease.queue) for x in done)
         await self._rearm()
         if not self._waiting:
             self._empty.set()
-        self._written(settled)
+        self._written(done)
         return 0 if self._waiting else None
 
     async def _write(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write all of them, whatever one of them holds; answers those that need no more
-        writing.
+        """Write all outcomes, even if one of them holds a value that cannot be stored.
+
+        Return those that need no further write.
         """
         try:
             return await self._write_once(batch)
@@ -120,10 +127,10 @@ class Finisher:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 return [*await self._write(batch[:middle]), *await self._write(batch[middle:])]
-            return await self._write_plain(batch[0], error)
+            return await self._write_without_values(batch[0], error)
 
-    async def _write_plain(self, ended: Ended, error: Exception) -> list[Ended]:
-        # What the handler left cannot be stored, and the work is done: it must not run again.
+    async def _write_without_values(self, ended: Ended, error: Exception) -> list[Ended]:
+        # The handler has done its work, which must not run again because of its result.
         text = clean_text(f"the outcome could not be stored: {reason(error)}", 4000)
         plain = replace(
             ended.outcome, result_json=None, output=None, rows_affected=None,
@@ -139,65 +146,70 @@ class Finisher:
             return [ended]
 
     async def _write_once(self, batch: Sequence[Ended]) -> list[Ended]:
-        finishing = [x for x in batch if not x.give_back]
-        returning = [x for x in batch if x.give_back]
-        answers = []
         async with self._pool.connection() as c:
-            async with step_transaction(c):
-                if finishing:
-                    answers.append(
-                        await self._statements.finish_executions(c, [x.ending for x in finishing])
-                    )
-                for ended in returning:
-                    answers.append(
-                        await self._statements.give_back(
-                            c, [ended.lease.claimed.key], [ended.lease.token],
-                            ended.outcome.error_code or "", ended.outcome.error_msg or "",
-                        )
-                    )  # fmt: skip
-            rows = [row for answer in answers for row in await answer.fetchall()]
-            written = {row[0] for row in rows}
-            # What was written by somebody else may have input, too.
-            plain = {row[0] for row in rows if not any(row[1:])}
+            has_input = await self._send(c, batch)
+            missing = [x for x in batch if x.lease.token not in has_input]
+            # The writer of a missing row may have left input to settle as well.
             self._to_settle.update(
-                x.lease.claimed.key.scope for x in batch if x.lease.token not in plain
+                x.lease.claimed.key.scope for x in batch if has_input.get(x.lease.token, True)
             )
-            silent = [x for x in batch if x.lease.token not in written]
-            unsettled = await self._read_silent(c, silent) if silent else set()
-        return [x for x in batch if x.lease.token not in unsettled]
+            unwritten = await self._find_unwritten(c, missing) if missing else set()
+        return [x for x in batch if x.lease.token not in unwritten]
 
-    async def _read_silent(self, c: psycopg.AsyncConnection, silent: list[Ended]) -> set[UUID]:
-        """What was not written is written already, or lost; answers what has to be tried again.
+    async def _send(self, c: psycopg.AsyncConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
+        """Write the batch in one transaction.
 
-        A swept row keeps our token, but its end is not the one we would have written.
+        Return the tokens that were written, each with whether its scope has input to settle.
+        """
+        finishing = [x.ending for x in batch if not x.give_back]
+        returning = [x for x in batch if x.give_back]
+        finished, released = None, []
+        async with step_transaction(c):
+            if finishing:
+                finished = await self._statements.finish_executions(c, finishing)
+            for x in returning:
+                released.append(
+                    await self._statements.give_back(
+                        c, [x.lease.claimed.key], [x.lease.token],
+                        x.outcome.error_code or "", x.outcome.error_msg or "",
+                    )
+                )  # fmt: skip
+        written: dict[UUID, bool] = {}
+        if finished is not None:
+            written.update((row.token, row.has_input) for row in await finished.fetchall())
+        for cursor in released:
+            written.update((token, False) for token in await cursor.fetchall())
+        return written
+
+    async def _find_unwritten(
+        self, c: psycopg.AsyncConnection, missing: Sequence[Ended]
+    ) -> set[UUID]:
+        """Return the tokens of those whose write did not return their row and has to be repeated.
+
+        The others were written before, or their lease is lost. A row that was swept keeps its
+        token, but its end differs from the outcome that had to be written.
         """
         answer = await self._statements.read_leases(
-            c, [x.lease.claimed.key for x in silent], [x.lease.token for x in silent]
+            c, [x.lease.claimed.key for x in missing], [x.lease.token for x in missing]
         )
         ours = {x.token: (x.status, x.error_code) for x in await answer.fetchall() if x.ours}
-        again = set()
-        for ended in silent:
-            status, error_code = ours.get(ended.lease.token, (None, None))
+        unwritten = set()
+        for ended in missing:
+            lease, outcome = ended.lease, ended.outcome
+            status, error_code = ours.get(lease.token, (None, None))
             if status == "RUNNING":
-                again.add(ended.lease.token)
-            elif (status, error_code) != (
-                ended.outcome.status,
-                ended.outcome.error_code,
-            ) and self._leases.lose(ended.lease.token) is not None:
-                log.warning(
-                    "lease_lost",
-                    job=ended.lease.claimed.key.job_name,
-                    execution_id=ended.lease.claimed.id,
-                    refused=ended.outcome.status.value,
-                )
-        return again
+                unwritten.add(lease.token)
+                continue
+            written = (status, error_code) == (outcome.status, outcome.error_code)
+            if not written and self._leases.lose(lease.token) is not None:
+                log.warning("lease_lost", **lease.log_fields, refused=outcome.status.value)
+        return unwritten
 
     async def _rearm(self) -> None:
-        """Schedules that waited for what ended go back into the due index; what it covered is
-        recorded.
+        """Re-arm the schedules that waited for these executions, and settle their input.
 
-        After the finish and in transactions of their own: executions come after schedules in the
-        lock order. What a crash leaves behind, the sweeper does.
+        In transactions of their own after the outcome, because schedules come before executions in
+        the lock order. The sweeper re-arms whatever a crash leaves behind.
         """
         try:
             if self._to_rearm:

@@ -1,7 +1,7 @@
 """The heartbeats of a runner: they extend its leases, and stop the handlers of those that end.
 
-The heartbeat thread has an event loop and a connection of its own, so that a handler that blocks
-the main loop does not cost the other executions their leases.
+The heartbeat thread has its own event loop and its own connection. Otherwise a handler that blocks
+the main loop would cost the other executions their leases.
 """
 
 import asyncio
@@ -27,8 +27,11 @@ LONGEST_SPAN = timedelta(days=1)
 
 
 def batches(due: Sequence[Lease]) -> Iterator[list[Lease]]:
-    """`due` in statements: one lease that lies weeks back would make the server open every
-    partition between for all the others."""
+    """Split the due leases into one batch for each statement.
+
+    The leases of a batch are close in time, because the server opens every partition between the
+    first and the last one.
+    """
     batch: list[Lease] = []
     for lease in sorted(due, key=lambda x: x.claimed.key.plan_time):
         plan_time = lease.claimed.key.plan_time
@@ -43,10 +46,10 @@ def batches(due: Sequence[Lease]) -> Iterator[list[Lease]]:
 
 
 class Heartbeats:
-    """Renews all leases of a runner from a thread of its own, and tells the handlers of lost ones.
+    """Extends all leases of a runner from a thread of its own, and stops the handlers of lost ones.
 
-    `extend` is told the new deadlines by token (for the supervisor of commands); `stop` of a
-    lease is called in this thread. `failing`: why the last round failed; None if it did not.
+    `extend` receives the new deadlines by token, for the supervisor of commands. `stop` of a lease
+    is called in this thread. `failing`: the error of the last round, or None if it succeeded.
     """
 
     RETRY = 0.25
@@ -78,18 +81,18 @@ class Heartbeats:
         self._started.wait()
 
     def wake(self) -> None:
-        """Look again now: a lease was added whose moments come earlier."""
+        """Let the thread step now, because a lease was added that may be due earlier."""
         loop, event = self._loop, self._wake
         if loop is not None and event is not None and not loop.is_closed():
             loop.call_soon_threadsafe(event.set)
 
-    def look_now(self) -> None:
-        """Renew every lease now: somebody asked for the end of an execution."""
+    def renew_now(self) -> None:
+        """Extend every lease now. The answers show which executions are requested to cancel."""
         self._leases.renew_now()
         self.wake()
 
     def close(self, timeout: float = 5.0) -> None:
-        """The thread has ended. Idempotent."""
+        """Stop the thread and wait for its end. Idempotent."""
         self._stopping = True
         self.wake()
         if self._thread.is_alive():
@@ -105,7 +108,7 @@ class Heartbeats:
             try:
                 delay = self.step()
             except Exception:
-                # Without this thread every lease would end.
+                # The thread has to survive, because without it every lease would end.
                 log.exception("heartbeats_broke")
                 delay = self.RETRY
             self._wake.clear()
@@ -113,19 +116,23 @@ class Heartbeats:
                 async with asyncio.timeout(delay):
                     await self._wake.wait()
         if self._busy is not None:
-            self._sever()
+            self._shut_down_socket()
             await asyncio.wait([self._busy], timeout=1)
-            self._busy.cancel()  # it is connecting, or asleep
+            self._busy.cancel()  # it is connecting or sleeping
             await asyncio.wait([self._busy])
         await self._disconnect()
 
     def step(self) -> float:
-        """Stop what ran out, begin a round of heartbeats if one is due; answers the seconds until
-        the next look. The round runs beside the looks: a hanging connection must not delay the
-        deadlines."""
+        """Stop the handlers whose lease expired, and begin a round of heartbeats if one is due.
+
+        The round is a task beside the steps, because a connection that hangs must not delay the
+        deadlines. Return the seconds until the next step.
+        """
         now = monotonic()
         for lease in self._leases.expired(now):
-            log.warning("lease_expired", **_bound(lease), overdue_s=round(now - lease.deadline, 3))
+            log.warning(
+                "lease_expired", **lease.log_fields, overdue_s=round(now - lease.deadline, 3)
+            )
             lease.stop("lease_lost")
         if self._busy is None or self._busy.done():
             due = self._leases.due(now)
@@ -133,22 +140,22 @@ class Heartbeats:
                 self._busy = asyncio.ensure_future(self._round(due))
                 self._busy.add_done_callback(lambda _: self.wake())
             elif not len(self._leases):
-                self.failing = None  # there is nothing to renew any more
+                self.failing = None  # there is nothing left to extend
         busy = self._busy is not None and not self._busy.done()
         following = self._leases.next_moment(beats=not busy)
         return max(0.0, min(following - monotonic(), self.IDLE))
 
     async def _round(self, due: list[Lease]) -> None:
         patience = max(1.0, min(lease.length for lease in due) / 3)
-        # Cancelling a statement would wait for the server once more; a cut socket ends it at once.
-        timer = asyncio.get_running_loop().call_later(patience, self._sever)
+        # A cancelled statement would wait for the server again. A closed socket ends it at once.
+        timer = asyncio.get_running_loop().call_later(patience, self._shut_down_socket)
         try:
             for batch in batches(due):
                 await self._beat(batch, patience)
             if self.failing is not None:
                 log.info("heartbeats_resumed", leases=len(due))
             self.failing = None
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next round comes
+        except Exception as error:  # noqa: BLE001 - the next round has to come in any case
             self._failed(error)
             await self._disconnect()
             await asyncio.sleep(self.RETRY)
@@ -170,44 +177,44 @@ class Heartbeats:
         async with step_transaction(connection, 2000):
             answer = await self._statements.heartbeat_leases(connection, keys)
         rows = await answer.fetchall()
-        renewed = self._leases.renew((token for token, _ in rows), sent)
-        if renewed:
-            self._extend({str(token): deadline for token, deadline in renewed.items()})
-        silent = {lease.token: lease for lease in batch}
-        for token, cancel_requested in rows:
-            lease = silent.pop(token)
-            if cancel_requested:
+        deadlines = self._leases.renew((row.token for row in rows), sent)
+        if deadlines:
+            self._extend({str(token): deadline for token, deadline in deadlines.items()})
+        missing = {lease.token: lease for lease in batch}
+        for row in rows:
+            lease = missing.pop(row.token)
+            if row.cancel_requested:
                 lease.stop("cancelled")
-        if silent:
-            await self._read_silent(connection, list(silent.values()))
+        if missing:
+            await self._check_missing(connection, list(missing.values()))
 
-    async def _read_silent(self, connection: Connection, silent: list[Lease]) -> None:
-        """Rows that were not renewed are busy or lost; reading them tells which."""
+    async def _check_missing(self, connection: Connection, missing: list[Lease]) -> None:
+        """Read the rows that the heartbeat did not return: they are locked, or their lease is lost."""
         answer = await self._statements.read_leases(
-            connection, [x.claimed.key for x in silent], [x.token for x in silent]
+            connection, [x.claimed.key for x in missing], [x.token for x in missing]
         )
         ours = {
             state.token: state
             for state in await answer.fetchall()
-            # Only its holder writes SUCCESS: our own finish, whose answer is under way.
+            # Only the holder writes SUCCESS, so this is our own finish without its answer.
             if state.ours and state.status in ("RUNNING", "SUCCESS")
         }
         self._leases.postpone(ours, monotonic() + self.RETRY)
-        for lease in silent:
+        for lease in missing:
             if lease.token in ours:
                 if ours[lease.token].cancel_requested:
                     lease.stop("cancelled")
             elif self._leases.lose(lease.token) is not None:
-                log.warning("lease_lost", **_bound(lease))
+                log.warning("lease_lost", **lease.log_fields)
                 lease.stop("lease_lost")
 
-    def _sever(self) -> None:
+    def _shut_down_socket(self) -> None:
         if self._connection is not None:
             shutdown_socket(self._connection)
 
     async def _connected(self, patience: float) -> Connection:
         if self._connection is not None and ended(self._connection):
-            await self._disconnect()  # it was idle for too long
+            await self._disconnect()  # the server closed it while it was idle
         if self._connection is None:
             async with asyncio.timeout(patience):
                 self._connection = await self._access.connect_async("cronledger heartbeats")
@@ -218,13 +225,3 @@ class Heartbeats:
         if connection is not None:
             with suppress(psycopg.Error, OSError):
                 await connection.close()
-
-
-def _bound(lease: Lease) -> dict[str, object]:
-    claimed = lease.claimed
-    return {
-        "job": claimed.key.job_name,
-        "scope": claimed.key.scope_id,
-        "execution_id": claimed.id,
-        "attempt": claimed.attempt,
-    }

@@ -272,7 +272,7 @@ class Runtime:
             self.components.dispatcher.reconsider()
         # Requests to cancel may be among what was notified while nobody listened.
         if payload in ("cancel", "connected"):
-            self.components.heartbeats.look_now()
+            self.components.heartbeats.renew_now()
 
     def written(self, ended: Sequence[Ended]) -> None:
         """The outcomes of these executions are committed."""
@@ -326,7 +326,7 @@ class Runtime:
         """See `Replica.unregister`."""
         self._require_running("unregister")
         done = await self.components.lifecycle.unregister(app)
-        self.components.heartbeats.look_now()
+        self.components.heartbeats.renew_now()
         self._reconsider()
         return done
 

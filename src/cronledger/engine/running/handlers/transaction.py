@@ -1,8 +1,8 @@
-"""The transaction that an execution's own writes and its SUCCESS commit in together.
+"""The transaction in which a handler's own writes commit together with the SUCCESS.
 
-It begins with `assert_lease`, whose FOR KEY SHARE makes thieves and the sweeper step over the row
-until the transaction ends; heartbeats pass. It ends with the same guarded statement that ends every
-execution, and COMMIT: whatever goes wrong before that, nothing of it was.
+It begins with `assert_lease`. The FOR KEY SHARE of that function makes thieves and the sweeper skip
+the row until the transaction ends, but lets heartbeats pass. The transaction ends with the guarded
+statement that ends every execution, and COMMIT. If anything fails before that, nothing was written.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ log = get_logger(__name__)
 Work = AsyncConnection[tuple[Any, ...]]
 LEASE_IS_LOST = "CL001"
 CONNECTIONS = 10
-"""Most connections at once for what handlers write; who comes later waits, within run_timeout."""
+"""The most connections that handlers use at once. Further handlers wait, within run_timeout."""
 POLL = 0.05
 RETRY = 0.25
 MARK = "cronledger.execution_id"
 LONGEST_IDLE_MS = 2**31 - 1
-# The names of functions are qualified: the search_path is the role's, or what the handler made it.
+# Function names are qualified, because the role or the handler may have set the search_path.
 _IDLE = """
     pg_catalog.set_config('idle_in_transaction_session_timeout', coalesce(least(%s::bigint,
         nullif((1000 * extract(epoch FROM pg_catalog.current_setting(
@@ -54,7 +54,7 @@ _CLOSING = f"""
 
 
 class Connections:
-    """Where the transactions of a runner's handlers come from. Make it in the main loop."""
+    """Opens the transactions of a runner's handlers. Has to be created in the main loop."""
 
     def __init__(
         self, access: Access, statements: Statements, threads: Threads, limit: int = CONNECTIONS
@@ -66,7 +66,7 @@ class Connections:
         self.room = asyncio.Semaphore(limit)
 
     def settings(self, context: Context) -> dict[str, str]:
-        """What SQL learns of its execution through `current_setting('cronledger.…', true)`."""
+        """Return what SQL can read with `current_setting('cronledger.…', true)`."""
         payload = None if context.payload is None else json.dumps(context.payload)
         return {
             MARK: str(context.execution_id),
@@ -82,10 +82,10 @@ class Connections:
     def opening(
         self, context: Context, run_timeout: timedelta | None
     ) -> tuple[sql.Composed, list[Any]]:
-        """Return the first statement: the lease is held and fenced, the settings are local.
+        """Return the first statement. It fences the lease and makes the settings local.
 
-        A handler that stands still for `run_timeout` loses the transaction, sooner where the
-        database has a stricter limit. Without a `run_timeout` the database's limit alone counts.
+        A handler that stands still for `run_timeout` loses the transaction. A stricter limit of the
+        database takes precedence, and is the only limit of a job without a `run_timeout`.
         """
         names = self.settings(context)
         idle = None
@@ -103,11 +103,11 @@ class Connections:
 
 
 class ExecutionTransaction:
-    """What `ctx.transaction()` of one execution answers, and how its runner ends it.
+    """The transaction that `ctx.transaction()` of one execution returns.
 
-    The handler enters and leaves it; the runner calls `commit` when the handler returned, and
-    `close` in the end. `pending`: the handler left the block normally, so that its writes wait for
-    its return.
+    The handler enters and leaves it. The runner calls `commit` after the handler has returned, and
+    always `close`. `pending`: the handler left the block normally, and its writes wait for its
+    return.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ExecutionTransaction:
     def open(self) -> "ExecutionTransaction":
         if self._busy:
             raise RuntimeError(
-                "a transaction of this execution is open already; hand its connection on"
+                "a transaction of this execution is already open; pass its connection on"
             )
         return self
 
@@ -218,9 +218,11 @@ class ExecutionTransaction:
     # -- the runner's side ----------------------------------------------------------------------
 
     async def commit(self, ended: Outcome) -> Outcome:
-        """The handler's writes and `ended`, a SUCCESS, are committed, or neither is; answers what
-        became of it. Not to be interrupted: once it began, the answer decides. Raises
-        LeaseEndedError, with nothing committed, when the lease has ended.
+        """Commit the handler's writes together with `ended`, a SUCCESS, and return the outcome.
+
+        If that fails, nothing is committed and the outcome is a failure. A cancellation does not
+        interrupt it, because only the database's answer decides. Raises LeaseEndedError, with
+        nothing committed, if the lease has ended.
         """
         task = asyncio.ensure_future(self._commit(ended))
         while not task.done():
@@ -229,7 +231,7 @@ class ExecutionTransaction:
         return task.result()
 
     async def close(self) -> None:
-        """The connection is closed; what was not committed is rolled back. Idempotent."""
+        """Close the connection, which rolls back what was not committed. Idempotent."""
         self._drop()
         connection, self._connection = self._connection, None
         if isinstance(connection, AsyncConnection):
@@ -237,7 +239,7 @@ class ExecutionTransaction:
                 await connection.close()
 
     def _drop(self) -> None:
-        # Closing is the rollback: nothing of a transaction outlives its connection.
+        # Closing is the rollback: a transaction does not survive its connection.
         if isinstance(self._connection, psycopg.Connection):
             with suppress(psycopg.Error, OSError):
                 self._connection.close()
@@ -252,7 +254,7 @@ class ExecutionTransaction:
         if not self._lease.usable:
             raise LeaseEndedError
         if self._given.cancelled:
-            return outcome.failure(Cancelled("the work was asked to stop before its commit"))
+            return outcome.failure(Cancelled("requested to stop before its commit"))
         ending = Ended(self._lease, ended, self._duration_ms())
         try:
             if isinstance(self._connection, AsyncConnection):
@@ -271,7 +273,7 @@ class ExecutionTransaction:
         await cursor.execute("RESET ROLE")
         await cursor.execute(_CLOSING, [str(self._given.execution_id)])
         _refuse_foreign(await cursor.fetchone())
-        await cursor.execute(*_ending(self._connections.statements, ended))
+        await cursor.execute(*_finish_statement(self._connections.statements, ended))
         self._refuse_lost(await cursor.fetchall())
         await self._transaction.__aexit__(None, None, None)
 
@@ -281,7 +283,7 @@ class ExecutionTransaction:
         cursor.execute("RESET ROLE")
         cursor.execute(_CLOSING, [str(self._given.execution_id)])
         _refuse_foreign(cursor.fetchone())
-        cursor.execute(*_ending(self._connections.statements, ended))
+        cursor.execute(*_finish_statement(self._connections.statements, ended))
         self._refuse_lost(cursor.fetchall())
         self._transaction.__exit__(None, None, None)
 
@@ -290,25 +292,25 @@ class ExecutionTransaction:
             raise LeaseLost(f"the lease of execution {self._given.execution_id} is lost")
 
     async def _landed(self) -> bool:
-        """Whether the COMMIT whose answer was lost took effect.
+        """Return whether the COMMIT whose answer was lost took effect.
 
-        Waits for the old backend to let go of the row: until then it may still commit. When the
-        lease ends before the database answers, the guard of every later write decides.
+        This waits until the old backend releases the row, because until then it may still commit.
+        If the lease ends before the database answers, the guard of every later write decides.
         """
         query = text("lock_ending", self._connections.statements.schema).encode()
         named = dict(
             zip(("job", "kind", "scope", "plan"), self._lease.claimed.key, strict=True),
             token=self._lease.token,
         )
-        said = False
+        logged = False
         while self._lease.usable:
             try:
                 async with await self._connections.access.connect_async("cronledger look") as c:
                     row = await (await c.execute(query, named)).fetchone()
                 return row is not None and row[0] == "SUCCESS"
             except psycopg.Error as error:
-                if not said:
-                    said = True
+                if not logged:
+                    logged = True
                     log.warning("commit_unknown", error=str(error).partition("\n")[0])
                 await asyncio.sleep(RETRY)
         return False
@@ -320,29 +322,18 @@ def _refuse_foreign(row: tuple[Any, ...] | None) -> None:
         raise Discard(
             "transaction_ended",
             "the handler ended the transaction itself (COMMIT or ROLLBACK in its SQL): what it "
-            "committed stays; leave COMMIT to the runner",
+            "committed stays; remove that statement, because the runner commits",
         )
-
-
-class _Parameters(Statements):
-    """Answers the parameters of a statement instead of sending it."""
-
-    async def _rows(self, c: Any, name: str, **params: Any) -> Any:
-        return params
-
-
-def _ending(statements: Statements, ended: Ended) -> tuple[bytes, dict[str, Any]]:
-    asked = _Parameters(statements.schema).finish_executions(cast(Any, None), [ended.ending])
-    try:
-        asked.send(None)
-    except StopIteration as answer:
-        return text("finish_executions", statements.schema).encode(), answer.value
-    raise AssertionError("parameters are made without waiting")
 
 
 def _raise_if_lost(error: BaseException) -> None:
     if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_IS_LOST:
         raise LeaseLost(str(error).partition("\n")[0]) from error
+
+
+def _finish_statement(statements: Statements, ended: Ended) -> tuple[bytes, dict[str, Any]]:
+    query = text("finish_executions", statements.schema).encode()
+    return query, statements.finish_parameters([ended.ending])
 
 
 def _in_loop() -> bool:
