@@ -316,7 +316,7 @@ async def test_f30_misuse_is_refused(whole: Whole) -> None:
     async with whole.replica():
         ended = [await whole.run(job) for job in jobs]
     assert [row["status"] for row in ended] == ["SUCCESS"] * 3 + ["FAILED"] * 2
-    assert ["async with" in said[0], "write `with" in said[1], "is open already" in said[2]] == [
+    assert ["async with" in said[0], "write `with" in said[1], "is already open" in said[2]] == [
         True
     ] * 3
     assert ended[3]["error_code"] == "transaction_ended"

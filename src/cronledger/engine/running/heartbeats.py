@@ -189,7 +189,7 @@ class Heartbeats:
             await self._check_missing(connection, list(missing.values()))
 
     async def _check_missing(self, connection: Connection, missing: list[Lease]) -> None:
-        """Read the rows that the heartbeat did not return: they are locked, or their lease is lost."""
+        """Find out whether the rows that were not returned are locked, or their lease is lost."""
         answer = await self._statements.read_leases(
             connection, [x.claimed.key for x in missing], [x.token for x in missing]
         )
