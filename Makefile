@@ -55,6 +55,9 @@ format: $(STAMP) ## rewrite the sources in the one format
 docs: $(STAMP) ## write the generated documents: settings, commands, SQL, events, features
 	$(BIN)/python -m docs.tools
 
+structure: $(STAMP) ## levels of the packages, the longest modules and functions, lines
+	@$(BIN)/python -m docs.tools.structure
+
 bench: $(STAMP) ## query plans and throughput on a server of its own; SHORT=1: small
 	$(BIN)/python -m tests.bench.plans $(if $(SHORT),--short)
 	$(BIN)/python -m tests.bench.throughput $(if $(SHORT),--short)
@@ -88,4 +91,4 @@ check: lint test dates proofs ## what CI runs
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test dates lint format docs bench chaos mutations fuzz soak proofs check clean
+.PHONY: help setup run test dates lint format docs structure bench chaos mutations fuzz soak proofs check clean

@@ -1,0 +1,25 @@
+"""`make structure` shows the packages on levels, and finds a cycle."""
+
+import grimp
+import pytest
+
+from docs.tools.structure import levels, sizes
+
+
+def test_each_package_stands_above_what_it_imports() -> None:
+    found = levels(grimp.build_graph("cronledger"))
+    assert found["cronledger.rules"] == 0
+    assert found["cronledger.engine.runtime"] > found["cronledger.engine.claiming"]
+    assert found["cronledger.engine.claiming"] > found["cronledger.ledger"]
+    assert found["cronledger.cli"] == max(found.values())
+
+
+def test_a_cycle_is_an_error() -> None:
+    graph = grimp.build_graph("cronledger")
+    graph.add_import(importer="cronledger.rules.model", imported="cronledger.cli")
+    with pytest.raises(ValueError, match=r"cronledger\.rules"):
+        levels(graph)
+
+
+def test_every_part_of_the_repository_has_lines() -> None:
+    assert all(sizes().values())
