@@ -1,4 +1,4 @@
-"""The command line. Commands are imported when they are called: `--help` imports click alone."""
+"""The command line. A command is imported when it is called, so `--help` imports only click."""
 
 import io
 import os
@@ -10,29 +10,29 @@ from typing import Any
 import click
 
 COMMANDS = {
-    "run": ("run:run", "Run a replica until it is told to stop."),
-    "migrate": ("migrate:migrate", "Bring the schema up to date, or say whether it is."),
-    "import-crontab": ("import_crontab:import_crontab", "Turn crontabs into a cronledger.toml."),
+    "run": ("run:run", "Run a replica until it receives a stop signal."),
+    "migrate": ("migrate:migrate", "Apply pending migrations, or check for them."),
+    "import-crontab": ("import_crontab:import_crontab", "Convert crontabs to a cronledger.toml."),
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),
     "jobs": ("jobs:jobs", "List, show, apply, compare, pause, resume and remove jobs."),
-    "trigger": ("trigger:trigger", "Make one execution of a job, due now."),
-    "enqueue": ("enqueue:enqueue", "Push work at a job; what is PENDING takes it up."),
-    "backfill": ("backfill:backfill", "Run plan_times of the past."),
+    "trigger": ("trigger:trigger", "Create one execution of a job, due now."),
+    "enqueue": ("enqueue:enqueue", "Enqueue work for a job."),
+    "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
     "verify": ("verify:verify", "Check the ledger against the schedule history."),
-    "why": ("why:why", "Say why a job ran, or did not, at an instant."),
-    "doctor": ("doctor:doctor", "Look for what is wrong, with the remedy for each."),
+    "why": ("why:why", "Explain why a job ran, or did not run, at a given time."),
+    "doctor": ("doctor:doctor", "Check the installation, and name a remedy for each problem."),
     "accept-database": (
         "accept_database:accept_database",
-        "Let replicas work in a restored or cloned database.",
+        "Allow replicas to work in a restored or cloned database.",
     ),
     "runners": ("runners:runners", "List the replicas."),
 }
 
 
 class Commands(click.Group):
-    """The commands of the table above; what they raise becomes an exit code and a message."""
+    """Loads the commands of `COMMANDS`; turns exceptions into a message and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -46,10 +46,10 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
+            formatter.write_dl([(name, help) for name, (_, help) in COMMANDS.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        # Text of the ledger may have characters that the locale has not.
+        # Text from the ledger may contain characters that the locale cannot encode.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -57,10 +57,10 @@ class Commands(click.Group):
             try:
                 return super().main(*args, **kwargs)
             finally:
-                sys.stdout.flush()  # here its failure is a message; later the interpreter's
-        except OSError as error:  # a full disk, a directory that is gone: not a defect of ours
+                sys.stdout.flush()  # otherwise a failed flush ends in a traceback
+        except OSError as error:  # such as a full disk: not a defect, so no traceback
             with suppress(OSError):
-                if not isinstance(error, BrokenPipeError):  # the reader has what it wanted
+                if not isinstance(error, BrokenPipeError):  # the reader has read enough
                     click.echo(f"Error: {error}", err=True)
             _discard_output()
             sys.exit(1)
@@ -87,7 +87,7 @@ class Commands(click.Group):
 
 
 def _discard_output() -> None:
-    """Let the interpreter end without another error about what it could not write."""
+    """Discard unwritten output, so that the interpreter does not report it again when it exits."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -95,18 +95,18 @@ def _discard_output() -> None:
 
 
 def _check(number: int, argument: str) -> None:
-    """Raise UsageError for an argument that no command can mean."""
+    """Raise UsageError if an argument is empty or is not UTF-8."""
     if any("\ud800" <= character <= "\udfff" for character in argument):
-        raise click.UsageError(f"argument {number}, {argument!a}, is not UTF-8; write it in UTF-8")
+        raise click.UsageError(f"argument {number}, {argument!a}, is not UTF-8; encode it as UTF-8")
     option, equals, value = argument.partition("=")
     empty = option if option.startswith("--") and equals and not value else None
     if not argument or empty is not None:
         named = f"argument {number} is empty" if empty is None else f"{empty} has an empty value"
-        raise click.UsageError(f"{named}; leave it out, or give it a value")
+        raise click.UsageError(f"{named}; omit it, or give it a value")
 
 
-def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
+def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         from importlib import metadata
 
         click.echo(f"cronledger {metadata.version('cronledger')}")
@@ -117,9 +117,9 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
-    epilog="The database is CRONLEDGER_DATABASE_URL: a connection string, or `embedded`. "
-    "Exit: 0 fine, 1 failed, 2 usage or configuration, 3 database unreachable, 4 schema out of "
-    "date, 5 other database.",
+    epilog="CRONLEDGER_DATABASE_URL names the database: a connection string, or `embedded`. "
+    "Exit status: 0 success, 1 failure, 2 usage or configuration error, 3 database unreachable, "
+    "4 schema out of date, 5 a different database than expected.",
 )
 @click.option(
     "--version",
@@ -130,4 +130,4 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Show the version and exit.",
 )
 def main() -> None:
-    """Cron for teams on PostgreSQL: every planned firing of every job is one row."""
+    """Cron for teams on PostgreSQL: each planned firing of a job is one row of a table."""

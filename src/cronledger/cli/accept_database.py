@@ -1,4 +1,4 @@
-"""`cronledger accept-database`: a restored or cloned database becomes the ledger's own."""
+"""`cronledger accept-database`: make a restored or cloned database the one of the ledger."""
 
 from dataclasses import asdict
 
@@ -8,19 +8,25 @@ from cronledger.cli.show import echo, json_option, print_json
 
 
 @click.command("accept-database")
-@click.option("--skip-missed", is_flag=True, help="What was due until now does not run here.")
-@click.option("--catch-up", is_flag=True, help="The catch_up of each job decides what still runs.")
+@click.option("--skip-missed", is_flag=True, help="Do not run what was due before now.")
+@click.option(
+    "--catch-up", is_flag=True, help="Apply each job's catch_up to what was due before now."
+)
 @json_option
 def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None:
-    """Let replicas work in a restored or cloned database.
+    """Allow replicas to work in a restored or cloned database.
 
-    With --skip-missed, for a copy whose original goes on: plan_times that were due are recorded as
-    missed, executions that waited are CANCELLED, and those that were RUNNING end as CANCELLED once
-    their leases have run out. With --catch-up, for what takes the place of the original: catch_up
-    and the other policies treat the time since as an outage. Jobs that are paused stay so.
+    Use --skip-missed for a copy whose original stays in use. Plan_times that were due are recorded
+    as missed, and waiting executions are CANCELLED. RUNNING executions end as CANCELLED once their
+    leases have expired.
+
+    Use --catch-up for a database that replaces the original. Policies such as catch_up treat the
+    time since the copy was made as an outage.
+
+    Paused jobs stay paused in both cases.
     """
     if skip_missed == catch_up:
-        raise click.UsageError("say one of --skip-missed and --catch-up")
+        raise click.UsageError("use exactly one of --skip-missed and --catch-up")
     from cronledger.cli.session import requester, session
     from cronledger.ledger import identity
     from cronledger.ledger.database import transaction
@@ -31,11 +37,11 @@ def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None
     if as_json:
         print_json({"accepted": done.why is not None, **asdict(done)})
     elif done.why is None:
-        echo("this is the ledger's own database; nothing was done")
+        echo("this is already the database of the ledger; nothing was changed")
     else:
-        echo(f"accepted; it was another database: {done.why}")
+        echo(f"accepted; it was a different database: {done.why}")
     if skip_missed and done.why is not None and not as_json:
         echo(
             f"jobs whose missed plan_times are skipped: {done.jobs}; waiting executions cancelled: "
-            f"{done.cancelled}; running ones asked to end: {done.asked_to_end}"
+            f"{done.cancelled}; running executions requested to end: {done.asked_to_end}"
         )

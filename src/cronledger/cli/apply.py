@@ -1,5 +1,4 @@
-"""`cronledger jobs apply` and `cronledger jobs diff`: a source into the ledger, and what that would
-do."""
+"""`cronledger jobs apply` and `cronledger jobs diff`: apply a source, or show what that changes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,13 +23,17 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--days",
             type=click.IntRange(1, 366),
-            help=f"Compare the occurrences of that many days [default: {DAYS}].",
+            help=f"Compare the plan_times of this many days [default: {DAYS}].",
         ),
         click.option(
             "--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP]."
         ),
-        click.option("--force", is_flag=True, help="Even if a newer deploy was applied."),
-        click.option("--deploy", type=BIGINT, help="Ordered version; an older one does not apply."),
+        click.option(
+            "--force", is_flag=True, help="Apply even if a newer deploy was applied before."
+        ),
+        click.option(
+            "--deploy", type=BIGINT, help="Version of the deployment; an older version is refused."
+        ),
         click.argument("source", metavar="FILE|APP"),
     ):
         command = option(command)
@@ -38,20 +41,23 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what it would do, as `jobs diff` does.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the changes without applying them, as `jobs diff` does."
+)
 @_source_options
 def apply(*, source: str, dry_run: bool, **given: Any) -> None:
-    """Make the jobs of the ledger those of a file (….toml) or an App (package.module:app).
+    """Apply the jobs of a file (….toml) or an App (package.module:app) to the ledger.
 
-    Jobs that this source had before and has no longer retire. All or nothing: one bad job, and none
-    is applied. A path is taken from / on, so name the source when its place changes.
+    Jobs that this source declared before and no longer declares are retired. If one job is invalid,
+    none is applied. The name of a source is the absolute path of its file. If that path changes
+    with each deployment, set a name with --source.
 
-    Exit status: 1 when a newer deploy was applied before.
+    Exit status: 1 if a newer deploy was applied before.
     """
     if dry_run:
         _compare(source, **given)
     elif given.pop("days") is not None:
-        raise click.UsageError("--days goes with --dry-run")
+        raise click.UsageError("--days needs --dry-run; add --dry-run, or omit --days")
     else:
         _apply(source, **given)
 
@@ -59,12 +65,13 @@ def apply(*, source: str, dry_run: bool, **given: Any) -> None:
 @click.command()
 @_source_options
 def diff(*, source: str, **given: Any) -> None:
-    """Show what `jobs apply` would do: jobs added, changed and retired, and which occurrences of
-    the next days appear and disappear. Writes nothing.
+    """Show what `jobs apply` would change, without applying it.
 
-    Occurrences are those of a job's first scope; a pause is heeded.
+    The output lists the jobs that are added, changed and retired, and the plan_times of the next
+    days that appear (+) and disappear (-). They are those of the job's first scope, without those
+    during a pause.
 
-    Exit status: 1 when a newer deploy was applied before.
+    Exit status: 1 if a newer deploy was applied before.
     """
     _compare(source, **given)
 
@@ -105,7 +112,7 @@ def _compare(
             _print_change(change, days or DAYS)
         echo(f"unchanged: {found.unchanged}")
     if found.refused is not None:
-        echo(f"Error: it would not be applied: {found.refused}", err=True)
+        echo(f"Error: the source would not be applied: {found.refused}", err=True)
         raise click.exceptions.Exit(Exit.FAILED)
 
 
@@ -126,7 +133,7 @@ def _shown(change: "Change") -> dict[str, Any]:
 def _print_change(change: dict[str, Any], days: int) -> None:
     echo(f"{change['change']} {change['job']}")
     for name, (before, after) in change["fields"].items():
-        # A new job differs from nothing in all it has.
+        # All fields of a new job differ, and are in its source.
         if change["change"] == "changed":
             echo(f"    {name}: {cell(before) or 'none'} -> {cell(after) or 'none'}")
     for sign, side in (("-", "disappear"), ("+", "appear")):
@@ -168,7 +175,7 @@ def _apply(
 
 def _report(applied: "Applied", as_json: bool) -> None:
     if applied.refused is not None:
-        echo(f"Error: nothing was applied: {applied.refused}", err=True)
+        echo(f"Error: the source was not applied: {applied.refused}", err=True)
     if as_json:
         print_json(
             {

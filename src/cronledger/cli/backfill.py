@@ -1,4 +1,4 @@
-"""`cronledger backfill`: plan_times of the past, as ordinary executions."""
+"""`cronledger backfill`: run past plan_times as ordinary executions."""
 
 import io
 import sys
@@ -23,7 +23,7 @@ COUNTS = ("made", "retried", "left_alone", "remaining")
 DRY = Listing(
     {"plan_time": "PLAN TIME", "action": "ACTION", "id": "ID", "status": "STATUS"},
     drop=("status", "id"),
-    none="there is no plan_time in that range",
+    none="the range contains no plan_time",
 )
 
 
@@ -31,28 +31,30 @@ DRY = Listing(
 @click.argument("name", metavar="JOB")
 @click.option("--from", "start", required=True, metavar="ISO|DURATION", help="First plan_time.")
 @click.option("--to", "end", required=True, metavar="ISO|DURATION", help="Last plan_time.")
-@click.option("--scope", metavar="ID", help="For this scope [default: the job's only one].")
-@click.option("--scope-kind", metavar="KIND", help="What the scope is [default: the job's].")
+@click.option("--scope", metavar="ID", help="Scope to backfill [default: the job's only scope].")
+@click.option("--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job].")
 @click.option(
     "--reprocess",
     type=click.Choice(["none", "failed", "all"]),
     default="none",
     show_default=True,
-    help="What has ended already and runs again.",
+    help="Ended executions to run again.",
 )
 @click.option(
     "--order",
     type=click.Choice(["oldest", "newest"]),
     default="oldest",
     show_default=True,
-    help="Which starts first.",
+    help="Start with the oldest or the newest plan_time.",
 )
 @click.option(
-    "--cap", type=click.IntRange(1, 2**31 - 1), help="At most so many unfinished at once."
+    "--cap", type=click.IntRange(1, 2**31 - 1), help="Most executions that are unfinished at once."
 )
-@click.option("--ended-before", metavar="ISO", help="Reprocess nothing that ended since then.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--wait", is_flag=True, help="Until all have ended; exit 1 unless all SUCCESS.")
+@click.option("--ended-before", metavar="ISO", help="Reprocess only what ended before this time.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until all have ended; exit 1 unless all succeeded."
+)
 @json_option
 def backfill(
     *,
@@ -69,12 +71,14 @@ def backfill(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Run plan_times of the past: every one in [from, to] that has no execution gets one.
+    """Run past plan_times: create an execution for each one in [from, to] that has none.
 
-    They are the plan_times of the job's history; before it was there, of its present schedule. What
-    is PENDING, RUNNING or awaits a retry is left alone, so that running the same command again goes
-    on where it stopped. --reprocess failed retries what FAILED or was CANCELLED for good; all also
-    repeats each SUCCESS, beside it.
+    The plan_times are those of the job's history, and those of its current schedule for the time
+    before the job existed. Executions that are PENDING, RUNNING or waiting for a retry are left
+    alone. The same command therefore continues an interrupted backfill.
+
+    With --reprocess failed, executions that ended as FAILED or CANCELLED are retried. With
+    --reprocess all, each SUCCESS is also repeated, as an additional execution.
     """
     from cronledger.cli.session import session
     from cronledger.cli.trigger import scope_of
@@ -87,17 +91,17 @@ def backfill(
         first = read_moment(start, "--from", now, -1)
         last = read_moment(end, "--to", now, -1)
         if last < first:
-            raise click.UsageError(f"--to {iso(last)} lies before --from {iso(first)}")
+            raise click.UsageError(f"--to {iso(last)} is before --from {iso(first)}; swap them")
         if ledger.reports.job(name) is None:
             raise click.UsageError(
-                f"job {name!r}: there is no such job; see `cronledger jobs list`"
+                f"job {name!r} does not exist; `cronledger jobs list` lists the jobs"
             )
         key = ScopeKey(name, *scope_of(ledger, name, scope_kind, scope))
         found = past(ledger.reports, key, first, last)
         if found.through < last:
             echo(
-                f"Note: {name} is planned through {iso(found.through)}; what is later is left to "
-                "its schedule",
+                f"Note: {name} is planned through {iso(found.through)}; later plan_times are left "
+                "to its schedule",
                 err=True,
             )
         before = read_moment(ended_before, "--ended-before", now, -1) if ended_before else now
@@ -122,7 +126,7 @@ def backfill(
 
 @dataclass(slots=True)
 class _Work:
-    """One backfill: `plan_times` in the order in which they start; counts of what was done."""
+    """One backfill: its `plan_times` in the order in which they start, and counts of its work."""
 
     ledger: "Session"
     key: "ScopeKey"
@@ -135,9 +139,9 @@ class _Work:
     ends: dict[str, int] = field(default_factory=dict)
 
     def run(self, wait: bool) -> None:
-        """Every plan_time is looked at, as far as `cap` lets; with `wait` all of them, to the end.
+        """Create the executions, as many as `cap` allows; with `wait`, wait until all have ended.
 
-        Raises psycopg.Error; what was done until then stays, and another run goes on from there.
+        Raises psycopg.Error. What was created until then stays, and another run continues there.
         """
         done, total = 0, len(self.plan_times)
         terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
@@ -146,10 +150,10 @@ class _Work:
                 unfinished = self._unfinished() if wait or self.cap else 0
                 room = None if self.cap is None else max(0, self.cap - unfinished)
                 while done < total and room != 0:
-                    looked_at, worked = self._hand_over(done, room)
-                    done += looked_at
-                    unfinished += worked
-                    room = None if room is None else room - worked
+                    processed, created = self._create_batch(done, room)
+                    done += processed
+                    unfinished += created
+                    room = None if room is None else room - created
                     bar.update(max(0, done - (unfinished if wait else 0) - bar.pos))
                 bar.update(max(0, done - (unfinished if wait else 0) - bar.pos))
                 if not wait or (done == total and not unfinished):
@@ -159,12 +163,15 @@ class _Work:
         if wait and total:
             self.ends = self.ledger.reports.ends_since(self.key, *self._range(), self.began)
 
-    def _hand_over(self, done: int, room: int | None) -> tuple[int, int]:
-        """How many plan_times behind `done` were looked at, and how many of them are to run."""
+    def _create_batch(self, done: int, room: int | None) -> tuple[int, int]:
+        """Process one batch after the first `done` plan_times.
+
+        Return how many plan_times were processed, and how many of them are to run.
+        """
         from cronledger.cli.session import requester
 
         batch = self.plan_times[done : done + BATCH]
-        answer = self.ledger.call_row(
+        result = self.ledger.call_row(
             "backfill",
             job=self.key.job_name,
             plan_times=list(batch),
@@ -177,8 +184,8 @@ class _Work:
             requested_by=requester(),
         )
         for count in COUNTS:
-            self.counts[count] += answer[count]
-        return len(batch) - answer["remaining"], answer["made"] + answer["retried"]
+            self.counts[count] += result[count]
+        return len(batch) - result["remaining"], result["made"] + result["retried"]
 
     def _unfinished(self) -> int:
         return self.ledger.reports.unfinished(self.key, *self._range()) if self.plan_times else 0
@@ -192,8 +199,8 @@ def _announce(work: _Work) -> None:
     if work.reprocess != "none":
         since = iso(work.ended_before)
         echo(
-            f"Note: what ended before {since} is reprocessed; should this be interrupted, the same "
-            f"command with --ended-before {since} goes on",
+            f"Note: executions that ended before {since} are reprocessed; if this command is "
+            f"interrupted, repeat it with --ended-before {since} to continue",
             err=True,
         )
 
@@ -218,10 +225,10 @@ def _report(work: _Work, as_json: bool) -> None:
         print_json({**work.counts, "ends": work.ends})
         return
     if not work.plan_times:
-        echo("there is no plan_time in that range", err=True)
+        echo("the range contains no plan_time", err=True)
     for count in COUNTS:
         echo(f"{count.replace('_', ' ')}: {work.counts[count]}")
     for status, number in work.ends.items():
         echo(f"{status}: {number}")
     if work.counts["remaining"]:
-        echo("Note: --cap is reached; the same command goes on later", err=True)
+        echo("Note: --cap is reached; repeat the command later to continue", err=True)

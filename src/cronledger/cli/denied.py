@@ -1,4 +1,4 @@
-"""Which group role a command needs, for the message of a command that the database denied."""
+"""The group role that each command needs, and the message when the database denies a command."""
 
 import click
 from psycopg import errors
@@ -25,9 +25,9 @@ NEEDS = {
     "verify --accept": OPERATOR,
     "accept-database": OPERATOR,
 }
-"""Commands that do more than read. All others need VIEWER; `migrate`: the owner of the schema."""
+"""Commands that do more than read. All others need VIEWER; `migrate` needs the schema's owner."""
 
-_ASK = """
+_MEMBERSHIP = """
 SELECT quote_ident(current_user), r.oid IS NOT NULL, coalesce(pg_has_role(r.oid, 'MEMBER'), false),
        coalesce(pg_has_role(r.oid, 'USAGE'), false),
        format('GRANT %%I TO %%I', g.name, current_user)
@@ -36,16 +36,16 @@ FROM (VALUES (%s)) g(name) LEFT JOIN pg_roles r ON r.rolname = g.name
 
 
 class DeniedError(RuntimeError):
-    """The database denied a command; the message names the role and what it needs."""
+    """The database denied a command. The message names the role and the missing membership."""
 
 
-def explained(error: errors.InsufficientPrivilege, access: Access) -> DeniedError:
-    """Answer `error` as what the current command was denied, in one line. Raises psycopg.Error."""
+def denied(error: errors.InsufficientPrivilege, access: Access) -> DeniedError:
+    """Return `error` as one line about the current command. Raises psycopg.Error."""
     command = _command()
     said = error.diag.message_primary or "permission denied"
     group = NEEDS.get(command, VIEWER)
     with access.connect("cronledger cli") as connection:
-        row = connection.execute(_ASK, [group]).fetchone()
+        row = connection.execute(_MEMBERSHIP, [group]).fetchone()
     assert row is not None
     role, exists, member, inherits, grant = row
     if command == "migrate":
@@ -56,19 +56,19 @@ def explained(error: errors.InsufficientPrivilege, access: Access) -> DeniedErro
         remedy = f"run `{grant}`"
     elif not inherits:
         remedy = (
-            f"it does not inherit the rights of {group}: add options=-crole={group} to the "
+            f"the role does not inherit the rights of {group}; add options=-crole={group} to the "
             "connection string"
         )
     else:
         remedy = (
-            f"{group} itself does not have this right: run `cronledger migrate` as the owner of "
+            f"{group} itself does not have this right; run `cronledger migrate` as the owner of "
             "the schema"
         )
     return DeniedError(f"role {role} may not run `cronledger {command}`: {said}; {remedy}")
 
 
 def _command() -> str:
-    """The command line without the program, its arguments, and options that ask for no more."""
+    """Return the names of the current command, with the options that need a further right."""
     context = click.get_current_context()
     names = ["--accept"] if context.params.get("accept") is not None else []
     while context.parent is not None:

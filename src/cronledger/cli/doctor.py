@@ -1,4 +1,4 @@
-"""`cronledger doctor`: what is wrong, each with its remedy."""
+"""`cronledger doctor`: check the installation, and name a remedy for each problem."""
 
 from collections import Counter
 
@@ -16,15 +16,17 @@ MARKS = {
 
 @click.command()
 @json_option
-@click.option("--all", "every", is_flag=True, help="Print what is well, too.")
-@click.option("--strict", is_flag=True, help="Exit 1 with warnings, too.")
+@click.option("--all", "every", is_flag=True, help="Also print the checks that found no problem.")
+@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
 def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
-    """Look for what is wrong, with the remedy for each; nothing is changed.
+    """Check the installation, and name a remedy for each problem. Changes nothing.
 
-    Looks from this host, with this role: at the connection, the server, the schema, clocks and time
-    zone data, partitions, runners, jobs. Exit 0 without a problem; 1 with a problem, with a check
-    that could not be made, and with --strict also with a warning; 4 when the problem is the schema,
-    5 when this is another database than the ledger's own.
+    The checks run from this host with the current role. They cover the connection, the server, the
+    schema, clocks, time zone data, partitions, runners and jobs.
+
+    Exit status: 0 if no check found a problem; 1 for a problem or a check that could not be made,
+    and with --strict also for a warning; 4 if the problem is the schema; 5 if this is a different
+    database than the one of the ledger.
     """
     from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""`cronledger enqueue`: work is pushed at a job."""
+"""`cronledger enqueue`: enqueue work for a job."""
 
 from uuid import UUID
 
@@ -10,12 +10,18 @@ from cronledger.cli.show import echo, json_option, print_json
 
 @click.command()
 @click.argument("name", metavar="JOB")
-@click.option("--scope", metavar="ID", help="For this scope [default: the job's only one].")
-@click.option("--scope-kind", metavar="KIND", help="What the scope is [default: the job's].")
-@click.option("--payload", metavar="JSON", help="Instead of the job's payload.")
-@click.option("--watermark", type=BIGINT, help="How far the input has come; only grows.")
-@click.option("--key", help="Merges with what is PENDING under the same key.")
-@click.option("--group", type=click.UUID, metavar="UUID", help="Followed as one with its like.")
+@click.option("--scope", metavar="ID", help="Scope of the work [default: the job's only scope].")
+@click.option("--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job].")
+@click.option(
+    "--payload", metavar="JSON", help="Payload of the execution [default: that of the job]."
+)
+@click.option(
+    "--watermark", type=BIGINT, help="Position that the input has reached; it only grows."
+)
+@click.option("--key", help="Merge into the PENDING execution with this key.")
+@click.option(
+    "--group", type=click.UUID, metavar="UUID", help="Group to which the execution belongs."
+)
 @json_option
 def enqueue(
     *,
@@ -28,11 +34,12 @@ def enqueue(
     group: UUID | None,
     as_json: bool,
 ) -> None:
-    """Give a job something to do, and print the id of the execution that will do it.
+    """Enqueue work for a job, and print the id of the execution that will do it.
 
-    With --key it merges into what is PENDING under that key: the newest payload, the greatest
-    watermark. A --watermark alone prints no id where the work has come that far already. A pause
-    does not refuse it: it waits.
+    With --key, the work merges into the PENDING execution with that key, which takes the newest
+    payload and the greatest watermark. With only --watermark, no id is printed if an execution has
+    already processed the input up to that position. Work for a paused job waits until the job is
+    resumed.
     """
     from psycopg.types.json import Jsonb
 
@@ -57,6 +64,6 @@ def enqueue(
     if as_json:
         print_json(row)
     elif made is None:
-        echo(f"{name}: the work has come that far already", err=True)
+        echo(f"{name}: the input is already processed up to this watermark", err=True)
     else:
         echo(str(made))

@@ -1,4 +1,4 @@
-"""One execution for people: what it is, how it went, what it left."""
+"""Print one execution: a heading, its fields, its earlier attempts."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,7 +20,7 @@ ATTEMPTS = Listing(
         "error_msg": "MESSAGE",
     },
     drop=("last_seen", "ended_at", "started_at", "runner_id"),
-    none="this was its first attempt",
+    none="this was the first attempt",
 )
 FIELDS = (
     "plan_time", "due_at", "trigger", "requested_by", "queue", "revision", "group_id", "watermark",
@@ -56,7 +56,7 @@ def _shown(value: object, now: datetime) -> object:
 
 
 def _attempt(found: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of `attempts` as a row: its instants are text there, and any key may be missing."""
+    """Return an entry of `attempts`, in which times are text and keys may be missing, as a row."""
     row: dict[str, Any] = {key: found.get(key) for key in ATTEMPTS.columns}
     for key in ("started_at", "ended_at", "last_seen"):
         if isinstance(row[key], str):

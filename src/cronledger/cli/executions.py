@@ -1,4 +1,4 @@
-"""`cronledger executions`: the ledger's rows, what they wrote, one more attempt, an end."""
+"""`cronledger executions`: list, show, output, retry, cancel."""
 
 import sys
 
@@ -23,7 +23,7 @@ LISTING = Listing(
         "next_attempt_at": "AGAIN AT",
     },
     drop=("trigger", "started_at", "scope_id", "next_attempt_at", "duration_ms", "attempt"),
-    none="there are no such executions",
+    none="no execution matches",
 )
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 
@@ -34,23 +34,25 @@ def executions() -> None:
 
 
 @executions.command("list")
-@click.option("--job", metavar="NAME", help="Only of this job.")
-@click.option("--scope", metavar="ID", help="Only of this scope.")
+@click.option("--job", metavar="NAME", help="Only executions of this job.")
+@click.option("--scope", metavar="ID", help="Only executions of this scope.")
 @click.option(
     "--status",
     "statuses",
     multiple=True,
     type=click.Choice(STATUSES, case_sensitive=False),
-    help="Only these; may be repeated.",
+    help="Only executions with this status; repeatable.",
 )
-@click.option("--since", metavar="ISO|DURATION", help="plan_time from then, or so long ago, on.")
-@click.option("--until", metavar="ISO|DURATION", help="plan_time before then, or so long ago.")
+@click.option("--since", metavar="ISO|DURATION", help="Earliest plan_time, or its age.")
+@click.option(
+    "--until", metavar="ISO|DURATION", help="Only plan_times before this one, or older than this."
+)
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=50,
     show_default=True,
-    help="How many at most.",
+    help="Most executions to list.",
 )
 @listed(LISTING)
 def list_executions(
@@ -63,7 +65,7 @@ def list_executions(
     limit: int,
     show: Printer,
 ) -> None:
-    """List executions, the newest first."""
+    """List executions, newest first."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -71,13 +73,17 @@ def list_executions(
         first = read_moment(since, "--since", now, -1) if since else None
         end = read_moment(until, "--until", now, -1) if until else None
         if first is not None and end is not None and end <= first:
-            raise click.UsageError(f"--until {iso(end)} does not lie after --since {iso(first)}")
+            raise click.UsageError(
+                f"--until {iso(end)} is not after --since {iso(first)}; swap them"
+            )
         rows = ledger.reports.executions(
             job=job, scope=scope, statuses=statuses, since=first, until=end, limit=limit
         )
-        # A job that was deleted is known by its history.
+        # A deleted job is still in the history.
         if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise click.UsageError(f"job {job!r}: there is no such job; see `cronledger jobs list`")
+            raise click.UsageError(
+                f"job {job!r} does not exist; `cronledger jobs list` lists the jobs"
+            )
     show(rows, now)
 
 
@@ -85,7 +91,7 @@ def list_executions(
 @click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
 @json_option
 def show(*, execution_id: int, as_json: bool) -> None:
-    """Show everything about one execution, except its output."""
+    """Show one execution: all of its fields except its output."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -102,7 +108,7 @@ def show(*, execution_id: int, as_json: bool) -> None:
 @click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
 @json_option
 def output(*, execution_id: int, as_json: bool) -> None:
-    """Print the tail of what the last attempt of an execution wrote."""
+    """Print the end of the output of an execution's last attempt."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -112,56 +118,56 @@ def output(*, execution_id: int, as_json: bool) -> None:
     if as_json:
         print_json(row)
     elif row["output"] is None:
-        click.echo(f"execution {execution_id} ({row['status']}) has stored no output", err=True)
+        click.echo(f"execution {execution_id} ({row['status']}) has no stored output", err=True)
     else:
         newline = not row["output"].endswith("\n")
         if sys.stdout.isatty():
             echo(row["output"], nl=newline)
-        else:  # a file gets the output as it was written, its colours included
+        else:  # write it to a file unchanged, including its colours
             click.echo(row["output"], nl=newline, color=True)
 
 
 @executions.command()
 @click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
-@click.option("--force", is_flag=True, help="Even if how its last attempt ended is unknown.")
+@click.option("--force", is_flag=True, help="Retry even if the end of the last attempt is unknown.")
 @json_option
 def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
-    """Give a FAILED or CANCELLED execution one more attempt, now.
+    """Retry a FAILED or CANCELLED execution now, with one more attempt.
 
-    Refused for a SUCCESS; and, without --force, where the end of the last attempt is unknown and
-    the job is not reentrant: make sure first that it has ended and may run again.
+    A SUCCESS is refused. An execution of a non-reentrant job is also refused if the end of its last
+    attempt is unknown. Make sure that the attempt has ended and may be repeated, then use --force.
     """
     from cronledger.cli.session import requester, session
 
     with session() as ledger:
-        said = ledger.call(
+        result = ledger.call(
             "retry", execution_id=execution_id, force=force, requested_by=requester()
         )
-    result = {"execution_id": execution_id, "result": said}
-    print_result(result, f"{execution_id}: {said.replace('_', ' ')}", as_json)
+    fields = {"execution_id": execution_id, "result": result}
+    print_result(fields, f"{execution_id}: {result.replace('_', ' ')}", as_json)
 
 
 @executions.command()
 @click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
 @json_option
 def cancel(*, execution_id: int, as_json: bool) -> None:
-    """End an execution: at once if it waits; if it is RUNNING, its replica is asked to.
+    """Cancel an execution: at once if it waits, otherwise by a request to its replica.
 
-    Exit status: 1 when its row is being written at this moment; ask again.
+    Exit status: 1 if another transaction holds the row at this moment; try again.
     """
     from cronledger.cli.session import requester, session
     from cronledger.rules.problems import Exit
 
     with session() as ledger:
-        said = ledger.call("cancel", execution_id=execution_id, requested_by=requester())
-    result = {"execution_id": execution_id, "result": said}
-    print_result(result, f"{execution_id}: {said.replace('_', ' ')}", as_json)
-    if said == "busy":
+        result = ledger.call("cancel", execution_id=execution_id, requested_by=requester())
+    fields = {"execution_id": execution_id, "result": result}
+    print_result(fields, f"{execution_id}: {result.replace('_', ' ')}", as_json)
+    if result == "busy":
         raise click.exceptions.Exit(Exit.FAILED)
 
 
 def _unknown(execution_id: int) -> click.UsageError:
     return click.UsageError(
-        f"execution {execution_id}: there is none of that id; its partition may be behind "
-        "retention; see `cronledger executions list`"
+        f"execution {execution_id} does not exist, or was removed after its retention; "
+        "`cronledger executions list` lists the executions"
     )

@@ -1,4 +1,4 @@
-"""What a command that failed says, and the code it exits with."""
+"""The message and the exit code of a command that fails."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,9 @@ _OUT_OF_DATE = (
     errors.UndefinedFunction,
     errors.InvalidSchemaName,
 )
-# Names or values that were given are wrong: nothing was done.
+# A given name or value is wrong, and nothing was changed.
 _USAGE = (errors.NoDataFound, errors.DataError, errors.InsufficientPrivilege)
-# Their messages say everything.
+# These messages are complete.
 _PLAIN = (
     (MigrationError, Exit.SCHEMA),
     (SchemaNewerError, Exit.SCHEMA),
@@ -37,14 +37,14 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The end of a command: its exit code, and what it says on standard error."""
+    """The end of a command: its exit code, and its text for standard error."""
 
     code: Exit
     text: str
 
 
 def explain(error: Exception) -> Failure | None:
-    """Answer how the command ends that raised `error`; None for a defect, to be shown whole."""
+    """Return how the command ends that raised `error`; None for a defect."""
     match error:
         case ConfigurationError():
             lines = [*_tracebacks(error), *(_line(problem) for problem in error.problems)]
@@ -59,7 +59,7 @@ def explain(error: Exception) -> Failure | None:
 
 
 def _tracebacks(error: ConfigurationError) -> list[str]:
-    """What the user's modules raised at import, each once: a module may be imported for each job"""
+    """Return the tracebacks of the user's modules, each once although jobs may share a module."""
     shown = dict.fromkeys(traceback_of(cause) for cause in error.causes)
     return ["\n".join(map(masked, text.splitlines())) for text in shown]
 
@@ -83,17 +83,17 @@ def _database(error: psycopg.Error) -> Failure:
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
     if (remedy := refusal(error)) is not None:
-        said = masked(" ".join(str(error).split()))
-        text = f"Error: the server refuses the connection: {said}\nHint: {remedy}"
+        given = masked(" ".join(str(error).split()))
+        text = f"Error: the server refused the connection: {given}\nHint: {remedy}"
         return Failure(Exit.USAGE, text)
     if is_unreachable(error):
-        said = masked(" ".join(str(error).split()))
-        hint = "check CRONLEDGER_DATABASE_URL, and that PostgreSQL runs there"
+        given = masked(" ".join(str(error).split()))
+        hint = "check CRONLEDGER_DATABASE_URL, and check that PostgreSQL is running there"
         return Failure(
-            Exit.UNREACHABLE, f"Error: the database does not answer: {said}\nHint: {hint}"
+            Exit.UNREACHABLE, f"Error: the database is unreachable: {given}\nHint: {hint}"
         )
     lines = [f"Error: {_primary(error)}"]
-    # A row that violates a constraint may hold secrets: environments, headers, a lease_token.
+    # The detail may quote a row with secrets: environments, headers, a lease_token.
     if error.diag.message_detail and not error.diag.message_detail.startswith(ROW):
         lines.append(f"Detail: {error.diag.message_detail}")
     advice = error.diag.message_hint or _hint(error)
@@ -109,7 +109,7 @@ def _primary(error: psycopg.Error) -> str:
 def _hint(error: psycopg.Error) -> str | None:
     match error:
         case errors.InsufficientPrivilege():
-            return "use a role with that right, or have it granted to this one"
+            return "use a role that has this right, or grant the right to the current role"
         case errors.LockNotAvailable() | errors.DeadlockDetected():
-            return "another transaction was in the way; try again"
+            return "another transaction holds a lock; try again"
     return None

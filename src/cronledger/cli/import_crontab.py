@@ -1,4 +1,4 @@
-"""`cronledger import-crontab`: crontabs in, a `cronledger.toml` and notes out."""
+"""`cronledger import-crontab`: convert crontabs to a `cronledger.toml`, with notes."""
 
 import os
 import pwd
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 LOCALTIME = Path("/etc/localtime")
 TIMEZONE = Path("/etc/timezone")
 STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""How a shell names a pipe, as in `import-crontab <(crontab -l)`."""
+"""Path prefixes of the pipes of a shell, as in `import-crontab <(crontab -l)`."""
 
 _RUN_PARTS = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A crontab's text and what its place says about it: `format`, `owner`."""
+    """The text of a crontab, and the `format` and `owner` that follow from its path."""
 
     file: str
     text: str
@@ -35,13 +35,17 @@ class _Source:
 
 @click.command("import-crontab")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", help="Write here instead of standard output.")
-@click.option("--force", is_flag=True, help="Overwrite the output file.")
-@click.option("--user", "as_crontab_l", is_flag=True, help="Entries name no user (crontab -l).")
-@click.option("--system", is_flag=True, help="The sixth field is a user.")
-@click.option("--timezone", metavar="ZONE", help="Zone of the schedules [default: this host's].")
-@click.option("--as-user", is_flag=True, help="Run each entry as its user, with runuser.")
-@click.option("--faithful", is_flag=True, help="Let runs overlap, as cron does.")
+@click.option("-o", "--output", metavar="FILE", help="File to write [default: standard output].")
+@click.option("--force", is_flag=True, help="Overwrite the output file if it exists.")
+@click.option(
+    "--user", "as_crontab_l", is_flag=True, help="Read entries without a user, as from crontab -l."
+)
+@click.option("--system", is_flag=True, help="Read the sixth field of an entry as its user.")
+@click.option(
+    "--timezone", metavar="ZONE", help="Time zone of the schedules [default: that of this host]."
+)
+@click.option("--as-user", is_flag=True, help="Run each command as its crontab user, with runuser.")
+@click.option("--faithful", is_flag=True, help="Allow runs to overlap, as cron does.")
 def import_crontab(
     *,
     files: tuple[str, ...],
@@ -53,18 +57,18 @@ def import_crontab(
     as_user: bool,
     faithful: bool,
 ) -> None:
-    """Turn crontabs into a cronledger.toml.
+    """Convert crontabs to a cronledger.toml.
 
-    FILE is a crontab, a directory of them such as /etc/cron.d, or - for standard input. What has no
-    equivalent is said line by line on standard error, and stays in the output as a comment.
+    FILE is a crontab, a directory of crontabs such as /etc/cron.d, or - for standard input. Lines
+    that have no equivalent are reported on standard error, and stay in the output as comments.
 
-    Exit status: 0, everything has its equivalent; 1, something has not; 2, usage.
+    Exit status: 0 if every line has an equivalent, 1 if a line has none, 2 for a usage error.
     """
     from cronledger.sources.crontab import Options
     from cronledger.sources.crontab_toml import render
 
     if as_crontab_l and system:
-        raise click.UsageError("--user and --system contradict each other; give one of them")
+        raise click.UsageError("--user and --system exclude each other; use one of them")
     forced: Format | None = "user" if as_crontab_l else "system" if system else None
     options = Options(_zone(timezone), _current_user(), as_user, faithful)
     sources = [source for file in files for source in _sources(file)]
@@ -77,7 +81,7 @@ def import_crontab(
 
 
 def _sources(file: str) -> Iterator[_Source]:
-    """The crontabs that one argument names. Raises UsageError when one cannot be read."""
+    """Yield the crontabs that one argument names. Raises UsageError if one cannot be read."""
     from cronledger.rules.problems import RefusedError
     from cronledger.sources.files import read_file, read_stream
 
@@ -91,11 +95,11 @@ def _sources(file: str) -> Iterator[_Source]:
         elif path.is_dir():
             for entry in sorted(path.iterdir()):
                 format, owner = _place(entry)
-                # Cron reads spool files under any user's name, others by the rules of run-parts.
+                # Cron reads spool files of any name, and others by the naming rules of run-parts.
                 if not entry.is_file():
-                    click.echo(f"{entry}: skipped: is no file", err=True)
+                    click.echo(f"{entry}: skipped: it is not a regular file", err=True)
                 elif owner is None and not _RUN_PARTS.fullmatch(entry.name):
-                    click.echo(f"{entry}: skipped: cron ignores such names", err=True)
+                    click.echo(f"{entry}: skipped: cron ignores files with such names", err=True)
                 else:
                     yield _Source(str(entry), _decoded(read_file(entry)), format, owner)
         else:
@@ -110,12 +114,12 @@ def _sources(file: str) -> Iterator[_Source]:
 
 
 def _decoded(data: bytes) -> str:
-    """The text; bytes that are not UTF-8 stay visible as such and are refused line by line."""
+    """Return the text. Bytes that are not UTF-8 become surrogates, and are refused line by line."""
     return data.decode("utf-8-sig", "surrogateescape")
 
 
 def _place(path: Path) -> "tuple[Format | None, str | None]":
-    """The format and the owner that the place of a crontab tells."""
+    """Return the format and the owner that follow from the path of a crontab."""
     parts = path.absolute().parts
     if parts[-2:-1] == ("cron.d",) or parts[-2:] == ("etc", "crontab"):
         return "system", None
@@ -179,7 +183,7 @@ def _report(crontab: "Imported") -> None:
 
 
 def _zone(given: str | None) -> str:
-    """The zone of the schedules: as given, else this host's, else UTC with a note."""
+    """Return the given zone, otherwise that of this host, otherwise UTC with a note."""
     from cronledger.rules import cron
 
     for name in [given] if given is not None else _local_zones():
@@ -190,12 +194,15 @@ def _zone(given: str | None) -> str:
                 raise click.BadParameter(str(error), param_hint="--timezone") from None
         else:
             return name
-    click.echo("this host's timezone cannot be told: UTC is written; pass --timezone", err=True)
+    click.echo(
+        "the time zone of this host is unknown, so UTC is used; override it with --timezone",
+        err=True,
+    )
     return "UTC"
 
 
 def _local_zones() -> Iterator[str]:
-    with suppress(OSError):  # no link, but a copy of the zone: the other file may say which
+    with suppress(OSError):  # a copy instead of a link: the other file may name the zone
         yield str(LOCALTIME.readlink()).partition("zoneinfo/")[2]
     with suppress(OSError, ValueError):
         yield TIMEZONE.read_text(encoding="utf-8").strip()

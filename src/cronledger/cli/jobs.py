@@ -28,7 +28,7 @@ LISTING = Listing(
         "queue": "QUEUE",
     },
     drop=("queue", "timezone", "last_plan_time", "parked", "running"),
-    none="there are no jobs; `cronledger jobs apply FILE` adds some",
+    none="the ledger has no jobs; `cronledger jobs apply FILE` adds jobs",
 )
 SCOPES = Listing(
     {
@@ -40,7 +40,7 @@ SCOPES = Listing(
         "last_status": "LAST",
     },
     drop=("last_id", "last_plan_time"),
-    none="it has no scopes",
+    none="the job has no scopes",
 )
 REVISIONS = Listing(
     {
@@ -51,7 +51,7 @@ REVISIONS = Listing(
         "reason": "REASON",
     },
     drop=("reason", "requested_by"),
-    none="it has no history",
+    none="the job has no history",
 )
 
 
@@ -65,11 +65,11 @@ jobs.add_command(diff)
 
 
 @jobs.command("list")
-@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
-@click.option("--all", "retired", is_flag=True, help="Retired jobs too.")
+@click.option("--queue", metavar="NAME", help="List only jobs of this queue.")
+@click.option("--all", "retired", is_flag=True, help="List retired jobs too.")
 @listed(LISTING)
 def list_jobs(*, queue: str | None, retired: bool, show: Printer) -> None:
-    """List the jobs: what they are, when they fire next, how the last execution ended."""
+    """List the jobs, with their next plan_time and the status of their last execution."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -81,14 +81,14 @@ def list_jobs(*, queue: str | None, retired: bool, show: Printer) -> None:
 @click.argument("name", metavar="JOB")
 @json_option
 def show(*, name: str, as_json: bool) -> None:
-    """Show a job: its policies, its scopes, its last edits."""
+    """Show one job: its policies, its scopes and its latest edits."""
     from cronledger.cli.session import session
 
     with session() as ledger:
         row = ledger.reports.job(name)
         if row is None:
             raise click.UsageError(
-                f"job {name!r}: there is no such job; see `cronledger jobs list`"
+                f"job {name!r} does not exist; `cronledger jobs list` lists the jobs"
             )
         scopes = ledger.reports.scopes(name)
         revisions, now = ledger.reports.revisions(name), ledger.reports.now()
@@ -97,7 +97,7 @@ def show(*, name: str, as_json: bool) -> None:
     if as_json:
         print_json({**row, "schedules": scopes, "revisions": revisions})
         return
-    # An absent line would read as the default, 1h.
+    # Without a line, a reader would assume the default, 1h.
     print_fields(row if row["run_timeout"] is not None else {**row, "run_timeout": "none"})
     click.echo()
     for scope in scopes:
@@ -109,13 +109,14 @@ def show(*, name: str, as_json: bool) -> None:
 
 @jobs.command()
 @click.argument("name", metavar="JOB")
-@click.option("--reason", help="Why, for people.")
-@click.option("--until", metavar="ISO|DURATION", help="The pause ends by itself then.")
+@click.option("--reason", help="Reason, shown by `why` and in listings.")
+@click.option("--until", metavar="ISO|DURATION", help="Time at which the pause ends by itself.")
 @json_option
 def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) -> None:
-    """Let nothing of a job start until it is resumed; what is RUNNING finishes.
+    """Pause a job: running executions finish, and nothing new starts.
 
-    What is due meanwhile is skipped. Pausing again sets reason and end anew.
+    Plan_times that become due during the pause are skipped. A second pause replaces the reason and
+    the end of the first.
     """
     from cronledger.cli.session import requester, session
 
@@ -123,7 +124,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
         end = read_moment(until, "--until", ledger.reports.now(), 1) if until else None
         paused = ledger.call("pause", job=name, reason=reason, until=end, requested_by=requester())
     ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
-    text = f"{name}: {'paused' if paused else 'was paused already; now paused'} {ends}"
+    text = f"{name}: {'paused' if paused else 'was already paused; now paused'} {ends}"
     print_result({"job": name, "paused": paused, "until": end}, text, as_json)
 
 
@@ -131,7 +132,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
 @click.argument("name", metavar="JOB")
 @json_option
 def resume(*, name: str, as_json: bool) -> None:
-    """Let a paused job go on from now; what was due in the pause stays skipped."""
+    """Resume a paused job. What was due during the pause stays skipped."""
     from cronledger.cli.session import requester, session
 
     with session() as ledger:
@@ -144,17 +145,20 @@ def resume(*, name: str, as_json: bool) -> None:
 @click.argument("name", metavar="JOB")
 @json_option
 def remove(*, name: str, as_json: bool) -> None:
-    """Retire a job: it plans no more, what waits is CANCELLED; its history stays."""
+    """Retire a job: nothing more is planned, and waiting executions are CANCELLED.
+
+    The history of the job stays in the ledger.
+    """
     from cronledger.cli.session import requester, session
 
     with session() as ledger:
         retired = ledger.call("retire", job=name, requested_by=requester())
         row = ledger.reports.job(name)
-    text = f"{name}: {'removed' if retired else 'was removed already'}"
+    text = f"{name}: {'removed' if retired else 'was already removed'}"
     print_result({"job": name, "removed": retired}, text, as_json)
     if retired and row is not None and row["source"] is not None:
         click.echo(
-            f"Warning: {row['source']!r} declares it and brings it back when it is applied; "
-            "remove it there too",
+            f"Warning: the source {row['source']!r} declares this job and restores it when it is "
+            "applied; remove the job there too",
             err=True,
         )

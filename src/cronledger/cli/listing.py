@@ -1,7 +1,7 @@
 """Options and output of the commands that list rows: a table for people, JSON for programs.
 
-On a terminal a table has the columns that fit, instants relative to the database's time, and a
-colour for what needs attention. In a pipe, and with --wide, it has all columns and whole instants.
+On a terminal, a table has the columns that fit, times relative to the database's clock, and colours
+for states that need attention. In a pipe, and with --wide, it has all columns and absolute times.
 """
 
 import functools
@@ -26,14 +26,17 @@ STYLES = {
     "paused": WAITING,
     "no_runner": WAITING,
 }
-"""Colours of states; everything else has none."""
+"""Colours of states. Other text has no colour."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`columns`: key of a row to heading, in their order. `drop`: keys of the columns that a narrow
-    terminal leaves out, the first one first. `none`: what is said where there are no rows."""
+    """The columns of a table.
+
+    `columns`: the heading of each key of a row, in order. `drop`: the columns to omit on a narrow
+    terminal, in that order. `none`: the message if there are no rows.
+    """
 
     columns: Mapping[str, str]
     drop: Sequence[str]
@@ -42,7 +45,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """Prints the rows of one listing as the options of its command ask for."""
+    """Prints the rows of one listing, in the form that the options of the command select."""
 
     listing: Listing
     wide: bool
@@ -50,7 +53,7 @@ class Printer:
     as_json: bool
 
     def __call__(self, rows: Sequence[Mapping[str, Any]], now: datetime) -> None:
-        """Print the rows; on a terminal instants are relative to `now`, the database's time."""
+        """Print the rows. On a terminal, times are relative to `now`, the database's time."""
         if self.as_json:
             print_json(rows)
             return
@@ -65,7 +68,7 @@ def print_listing(
     wide: bool = False,
     chosen: Sequence[str] = (),
 ) -> None:
-    """Print a table of the rows; without rows, the listing's remark on standard error."""
+    """Print a table of the rows, or, if there are none, `listing.none` on standard error."""
     from cronledger.tables import print_table
 
     if not rows:
@@ -90,10 +93,10 @@ def print_listing(
 
 
 def _drop(listing: Listing, cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
-    """Return the columns to leave out so that the rest fits, if that is possible."""
+    """Return the columns to omit so that the others fit, if that is possible."""
     from cronledger.tables import width_of
 
-    # An empty column tells nothing; it goes first.
+    # Omit empty columns first.
     empty = [key for key in listing.drop if not any(cells[key])]
     hidden: list[str] = []
     for key in [*empty, *(key for key in listing.drop if key not in empty)]:
@@ -112,7 +115,7 @@ def _cell(value: object, now: datetime | None) -> str:
 
 
 def relative(instant: datetime, now: datetime) -> str:
-    """Return how far the instant is from `now` in one or two units: `in 5m`, `3h 2m ago`, `now`."""
+    """Return the distance from `now` in one or two units: `in 5m`, `3h 2m ago`, `now`."""
     seconds = round((instant - now) / timedelta(seconds=1))
     if seconds == 0:
         return "now"
@@ -129,11 +132,11 @@ def relative(instant: datetime, now: datetime) -> str:
 
 
 def listed(listing: Listing) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command --wide, --columns and --json; its parameter `show` is a Printer."""
+    """Add --wide, --columns and --json to a command. Its parameter `show` receives a Printer."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-        @click.option("--wide", is_flag=True, help="Print all columns, however wide.")
+        @click.option("--wide", is_flag=True, help="Print all columns, at any width.")
         @click.option(
             "--columns",
             "chosen",
@@ -159,6 +162,6 @@ def _columns(
     for name in names:
         if name not in listing.columns:
             raise click.BadParameter(
-                f"there is no column {name!r}; the columns are {', '.join(listing.columns)}"
+                f"unknown column {name!r}; use some of {', '.join(listing.columns)}"
             )
     return names

@@ -1,4 +1,4 @@
-"""`cronledger migrate`: bring the schema up to date, say whether it is, or print the SQL."""
+"""`cronledger migrate`: apply pending migrations, check for them, or print their SQL."""
 
 from typing import TYPE_CHECKING
 
@@ -12,22 +12,29 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Change nothing; exit 4 when something is pending.")
-@click.option("--sql", "as_sql", is_flag=True, help="Print the pending statements, for `psql -1`.")
-@click.option("--pre", is_flag=True, help="Only what adds: code that does not know it goes on.")
+@click.option("--check", is_flag=True, help="Change nothing, and exit 4 if a migration is pending.")
+@click.option(
+    "--sql",
+    "as_sql",
+    is_flag=True,
+    help="Print the pending SQL, for `psql -1`, instead of applying it.",
+)
+@click.option(
+    "--pre", is_flag=True, help="Apply only migrations that older code is compatible with."
+)
 @json_option
 def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
-    """Bring the schema up to date, and grant the group roles their rights in it.
+    """Apply pending migrations, and grant the group roles their rights.
 
-    The roles cronledger_viewer, cronledger_operator and cronledger_runner may be created before or
-    after: each call grants what is missing. Any number of processes may migrate at once.
+    The group roles are cronledger_viewer, cronledger_operator and cronledger_runner. They may be
+    created before or after the schema, because each call grants the rights that are missing.
+    Several processes may migrate at the same time.
 
-    With --pre, what takes away what older code uses is left for a later call, once no such code
-    runs.
+    With --pre, migrations that remove what older code uses stay pending. Apply them with a later
+    call, when no older code runs.
 
-    --sql changes nothing and prints the statements that are still to be applied to this database.
-    If no database is set, or it does not answer, it prints all of them, for a database without the
-    schema.
+    With --sql, the pending statements are printed and nothing is changed. If no database is set, or
+    if it is unreachable, the statements for an empty database are printed.
     """
     from cronledger.cli.session import access, database, settings_here
     from cronledger.ledger import migrate as migrations
@@ -35,7 +42,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
 
     if as_sql and (check or as_json):
         other_option = "--check" if check else "--json"
-        raise click.UsageError(f"--sql and {other_option} cannot be used together; choose one")
+        raise click.UsageError(f"--sql and {other_option} exclude each other; use one of them")
     settings = settings_here()
     schema = settings.schema_name
     phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
@@ -66,7 +73,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
             for name in names:
                 click.echo(f"{word} {name}")
     for name in state.unknown:
-        click.echo(f"{name} is of a newer cronledger", err=True)
+        click.echo(f"{name} was applied by a newer cronledger", err=True)
     _require_current(state, pending)
     click.echo(f"schema {schema} is up to date", err=True)
     if other is not None:
@@ -74,7 +81,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
 
 
 def _state_here(settings: "Settings") -> "SchemaState | None":
-    """Return the state of the schema; None, with a note, where no database says it."""
+    """Return the state of the schema; None, with a note, if no database can be read."""
     import psycopg
 
     from cronledger.cli.session import database
@@ -90,22 +97,20 @@ def _state_here(settings: "Settings") -> "SchemaState | None":
     except psycopg.Error as error:
         if not is_unreachable(error) or refusal(error) is not None:
             raise
-        _note("the database does not answer")
+        _note("the database is unreachable")
         return None
     migrations.require_usable(state)
     return state
 
 
 def _note(reason: str) -> None:
-    click.echo(
-        f"Note: {reason}; these are the statements for a database without the schema", err=True
-    )
+    click.echo(f"Note: {reason}; these are the statements for an empty database", err=True)
 
 
 def _warn(state: "SchemaState") -> None:
     for role in state.absent:
         click.echo(
-            f"Warning: the role {role} does not exist, and this role may not create it\n"
+            f"Warning: the role {role} does not exist, and the current role may not create it\n"
             f"Hint: run `CREATE ROLE {role} NOLOGIN` as a role that may create roles, then "
             "`cronledger migrate`",
             err=True,
@@ -119,13 +124,13 @@ def _warn(state: "SchemaState") -> None:
 
 
 def _require_current(state: "SchemaState", pending: list[str]) -> None:
-    """Exit unless the schema is up to date and whole."""
+    """Exit unless the schema is up to date and complete."""
     from cronledger.rules.problems import Exit
 
     if state.lost:
         click.echo(
-            f"Error: the schema has lost {', '.join(map(str, state.lost))}\n"
-            "Hint: restore it from a backup; a numbered migration is applied only once",
+            f"Error: the schema is damaged: {', '.join(map(str, state.lost))} was dropped\n"
+            "Hint: restore it from a backup, because a numbered migration is applied only once",
             err=True,
         )
     if pending:

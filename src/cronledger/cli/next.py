@@ -1,4 +1,4 @@
-"""`cronledger next`: when a schedule or a job fires next."""
+"""`cronledger next`: show when a schedule or a job fires next."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from cronledger.rules.cron import Cron, Firing
 
 HORIZON = timedelta(days=365 * 100)
-LISTING = Listing({"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "it does not fire any more")
+LISTING = Listing(
+    {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What to walk: firings of `spec` in (`after`, `ends_at`], none before `starts_at`."""
+class _Range:
+    """The firings of `spec` in (`after`, `ends_at`] that are not before `starts_at`."""
 
     spec: "Cron"
     after: datetime
@@ -31,46 +33,46 @@ class _Asked:
 
 @click.command("next")
 @click.argument("what", metavar="SPEC|JOB")
-@click.option("--tz", metavar="ZONE", help="Zone of SPEC [default: UTC]; a job has its own.")
-@click.option("--from", "start", metavar="ISO", help="Strictly after this instant [default: now].")
+@click.option("--tz", metavar="ZONE", help="Time zone of SPEC [default: UTC]; a job has its own.")
+@click.option("--from", "start", metavar="ISO", help="Show firings after this time [default: now].")
 @click.option(
     "--count",
     type=click.IntRange(1, 10_000),
     default=10,
     show_default=True,
-    help="How many.",
+    help="Number of firings.",
 )
-@click.option("--scope", metavar="ID", help="Scope of JOB whose `H` counts [default: its first].")
+@click.option("--scope", metavar="ID", help="Scope of JOB, which decides `H` [default: the first].")
 @json_option
 def next_firings(
     *, what: str, tz: str | None, start: str | None, count: int, scope: str | None, as_json: bool
 ) -> None:
     """Show when a schedule or a job fires next.
 
-    What has a blank in it or begins with @ is a schedule; everything else is the name of a job of
-    the ledger. Instants are shown in UTC and in the zone of the schedule; the note says where a
-    clock change moved one. --from without an offset is read in that zone. --json prints an array of
-    instants in UTC.
+    An argument that contains a space or begins with @ is a schedule. Any other argument is the name
+    of a job in the ledger. Times are shown in UTC and in the time zone of the schedule. A note
+    marks the firings that a clock change affects. A time in --from without an offset is read in the
+    time zone of the schedule. With --json, the output is an array of times in UTC.
     """
-    asked = _job(what, start, tz, scope) if _is_job(what) else _spec(what, start, tz, scope)
-    for warning in asked.spec.warnings:
+    wanted = _job(what, start, tz, scope) if _is_job(what) else _spec(what, start, tz, scope)
+    for warning in wanted.spec.warnings:
         click.echo(f"Warning: {warning}", err=True)
-    firings = list(islice(_firings(asked), count))
+    firings = list(islice(_firings(wanted), count))
     if as_json:
         print_json([iso(firing.plan_time) for firing in firings])
     else:
-        print_listing([_row(firing) for firing in firings], LISTING, asked.after)
+        print_listing([_row(firing) for firing in firings], LISTING, wanted.after)
 
 
 def _is_job(what: str) -> bool:
     return not (what.startswith("@") or any(character.isspace() for character in what))
 
 
-def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> _Asked:
+def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> _Range:
     from cronledger.rules import cron
 
     if scope is not None:
-        raise click.UsageError("--scope goes with the name of a job, not with a schedule")
+        raise click.UsageError("--scope needs the name of a job; omit it for a schedule")
     timezone = tz or "UTC"
     try:
         spec = cron.parse(text, timezone=timezone)
@@ -78,27 +80,29 @@ def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> _A
         hint = "--tz" if error.field == "timezone" else "SPEC"
         raise click.BadParameter(str(error), param_hint=hint) from None
     if start is not None:
-        return _Asked(spec, read_instant(start, "--from", ZoneInfo(timezone)))
-    # Explaining a text needs no database; nothing fires by this clock.
-    return _Asked(spec, datetime.now(UTC))  # noqa: TID251
+        return _Range(spec, read_instant(start, "--from", ZoneInfo(timezone)))
+    # A schedule needs no database, and this clock fires nothing.
+    return _Range(spec, datetime.now(UTC))  # noqa: TID251
 
 
-def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> _Asked:
+def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> _Range:
     from cronledger.cli.session import session
     from cronledger.rules import cron
 
     if tz is not None:
-        raise click.UsageError(f"--tz goes with a schedule; the job {name!r} has a zone of its own")
+        raise click.UsageError(
+            f"--tz needs a schedule; omit it, because job {name!r} has a time zone"
+        )
     with session() as ledger:
         row, now = ledger.reports.job(name), ledger.reports.now()
         scopes = [found["scope_id"] for found in ledger.reports.scopes(name, 1)]
     if row is None:
         raise click.UsageError(
-            f"job {name!r}: there is no such job; `cronledger jobs list` has their names, and a "
-            "schedule has blanks or begins with @"
+            f"job {name!r} does not exist; `cronledger jobs list` lists the jobs; a schedule "
+            "contains spaces or begins with @"
         )
     if row["schedule"] is None:
-        raise click.UsageError(f"job {name!r} has no schedule: it runs only when triggered")
+        raise click.UsageError(f"job {name!r} has no schedule; it runs only when it is triggered")
     _remark(row, now)
     try:
         spec = cron.parse(
@@ -113,40 +117,40 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> _As
     except cron.CronError as error:
         raise click.UsageError(f"job {name!r}: {error}") from None
     after = read_instant(start, "--from", ZoneInfo(row["timezone"])) if start else now
-    return _Asked(spec, after, row["starts_at"], row["ends_at"])
+    return _Range(spec, after, row["starts_at"], row["ends_at"])
 
 
 def _remark(row: Mapping[str, Any], now: datetime) -> None:
-    """Say on standard error why what follows will not all come true."""
+    """Warn if the job is retired or paused, because the firings shown will not all run."""
     paused_until = row["paused_until"]
     if row["retired_at"] is not None:
-        said = f"is retired since {iso(row['retired_at'])}: it fires no more"
+        state = f"was retired at {iso(row['retired_at'])}, and does not fire"
     elif row["paused_at"] is not None and (paused_until is None or paused_until > now):
         until = f"until {iso(paused_until)}" if paused_until else "until it is resumed"
-        said = f"is paused {until}: nothing fires before"
+        state = f"is paused {until}, and does not fire before then"
     else:
         return
-    click.echo(f"Warning: job {row['name']!r} {said}", err=True)
+    click.echo(f"Warning: job {row['name']!r} {state}", err=True)
 
 
-def _firings(asked: _Asked) -> "Iterator[Firing]":
-    after = asked.after
-    if asked.starts_at is not None and asked.starts_at > after:
-        after = asked.starts_at - timedelta(microseconds=1)
+def _firings(wanted: _Range) -> "Iterator[Firing]":
+    after = wanted.after
+    if wanted.starts_at is not None and wanted.starts_at > after:
+        after = wanted.starts_at - timedelta(microseconds=1)
     try:
         through = after + HORIZON
     except OverflowError:
         through = datetime.max.replace(tzinfo=UTC)
-    return asked.spec.firings(after, min(through, asked.ends_at or through))
+    return wanted.spec.firings(after, min(through, wanted.ends_at or through))
 
 
 def _row(firing: "Firing") -> dict[str, str]:
     notes = []
     if firing.shifted:
-        notes.append("shifted: the clock leaps over its time")
+        notes.append("shifted: a clock change skips its local time")
     if firing.folded:
         which = "second" if firing.local.fold else "first"
-        notes.append(f"folded: its time occurs twice, the {which} pass")
+        notes.append(f"folded: its local time occurs twice, this is the {which}")
     return {
         "utc": iso(firing.plan_time),
         "local": f"{firing.local:%a} {firing.local.isoformat(sep=' ')}",

@@ -1,4 +1,4 @@
-"""Types of command line parameters. They import what they need when a value is converted."""
+"""Types of command line parameters. Each imports its modules when it converts a value."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import click
 
 BIGINT = click.IntRange(-(2**63), 2**63 - 1)
-"""What PostgreSQL takes for a bigint; a function with a greater number would not be found."""
+"""The range of PostgreSQL's bigint. A call with a greater number would match no SQL function."""
 
 
 class Duration(click.ParamType[timedelta]):
-    """A duration such as `90s` or `1h30m`, which becomes a timedelta."""
+    """A duration such as `90s` or `1h30m`, converted to a timedelta."""
 
     name = "duration"
 
@@ -28,7 +28,7 @@ class Duration(click.ParamType[timedelta]):
 
 
 class Limit(click.ParamType[int | None]):
-    """A whole number from 1 on, or `none`, which becomes None."""
+    """A whole number of at least 1, or `none`, which becomes None."""
 
     name = "limit"
 

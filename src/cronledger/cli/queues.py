@@ -19,7 +19,7 @@ LISTING = Listing(
         "paused_reason": "REASON",
     },
     drop=("paused_by", "runners", "jobs", "paused_reason"),
-    none="there are no queues: no job and no replica uses one",
+    none="there are no queues, because no job and no replica uses one",
 )
 
 
@@ -31,7 +31,7 @@ def queues() -> None:
 @queues.command("list")
 @listed(LISTING)
 def list_queues(*, show: Printer) -> None:
-    """List the queues of jobs and replicas: what waits, what runs, who takes it."""
+    """List the queues, with their waiting and running executions and their runners."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -44,7 +44,7 @@ def list_queues(*, show: Printer) -> None:
 @click.argument("limit", metavar="N|none", type=Limit())
 @json_option
 def limit(*, name: str, limit: int | None, as_json: bool) -> None:
-    """Limit a queue to N running executions over all replicas; none removes the limit."""
+    """Limit a queue to N running executions over all replicas; `none` removes the limit."""
     from cronledger.cli.session import requester, session
 
     with session() as ledger:
@@ -56,11 +56,11 @@ def limit(*, name: str, limit: int | None, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("name", metavar="QUEUE", required=False)
-@click.option("--all", "every", is_flag=True, help="Every queue that is in use.")
-@click.option("--reason", help="Why, for people.")
+@click.option("--all", "every", is_flag=True, help="Pause every queue that is in use.")
+@click.option("--reason", help="Reason, shown in listings.")
 @json_option
 def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -> None:
-    """Let nothing of a queue start until it is resumed; what is RUNNING finishes."""
+    """Pause a queue: running executions finish, and nothing new starts."""
     from cronledger.cli.session import requester, session
 
     _one_or_all(name, every)
@@ -70,16 +70,16 @@ def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -
             print_result({"paused": count}, f"paused: {count}", as_json)
         else:
             paused = ledger.call("pause_queue", queue=name, reason=reason, requested_by=requester())
-            text = f"{name}: {'paused' if paused else 'was paused already'}"
+            text = f"{name}: {'paused' if paused else 'was already paused'}"
             print_result({"queue": name, "paused": paused}, text, as_json)
 
 
 @queues.command()
 @click.argument("name", metavar="QUEUE", required=False)
-@click.option("--all", "every", is_flag=True, help="Every queue that is paused.")
+@click.option("--all", "every", is_flag=True, help="Resume every paused queue.")
 @json_option
 def resume(*, name: str | None, every: bool, as_json: bool) -> None:
-    """Let a queue go on; what it missed is caught up on as each job's catch_up says."""
+    """Resume a queue. The catch_up of each job applies to what was due during the pause."""
     from cronledger.cli.session import requester, session
 
     _one_or_all(name, every)
@@ -95,4 +95,4 @@ def resume(*, name: str | None, every: bool, as_json: bool) -> None:
 
 def _one_or_all(name: str | None, every: bool) -> None:
     if (name is None) != every:
-        raise click.UsageError("name one QUEUE, or say --all")
+        raise click.UsageError("name one QUEUE, or use --all")

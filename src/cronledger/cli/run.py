@@ -1,4 +1,4 @@
-"""`cronledger run`: a replica until it is told to stop."""
+"""`cronledger run`: run a replica until it receives a stop signal."""
 
 import re
 from datetime import timedelta
@@ -11,12 +11,22 @@ from cronledger.cli.parameters import BIGINT, Duration
 
 @click.command()
 @click.argument("source", metavar="[APP|FILE]", required=False)
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Take work from this queue.")
-@click.option("--slots", type=click.IntRange(1, 10_000), help="Executions to run at once.")
-@click.option("--summary", is_flag=True, help="Print at the end what the ledger says of this run.")
-@click.option("--no-migrate", is_flag=True, help="Leave the schema as it is; exit 4 if it lacks.")
-@click.option("--deploy", type=BIGINT, help="Ordered version; an older one changes no jobs.")
-@click.option("--force", is_flag=True, help="Apply the jobs even if a newer deploy was applied.")
+@click.option(
+    "--queue", "queues", multiple=True, metavar="NAME", help="Queue to take work from; repeatable."
+)
+@click.option(
+    "--slots", type=click.IntRange(1, 10_000), help="Number of executions to run at once."
+)
+@click.option("--summary", is_flag=True, help="Print a summary of the executions at the end.")
+@click.option(
+    "--no-migrate", is_flag=True, help="Do not migrate; exit 4 if the schema is out of date."
+)
+@click.option(
+    "--deploy", type=BIGINT, help="Version of the deployment; an older version changes no jobs."
+)
+@click.option(
+    "--force", is_flag=True, help="Apply the jobs even if a newer deploy was applied before."
+)
 @click.option("--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP].")
 @click.option(
     "--wait",
@@ -25,7 +35,7 @@ from cronledger.cli.parameters import BIGINT, Duration
     metavar="DURATION",
     default="60s",
     show_default=True,
-    help="How long to wait for a database that does not answer at the start.",
+    help="How long to wait at the start for a database that is unreachable.",
 )
 def run(
     *,
@@ -39,24 +49,26 @@ def run(
     name: str | None,
     patience: timedelta,
 ) -> None:
-    """Run a replica until it is told to stop.
+    """Run a replica until it receives a stop signal.
 
-    FILE ends with .toml, APP is package.module:app. Its jobs are checked, then applied to the
-    ledger, then run with all others that this replica can run. Without an argument:
-    ./cronledger.toml if it is there, else what the ledger has.
+    FILE ends with .toml, and APP is package.module:app. The replica checks the jobs of this source,
+    applies them to the ledger, and runs them and all other jobs of its queues that it can run.
+    Without an argument, the source is ./cronledger.toml. If that file does not exist, the replica
+    runs the jobs that are in the ledger.
 
-    SIGTERM or Ctrl-C lets running work finish; a second one stops it, a third ends the process.
+    The first SIGTERM or Ctrl-C stops claiming and waits for running work. The second stops the
+    running work, and the third ends the process.
     """
     from cronledger.cli.session import denials, requester, settings_here
     from cronledger.cli.source import find_source
 
     found = find_source(source, name=name)
     settings = found.settings if found is not None else settings_here()
-    over: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     if queues:
-        over["queues"] = _names(queues)
+        overrides["queues"] = _names(queues)
     if slots is not None:
-        over["slots"] = slots
+        overrides["slots"] = slots
     url = settings.require_database()
 
     from cronledger.process.daemon import DaemonOptions
@@ -72,7 +84,7 @@ def run(
         }
     given = deploy if deploy is not None else (found.deploy if found else None)
     daemon = DaemonOptions(
-        settings=settings.model_copy(update=over),
+        settings=settings.model_copy(update=overrides),
         deploy=given,
         force=force,
         migrate=not no_migrate,
@@ -92,7 +104,7 @@ def _names(queues: tuple[str, ...]) -> tuple[str, ...]:
     for queue in queues:
         if not re.fullmatch(NAME_PATTERN, queue):
             raise click.BadParameter(
-                f"{queue!r} is no name of a queue; write 1 to 200 characters",
+                f"invalid queue name {queue!r}; use 1 to 200 characters without control characters",
                 param_hint="--queue",
             )
     return queues

@@ -1,4 +1,4 @@
-"""`cronledger runners`: the replicas."""
+"""`cronledger runners`: list the replicas."""
 
 import click
 
@@ -23,7 +23,7 @@ LISTING = Listing(
 @click.command()
 @listed(LISTING)
 def runners(*, show: Printer) -> None:
-    """List the replicas; `dead` is one that was not seen in time."""
+    """List the replicas. A `dead` replica has not checked in for too long."""
     from cronledger.cli.session import session
 
     with session() as ledger:

@@ -1,4 +1,4 @@
-"""What every command that needs the ledger begins with: settings, a connection, the listings."""
+"""The start of every command that needs the ledger: settings, a connection, the reports."""
 
 import getpass
 import json
@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
-from cronledger.cli.denied import OPERATOR, explained
+from cronledger.cli.denied import OPERATOR, denied
 from cronledger.cli.show import echo
 from cronledger.embedded.server import Embedded
 from cronledger.ledger.database import Access, transaction
@@ -29,7 +29,7 @@ HERE = "cronledger.toml"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One command at work on the ledger."""
+    """The connection of one command to the ledger."""
 
     settings: Settings
     url: str = field(repr=False)
@@ -37,12 +37,12 @@ class Session:
     reports: Reports
 
     def call(self, function: str, **arguments: object) -> Any:
-        """Answer what the SQL function of that name answers. Raises psycopg.Error."""
+        """Call an SQL function, and return its result. Raises psycopg.Error."""
         (value,) = self.call_row(function, **arguments).values()
         return value
 
     def call_row(self, function: str, **arguments: object) -> dict[str, Any]:
-        """Answer the only row of what that SQL function answers. Raises psycopg.Error."""
+        """Call an SQL function, and return its only row. Raises psycopg.Error."""
         given = sql.SQL(", ").join(
             sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
             for name in arguments
@@ -59,22 +59,22 @@ class Session:
         return row
 
 
-def _say_once() -> Callable[[psycopg.errors.Diagnostic], None]:
-    """A handler of notices: a warning goes to standard error, the same one only once."""
-    said: set[str | None] = set()
+def _warn_once() -> Callable[[psycopg.errors.Diagnostic], None]:
+    """Return a notice handler that prints each different warning once, on standard error."""
+    printed: set[str | None] = set()
 
-    def say(notice: psycopg.errors.Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING" and notice.message_primary not in said:
-            said.add(notice.message_primary)
+    def warn(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING" and notice.message_primary not in printed:
+            printed.add(notice.message_primary)
             echo(f"Warning: {notice.message_primary}", err=True)
 
-    return say
+    return warn
 
 
 def _readable(text: str | bytes) -> Any:
-    """Return the value of JSON from the ledger, or its text where that is beyond Python.
+    """Return the value of JSON from the ledger, or its text if Python cannot represent it.
 
-    Only rows that are older than the limits of `storable` have such values.
+    Only rows from before the limits of `storable` hold such values.
     """
     plain = text.decode() if isinstance(text, bytes) else text
     try:
@@ -86,24 +86,25 @@ def _readable(text: str | bytes) -> Any:
 
 @contextmanager
 def session(settings: Settings | None = None) -> Iterator[Session]:
-    """A connected session; an embedded server is started, or shared, for as long as it lasts.
+    """Open a session. An embedded server is started, or shared, for the time of the session.
 
     Raises ConfigurationError, EmbeddedError, psycopg.OperationalError.
     """
     settings = settings or settings_here()
     with database(settings) as url, access(settings, url).connect("cronledger cli") as connection:
-        connection.add_notice_handler(_say_once())
+        connection.add_notice_handler(_warn_once())
         set_json_loads(_readable, connection)
         reports = Reports(connection, settings.schema_name)
         yield Session(settings, url, connection, reports)
     if reports.withheld:
-        echo(f"Note: only members of {OPERATOR} can see payloads and targets", err=True)
+        echo(f"Note: payloads and targets are shown only to members of {OPERATOR}", err=True)
 
 
 @contextmanager
 def database(settings: Settings) -> Iterator[str]:
-    """The DSN of the ledger's database. Raises ConfigurationError, EmbeddedError, and DeniedError
-    for what the database denies meanwhile.
+    """Yield the DSN of the ledger's database.
+
+    Raises ConfigurationError, EmbeddedError, and DeniedError if the database denies the command.
     """
     url = settings.require_database()
     with ExitStack() as stack:
@@ -116,15 +117,15 @@ def database(settings: Settings) -> Iterator[str]:
 
 @contextmanager
 def denials(settings: Settings, url: str) -> Iterator[None]:
-    """What the database denies to the current command names the role and what it needs."""
+    """Raise DeniedError, which names the role and its missing membership, for a denied command."""
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
-        raise explained(error, access(settings, url)) from error
+        raise denied(error, access(settings, url)) from error
 
 
 def access(settings: Settings, url: str) -> Access:
-    """How this process reaches the database at `url`."""
+    """Return the options with which a command connects to the database at `url`."""
     return Access(
         url,
         prepare=not settings.pgbouncer,
@@ -135,9 +136,10 @@ def access(settings: Settings, url: str) -> Access:
 
 
 def settings_here() -> Settings:
-    """The settings of a command that was given no file: those of ./cronledger.toml, if it is there.
+    """Return the settings of a command without a file argument.
 
-    Only its `[cronledger]` table is looked at. Raises ConfigurationError.
+    They include the `[cronledger]` table of ./cronledger.toml, if that file exists. Raises
+    ConfigurationError.
     """
     path = Path(HERE)
     return Settings.load(_table(path), where=HERE) if path.exists() else Settings.load()
@@ -148,7 +150,7 @@ def _table(path: Path) -> Mapping[str, Any]:
 
     table = read_document(path).get(TABLE, {})
     if not isinstance(table, dict):
-        raise _refused(f"`{TABLE}` is not a table", f"write [{TABLE}]")
+        raise _refused(f"`{TABLE}` is not a table", f"write it as [{TABLE}]")
     return table
 
 
@@ -157,10 +159,10 @@ def _refused(message: str, remedy: str) -> ConfigurationError:
 
 
 def requester() -> str:
-    """Who asks, for the ledger: `user@host`."""
+    """Return `user@host`, which the ledger records as the requester."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as containers have
+    except (KeyError, OSError):  # a user id without a name, as in containers
         user = str(os.geteuid())
-    # The ledger holds text: what is not UTF-8 in a name of this host is replaced.
+    # The names may contain bytes that are not UTF-8, which the ledger cannot store.
     return f"{user}@{socket.gethostname()}".encode("utf-8", "replace").decode()

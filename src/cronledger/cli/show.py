@@ -1,4 +1,4 @@
-"""Listings as tables for people and as JSON for programs; instants as they are written and read."""
+"""Output for people and, as JSON, for programs; parsing of times given as arguments."""
 
 import json
 import re
@@ -14,38 +14,38 @@ from cronledger.rules import durations
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 
 MOST_ITEMS = 20
-"""Items of a list that a person is shown."""
+"""Most items of a list in output for people."""
 _ACTING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON may hold as it is, and what would act on a terminal."""
+"""Characters that JSON may contain unescaped, and that would control a terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def iso(instant: datetime) -> str:
-    """Answer the instant as ISO 8601 in UTC: `2026-03-08T07:00:00Z`."""
+    """Return the instant as ISO 8601 in UTC: `2026-03-08T07:00:00Z`."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print text that other people may have written: what would act on a terminal is escaped."""
+    """Print text from any author: characters that would control a terminal are escaped."""
     from cronledger.tables import clean
 
     click.echo(clean(text), err=err, nl=nl)
 
 
 def print_json(value: object) -> None:
-    """Print `value`: instants in UTC, durations as they are written in files."""
+    """Print `value` as JSON, with instants in UTC and durations in the format of files."""
     click.echo(json_text(value, indent=2))
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Return `value` as JSON in which nothing acts on a terminal."""
+    """Return `value` as JSON that contains no character that controls a terminal."""
     text = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_result(result: Mapping[str, Any], text: str, as_json: bool) -> None:
-    """Print what a command did, as JSON or as one line for people."""
+    """Print the result of a command, as JSON or as one line for people."""
     if as_json:
         print_json(result)
     else:
@@ -53,7 +53,7 @@ def print_result(result: Mapping[str, Any], text: str, as_json: bool) -> None:
 
 
 def print_fields(row: Mapping[str, Any]) -> None:
-    """Print what is set of one row, a line for each; text of several lines is indented."""
+    """Print each field of a row that is set, on its own line; indent text of several lines."""
     width = max(len(key) for key in row)
     for key, value in row.items():
         text = cell(value)
@@ -62,10 +62,7 @@ def print_fields(row: Mapping[str, Any]) -> None:
 
 
 def cell(value: object) -> str:
-    """Return the text of one cell; "" for what is not there. Instants to the second.
-
-    Of a long list the first items stand for all.
-    """
+    """Return the text of one cell: "" for None, instants to the second, long lists shortened."""
     match value:
         case None:
             return ""
@@ -91,7 +88,7 @@ def _plain(value: object) -> object:
             return _duration(value)
         case UUID():
             return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
 def _duration(value: timedelta) -> str:
@@ -101,48 +98,48 @@ def _duration(value: timedelta) -> str:
 
 
 def read_instant(text: str, field: str, zone: ZoneInfo | None = None) -> datetime:
-    """Answer the aware instant that ISO 8601 `text` names, read in `zone` (UTC) if it names none.
+    """Return the instant of the ISO 8601 `text`; without an offset it is read in `zone` (UTC).
 
-    Raises BadParameter naming `field`.
+    Raises BadParameter, which names `field`.
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no instant; write it like 2026-03-08T07:00:00Z", param_hint=field
+            f"{text!r} is not a time; write it like 2026-03-08T07:00:00Z", param_hint=field
         ) from None
     return _usable(found if found.tzinfo is not None else found.replace(tzinfo=zone or UTC), field)
 
 
 def _usable(instant: datetime, field: str) -> datetime:
-    """Return `instant`; raises BadParameter when it lies where no instant of the ledger does."""
+    """Return `instant`. Raises BadParameter if the ledger cannot store it."""
     if FIRST_INSTANT <= instant < END_OF_TIME:
         return instant
     raise click.BadParameter(
-        "lies outside the years 1000 to 9998; name another instant", param_hint=field
+        "is outside the years 1000 to 9998; use another time", param_hint=field
     )
 
 
 def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
-    """Answer an instant, written as such or as a duration from `now` on (`sign` 1) or back (-1)."""
+    """Return a time, given as such or as a duration after `now` (`sign` 1) or before it (-1)."""
     try:
         length = durations.parse(text)
     except durations.DurationError:
         if not text[:4].isdigit():
             raise click.BadParameter(
-                f"{text!r} is neither an instant (2026-03-08T07:00:00Z) nor a duration (90m)",
+                f"{text!r} is neither a time nor a duration; write 2026-03-08T07:00:00Z or 90m",
                 param_hint=field,
             ) from None
         return read_instant(text, field)
     if length > LONGEST:
         raise click.BadParameter(
-            f"{text!r} is longer than 100 years; write a shorter duration", param_hint=field
+            f"{text!r} is longer than 100 years; use a shorter duration", param_hint=field
         )
     return _usable(now + sign * length, field)
 
 
 def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
-    """The target with what may be secret masked: variables, headers, passwords in URLs."""
+    """Return the target with possible secrets masked: variables, headers, passwords in URLs."""
     from cronledger.settings import MASK, masked
 
     shown: dict[str, Any] = {}

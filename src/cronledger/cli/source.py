@@ -1,4 +1,4 @@
-"""What `run` and `jobs apply` are given: a file or an App, loaded and checked as a whole."""
+"""The argument of `run` and `jobs apply`: a file or an App, loaded and checked as a whole."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ SUFFIX = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Jobs that are right, and what runs them. `functions`: by `module:name`, of a file's jobs.
+    """Valid jobs, and what runs them.
 
-    `settings`: of the process, the table of the file below the variables.
+    `functions`: the functions of a file's jobs, by `module:name`. `settings`: those of the process,
+    in which variables override the table of the file.
     """
 
     name: str
@@ -35,28 +36,28 @@ class Source:
 
 
 def find_source(named: str | None, *, name: str | None = None) -> Source | None:
-    """The source `named`; without one ./cronledger.toml, and None when that is not there."""
+    """Return the source `named`, otherwise ./cronledger.toml, or None if that does not exist."""
     if named is None and not Path(HERE).exists():
         return None
     return load_source(named or HERE, name=name)
 
 
 def load_source(named: str, *, name: str | None = None) -> Source:
-    """Load `named`, a path that ends with .toml or `package.module:app`; touches no database.
+    """Load `named`: a path that ends with .toml, or `package.module:app`. Needs no database.
 
-    Raises ConfigurationError with everything that is wrong with it.
+    Raises ConfigurationError with every problem of the source.
     """
     return _file(Path(named), name) if named.endswith(SUFFIX) else _app(named, name)
 
 
 def _file(path: Path, name: str | None) -> Source:
     found = toml.load(path)
-    # Not resolved: a link such as `current` stays the same from one release to the next.
+    # Links are not resolved, because a link such as `current` stays the same in each release.
     place = str(path.absolute())
     if name is None and place.encode("utf-8", "replace").decode() != place:
-        message = "the file's path is not UTF-8, and the ledger cannot hold it"
+        message = "the path of the file is not UTF-8, so the ledger cannot store it"
         raise ConfigurationError(
-            [Problem(None, None, "--source", None, message, "give the source a name with --source")]
+            [Problem(None, None, "--source", None, message, "name the source with --source")]
         )
     return Source(
         name=name or place,
@@ -80,8 +81,8 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
             found[reference] = python.resolve_function(reference)
             bind(found[reference])
         except ConfigurationError as error:
-            said = "; ".join(str(problem) for problem in error.problems)
-            problems.append(Problem(where, job.name, "python", None, said, ""))
+            message = "; ".join(str(problem) for problem in error.problems)
+            problems.append(Problem(where, job.name, "python", None, message, ""))
             causes.extend(error.causes)
         except TypeError as error:
             problems.append(Problem(where, job.name, "python", None, str(error), ""))
@@ -92,11 +93,11 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
 
 def _app(reference: str, name: str | None) -> Source:
     if ":" not in reference:
-        message = f"{reference!r} is neither a file that ends with {SUFFIX} nor package.module:app"
+        message = f"{reference!r} is neither a {SUFFIX} file nor an App"
         remedy = "write it like cronledger.toml or myproject.jobs:app"
         raise ConfigurationError([Problem(None, None, None, None, message, remedy)])
     app = python.load_app(reference)
-    AppRegistry({}).add(app)  # what no replica could run is not applied either
+    AppRegistry({}).add(app)  # refuse what no replica could run
     settings = settings_here()
     jobs = tuple(app.jobs.values())
     warnings = validation.check(

@@ -1,4 +1,4 @@
-"""`cronledger trigger`: one execution of a job, now."""
+"""`cronledger trigger`: create one execution of a job, due now."""
 
 import json
 import time
@@ -18,14 +18,22 @@ POLL_SECONDS = 0.2
 
 @click.command()
 @click.argument("name", metavar="JOB")
-@click.option("--scope", metavar="ID", help="For this scope [default: the job's only one].")
-@click.option("--scope-kind", metavar="KIND", help="What the scope is [default: the job's].")
-@click.option("--payload", metavar="JSON", help="Instead of the job's payload.")
-@click.option("--force", is_flag=True, help="Even if the job or its queue is paused.")
-@click.option("--require-runner", is_flag=True, help="Only if a live replica can run it.")
-@click.option("--wait", is_flag=True, help="Wait for its end; exit 1 unless it is a SUCCESS.")
+@click.option(
+    "--scope", metavar="ID", help="Scope of the execution [default: the job's only scope]."
+)
+@click.option("--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job].")
+@click.option(
+    "--payload", metavar="JSON", help="Payload of the execution [default: that of the job]."
+)
+@click.option("--force", is_flag=True, help="Trigger even if the job or its queue is paused.")
+@click.option(
+    "--require-runner", is_flag=True, help="Refuse unless a live replica can run the job."
+)
+@click.option(
+    "--wait", is_flag=True, help="Wait until the execution ends; exit 1 unless it succeeded."
+)
 @click.option("--timeout", type=Duration(), metavar="DURATION",
-              help="With --wait: wait no longer than this, then exit 1.")  # fmt: skip
+              help="With --wait: stop waiting after this time, and exit 1.")  # fmt: skip
 @json_option
 def trigger(
     *,
@@ -39,10 +47,11 @@ def trigger(
     timeout: timedelta | None,
     as_json: bool,
 ) -> None:
-    """Make one execution of a job, due now, and print its id.
+    """Create one execution of a job, due now, and print its id.
 
-    Its schedule goes on as before. Refused while one is RUNNING and overlap is skip. Where no live
-    replica can run it, it stays PENDING until there is one.
+    The schedule of the job is not affected. If the job's overlap is `skip`, the command is refused
+    while an execution of the same scope is RUNNING. If no live replica can run the job, the
+    execution stays PENDING until one can.
     """
     from psycopg.types.json import Jsonb
 
@@ -50,7 +59,7 @@ def trigger(
     from cronledger.rules.problems import Exit
 
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout needs --wait; give both")
+        raise click.UsageError("--timeout needs --wait; add --wait, or omit --timeout")
     given = None if payload is None else Jsonb(read_payload(payload))
     with session() as ledger:
         kind, scope_id = scope_of(ledger, name, scope_kind, scope)
@@ -74,7 +83,7 @@ def trigger(
 
 
 def read_payload(text: str) -> object:
-    """Answer what the JSON of --payload says. Raises BadParameter."""
+    """Return the value of the JSON in --payload. Raises BadParameter."""
     from cronledger.rules import storable
     from cronledger.rules.problems import shown
 
@@ -85,7 +94,7 @@ def read_payload(text: str) -> object:
         raise click.BadParameter(message, param_hint="--payload") from None
     except ValueError as error:
         raise click.BadParameter(
-            f"{shown(text)} is not JSON ({error}); quote it, for example '{{\"day\": 1}}'",
+            f"{shown(text)} is not JSON ({error}); quote it for the shell, like '{{\"day\": 1}}'",
             param_hint="--payload",
         ) from None
     problem = storable.problem(value)
@@ -95,11 +104,11 @@ def read_payload(text: str) -> object:
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is not in JSON")
+    raise ValueError(f"JSON has no {constant}")
 
 
 def scope_of(ledger: "Session", job: str, kind: str | None, scope: str | None) -> tuple[str, str]:
-    """Answer kind and id of the scope that is meant; an unknown one is the database's to refuse."""
+    """Return the kind and id of the scope. The database refuses an unknown job or scope."""
     row = ledger.reports.job(job)
     if row is None:
         return kind or "global", scope or "global"
@@ -107,20 +116,22 @@ def scope_of(ledger: "Session", job: str, kind: str | None, scope: str | None) -
     if scope is None:
         known = [found for found in ledger.reports.scopes(job, 20) if found["scope_kind"] == kind]
         if len(known) != 1:
-            some = ", ".join(found["scope_id"] for found in known[:5]) or "none yet"
+            some = ", ".join(found["scope_id"] for found in known[:5])
             raise click.UsageError(
-                f"job {job!r} has scopes of the kind {kind!r} ({some}); say --scope ID"
+                f"job {job!r} has several scopes of the kind {kind!r} ({some}); use --scope ID"
+                if known
+                else f"job {job!r} has no scope of the kind {kind!r} yet; use --scope ID"
             )
         scope = known[0]["scope_id"]
     return kind, scope
 
 
 def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, Any] | None:
-    """Return the row once it will not change any more, or as it is after `timeout`.
+    """Wait until the execution has ended, or for `timeout`, and return its row.
 
-    Each change is reported on standard error, and so is the timeout.
+    Each change of its status, and the timeout, is reported on standard error.
     """
-    said = None
+    printed = None
     give_up_at = None if timeout is None else time.monotonic() + timeout.total_seconds()
     while True:
         row = ledger.reports.execution(made)
@@ -131,14 +142,14 @@ def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, 
             status += f" on {row['runner_id']}, attempt {row['attempt']} of {row['max_attempts']}"
         elif row["status"] == "FAILED":
             status += f": {row['error_code']}"
-            status += ", to be retried" if row["next_attempt_at"] is not None else ""
-        if status != said:
+            status += ", waits for a retry" if row["next_attempt_at"] is not None else ""
+        if status != printed:
             echo(status, err=True)
-            said = status
+            printed = status
         if row["status"] not in ("PENDING", "RUNNING") and row["next_attempt_at"] is None:
             return row
         left = POLL_SECONDS if give_up_at is None else give_up_at - time.monotonic()
         if left <= 0:
-            echo(f"#{made} has not ended within --timeout; it continues", err=True)
+            echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
             return row
         time.sleep(min(left, POLL_SECONDS))

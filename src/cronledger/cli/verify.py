@@ -35,10 +35,12 @@ LISTING_WITH_ACCEPTED = Listing(
 
 @click.command()
 @click.argument("job", metavar="[JOB]", required=False)
-@click.option("--from", "start", metavar="ISO|DURATION", help="First plan_time.")
-@click.option("--to", "end", metavar="ISO|DURATION", help="Last plan_time.")
-@click.option("--accept", metavar="REASON", help="Accept the violations that it finds.")
-@click.option("--kind", "kinds", multiple=True, help="With --accept: only this kind; repeatable.")
+@click.option("--from", "start", metavar="ISO|DURATION", help="First plan_time to check.")
+@click.option("--to", "end", metavar="ISO|DURATION", help="Last plan_time to check.")
+@click.option("--accept", metavar="REASON", help="Accept the violations found, for this reason.")
+@click.option(
+    "--kind", "kinds", multiple=True, help="With --accept: accept only this kind; repeatable."
+)
 @json_option
 def verify(
     *,
@@ -51,11 +53,14 @@ def verify(
 ) -> None:
     """Check the ledger against the schedule history.
 
-    Every plan_time that a job's history asks for must have its execution or lie in a skip with a
-    true reason. The range begins at the creation of the schedule, or where pruned history ends, and
-    reaches to where planning stands. No execution may have started early, overlapped or run too
-    often. Exit 1 with violations that nobody has accepted. It may run beside live replicas, and
-    only reads unless --accept is given.
+    Every plan_time in the history of a job must have an execution, or lie in a skip whose reason is
+    true. No execution may have started early, overlapped another, or exceeded a limit. By default,
+    the range begins where the schedule was created or where pruned history ends, and reaches to the
+    planning cursor.
+
+    The command may run beside live replicas. It only reads, unless --accept is given.
+
+    Exit status: 1 if there are violations that nobody has accepted.
     """
     from cronledger.audit import verify as audit
     from cronledger.cli.session import session
@@ -66,11 +71,13 @@ def verify(
     with session() as ledger:
         schema, now = ledger.settings.schema_name, ledger.reports.now()
         if job is not None and not Audits(ledger.connection, schema).extent([job])["schedules"]:
-            raise click.UsageError(f"job {job!r}: there is no such job; see `cronledger jobs list`")
+            raise click.UsageError(
+                f"job {job!r} does not exist; `cronledger jobs list` lists the jobs"
+            )
         first = read_moment(start, "--from", now, -1) if start else None
         last = read_moment(end, "--to", now, -1) if end else None
         if first is not None and last is not None and last < first:
-            raise click.UsageError(f"--to {iso(last)} lies before --from {iso(first)}")
+            raise click.UsageError(f"--to {iso(last)} is before --from {iso(first)}; swap them")
         terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
         with click.progressbar(length=0, label="schedules", file=terminal) as bar:
 
@@ -84,7 +91,7 @@ def verify(
             )  # fmt: skip
             if accept is not None:
                 report = _accepted(ledger, report, accept, kinds)
-            # JSON as it comes, for there may be millions; a table needs its widths first.
+            # Print JSON one by one, because there may be millions; a table needs its widths first.
             kept = [] if as_json else list(islice(report, MOST_ROWS))
             for violation in report if as_json else ():
                 _print_object(violation, report)
@@ -101,19 +108,19 @@ def _check(accept: str | None, kinds: Sequence[str]) -> None:
     from cronledger.audit.accepted import ACCEPTABLE
 
     if accept is None and kinds:
-        raise click.UsageError("--kind needs --accept REASON")
+        raise click.UsageError("--kind needs --accept REASON; add it, or omit --kind")
     if accept is not None and not accept.strip():
-        raise click.UsageError("--accept needs a reason; give the incident")
+        raise click.UsageError("--accept needs a reason; describe the incident")
     for kind in kinds:
         if kind not in ACCEPTABLE:
             raise click.UsageError(
-                f"--kind {kind!r} is not a violation that can be accepted; use one of "
+                f"violations of the kind {kind!r} cannot be accepted; use one of "
                 f"{', '.join(ACCEPTABLE)}"
             )
 
 
 def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[str]) -> "Report":
-    """Accept the violations of `found`; return them as a report that shows them as accepted."""
+    """Accept the violations of `found`, and return a report that shows them as accepted."""
     from cronledger.audit.accepted import ACCEPTABLE, Acceptance
     from cronledger.audit.verify import Report
     from cronledger.cli.session import requester
@@ -132,7 +139,7 @@ def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[s
 
 
 def _accept(ledger: "Session", violation: "Violation", reason: str, by: str) -> int | None:
-    """Return the id of the acceptance; None: the violation is of a queue, whose past is unknown."""
+    """Accept one violation. Return the id, or None for a queue, whose past is unknown."""
     if violation.job_name is None:
         return None
     ident: int = ledger.call(
@@ -169,7 +176,7 @@ def _print_table(report: "Report", kept: "list[Violation]", more: int, now: date
     listing = LISTING_WITH_ACCEPTED if report.accepted else LISTING
     print_listing(list(_cells(kept)), listing, now)
     if more:
-        click.echo(f"… and {more} more; --json prints them all", err=True)
+        click.echo(f"… and {more} more; --json prints all of them", err=True)
     tally = report.tally
     accepted = f" ({report.accepted} more are accepted)" if report.accepted else ""
     click.echo(
@@ -191,7 +198,7 @@ def _cells(violations: "list[Violation]") -> Iterator[dict[str, Any]]:
 def _range(report: "Report") -> str:
     tally = report.tally
     if tally.after is None or tally.through is None:
-        text = "no plan_times were checked: no schedule has been planned in this range"
+        text = "no plan_times were checked, because no schedule has been planned in this range"
     else:
         text = f"plan_times after {iso(tally.after)} up to {iso(tally.through)} were checked"
     if tally.behind:

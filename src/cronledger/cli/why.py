@@ -1,4 +1,4 @@
-"""`cronledger why`: why a job ran, or did not, at an instant."""
+"""`cronledger why`: explain why a job ran, or did not run, at a given time."""
 
 import re
 from datetime import UTC, datetime, time, timedelta
@@ -25,10 +25,11 @@ _MINUTE, _SECOND, _TICK = timedelta(minutes=1), timedelta(seconds=1), timedelta(
 @click.option("--scope", metavar="ID", help="Only this scope of the job.")
 @json_option
 def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
-    """Say why a job ran, or did not, at TIME: one paragraph per scope, from the ledger.
+    """Explain why a job ran, or did not run, at TIME. Prints one paragraph per scope.
 
-    TIME is ISO 8601, or a time of day such as 03:00, which means the last one that was. Without an
-    offset it is read in the zone of the job. 03:00 means that minute, 03:00:00 that second.
+    TIME is ISO 8601, or a time of day such as 03:00, which means its latest occurrence. A TIME
+    without an offset is read in the time zone of the job. 03:00 means the whole minute, and
+    03:00:00 means that second.
     """
     from cronledger.cli.session import session
     from cronledger.explain.why import Why
@@ -37,7 +38,9 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
         reports = ledger.reports
         history = reports.history(job)
         if not history:
-            raise click.UsageError(f"job {job!r}: there never was one; see `cronledger jobs list`")
+            raise click.UsageError(
+                f"job {job!r} has never existed; `cronledger jobs list` lists the jobs"
+            )
         since, until = _window(moment, _zone(history[-1]["timezone"]), reports.now())
         schedules = _schedules(reports, history, job, scope)
         explain = Why(reports, history).explain
@@ -48,7 +51,8 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
         _print(answers)
     if len(schedules) > MOST_SCOPES:
         echo(
-            f"Note: only the first {MOST_SCOPES} scopes are shown; use --scope for others", err=True
+            f"Note: only the first {MOST_SCOPES} scopes are shown; use --scope for another",
+            err=True,
         )
 
 
@@ -59,9 +63,7 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return zones.named(name)
     except CronError:
-        click.echo(
-            f"Note: the job has the zone {name!r}, which does not exist; UTC is used", err=True
-        )
+        click.echo(f"Note: the time zone {name!r} of the job does not exist; UTC is used", err=True)
         return ZoneInfo("UTC")
 
 
@@ -79,8 +81,8 @@ def _schedules(
     trouble = reports.provider_trouble(job)
     because = f"{trouble['reason']}: {trouble['detail']}" if trouble is not None else None
     if not schedules:
-        named = f" of the name {scope!r}" if scope is not None else ""
-        advice = because or f"see `cronledger jobs show {job}`"
+        named = f" {scope!r}" if scope is not None else ""
+        advice = because or f"`cronledger jobs show {job}` lists its scopes"
         raise click.UsageError(f"job {job!r} has no scope{named}; {advice}")
     if because is not None:
         click.echo(f"Note: {because}", err=True)
@@ -88,7 +90,7 @@ def _schedules(
 
 
 def _window(text: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
-    """[since, until) in UTC: the minute, second or microsecond that `text` names."""
+    """Return [since, until) in UTC: the minute, second or microsecond that `text` names."""
     clock = _clock(text)
     if clock is not None:
         today = now.astimezone(zone).replace(tzinfo=None)
@@ -102,7 +104,7 @@ def _window(text: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetim
 
 
 def _existing(local: datetime, zone: ZoneInfo) -> datetime:
-    """The instant of a time on the clock of `zone`; says so if it never was, or was twice."""
+    """Return the instant of a local time, with a note if the clock skipped or repeated it."""
     from cronledger.audit.walk import clock_change
 
     instant = local.astimezone(UTC)
@@ -113,15 +115,15 @@ def _existing(local: datetime, zone: ZoneInfo) -> datetime:
         tzinfo=None
     ):
         echo(
-            f"Note: on {local:%Y-%m-%d} the clocks of {zone.key} leapt over {local:%H:%M}; this is"
-            f" about {iso(change[0])}, right after",
+            f"Note: on {local:%Y-%m-%d} the clocks of {zone.key} skipped {local:%H:%M}; this is"
+            f" about {iso(change[0])}, the first instant after the change",
             err=True,
         )
         return change[0]
     second = local.replace(fold=1).astimezone(UTC)
     if second != instant:
         echo(
-            f"Note: {local:%Y-%m-%d %H:%M} was twice in {zone.key}; this is about the first one,"
+            f"Note: {local:%Y-%m-%d %H:%M} occurred twice in {zone.key}; this is about the first,"
             f" the second is {iso(second)}",
             err=True,
         )
@@ -135,7 +137,7 @@ def _clock(text: str) -> time | None:
         clock = time.fromisoformat(text)
     except ValueError:
         return None
-    return clock if clock.tzinfo is None else None  # a time of day is read in the job's zone
+    return clock if clock.tzinfo is None else None  # a time of day has no offset
 
 
 def _json(answer: "Answer") -> dict[str, Any]:
