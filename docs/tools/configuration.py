@@ -16,7 +16,7 @@ from cronledger.rules.model import Job
 from cronledger.rules.outcome import ERROR_LENGTH, ERROR_MEANINGS
 from cronledger.rules.problems import EXIT_MEANINGS, shown
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
-from cronledger.rules.validation import FromEnvironment, HttpTarget
+from cronledger.rules.targets import FromEnvironment, HttpTarget
 from cronledger.settings import PREFIX, Settings, key_of
 from cronledger.sources.toml import DEFAULTS, POLICIES
 from docs.tools.markdown import NOTE, table

@@ -1,7 +1,7 @@
-"""Settings of one runner: `CRONLEDGER_*` variables over the `[cronledger]` table of a file.
+"""Settings of one runner: `CRONLEDGER_*` variables override the `[cronledger]` table of a file.
 
-The name in the file is the variable's, in lower case without its prefix. Secrets are never shown:
-not by `repr`, not in errors, not by `describe`.
+The name in the file is the name of the variable, in lower case and without its prefix. `repr`,
+errors and `describe` never show secrets.
 """
 
 import os
@@ -45,7 +45,9 @@ TABLE = "cronledger"
 ENVIRONMENT = "environment"
 EMBEDDED = "embedded"
 MASK = "***"
-UNKNOWN = "?"  # behind a name of the file that is no setting: no field is called so
+_HIDDEN = "(hidden, because it may contain a password)"
+_ENCODED = "%25 for %, %40 for @, %3A for :, %2F for / and %3F for ? in user and password"
+UNKNOWN = "?"  # suffix of an unknown name in the file, which no field ends with
 
 
 def _dsn(url: SecretStr) -> SecretStr:
@@ -54,22 +56,22 @@ def _dsn(url: SecretStr) -> SecretStr:
 
 
 def check_dsn(dsn: str) -> None:
-    """Raise RefusedError if `dsn` is not a connection string, or not the one that is meant.
+    """Raise RefusedError if `dsn` is not a valid connection string.
 
-    libpq and psycopg quote what they cannot read, and that may be a piece of a password. So nothing
-    reaches them that they would stumble over, and nothing of `dsn` is in the error.
+    libpq and psycopg quote the part that they cannot parse, which may be part of a password.
+    Invalid strings are therefore refused here, and the error contains no part of `dsn`.
     """
     uri = re.match(r"postgres(?:ql)?://", dsn)
     if uri is None and not re.match(r"\s*[a-z_]+\s*=", dsn):
         raise RefusedError(
-            "is not a PostgreSQL connection string (it is not shown: it may contain a password)",
-            "write postgresql://user@host/database or host=… dbname=…",
+            f"is not a PostgreSQL connection string {_HIDDEN}",
+            "use postgresql://user@host/database, or host=… dbname=…",
         )
     if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in dsn):
-        raise RefusedError("contains a NUL or bytes that are not UTF-8", "percent-encode them")
+        raise RefusedError("contains a NUL, or bytes that are not UTF-8", "percent-encode them")
     if uri is not None:
         _check_uri(dsn[uri.end() :])
-    # Late, because most of what reads settings needs no database.
+    # Imported here, because most users of settings need no database.
     from psycopg import Error, conninfo  # noqa: PLC0415
 
     try:
@@ -78,26 +80,23 @@ def check_dsn(dsn: str) -> None:
         port = "unreadable"
     if not re.fullmatch(r"[0-9, ]*", port):
         raise RefusedError(
-            "is not a valid connection string (it is not shown: it may contain a password)",
-            "write postgresql://user:password@host:5432/database with " + _ENCODED + "; or host=… "
-            "password='…', with a \\ before each quote and backslash of the password",
+            f"is not a valid connection string {_HIDDEN}",
+            f"use postgresql://user:password@host:5432/database with {_ENCODED}, or host=… "
+            "password='…' with a \\ before each quote and backslash of the password",
         )
 
 
-_ENCODED = "%25 for %, %40 for @, %3A for :, %2F for / and %3F for ? in user and password"
-
-
 def _check_uri(rest: str) -> None:
-    """Raise RefusedError where a user or a password is probably not encoded."""
+    """Raise RefusedError if the user or the password is probably not percent-encoded."""
     before, _, after = rest.partition("@")
     if "@" in after or ("@" in rest and "/" in before and not rest.startswith("/")):
         raise RefusedError(
-            "contains an @ or a / that is not encoded (it is not shown: it may contain a password)",
+            f"contains an @ or a / that is not percent-encoded {_HIDDEN}",
             f"write {_ENCODED}",
         )
     if re.search(r"%(?![0-9A-Fa-f]{2})|%00", rest):
         raise RefusedError(
-            "contains a % without two hex digits (it is not shown: it may contain a password)",
+            f"contains a % without two hex digits {_HIDDEN}",
             f"write {_ENCODED}",
         )
 
@@ -112,7 +111,7 @@ def _between(low: str, high: str) -> AfterValidator:
     def check(value: timedelta) -> timedelta:
         if bounds[0] <= value <= bounds[1]:
             return value
-        raise RefusedError("is out of range", f"write {low} to {high}")
+        raise RefusedError("is out of range", f"use {low} to {high}")
 
     return AfterValidator(check)
 
@@ -121,8 +120,8 @@ Patience = Annotated[Duration, _between("1ms", "1d")]
 
 
 def _number(value: object) -> object:
-    if isinstance(value, bool):  # of the file; pydantic takes true for 1
-        raise RefusedError("is not a number", "write digits")
+    if isinstance(value, bool):  # pydantic would read `true` in a file as 1
+        raise RefusedError("is not a number", "use digits")
     return value
 
 
@@ -138,7 +137,7 @@ def _lowered(value: object) -> object:
 
 
 class Settings(BaseSettings):
-    """What one runner is told; read it with `load`, which reports what is wrong."""
+    """The settings of one runner. `load` reads them, and reports every problem."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -151,13 +150,14 @@ class Settings(BaseSettings):
 
     database_url: Annotated[SecretStr, AfterValidator(_database)] | None = Field(
         None,
-        description="A PostgreSQL connection string, or `embedded`: a private PostgreSQL of this "
-        "one machine.",
+        description="A PostgreSQL connection string, or `embedded` for a private PostgreSQL on "
+        "this "
+        "machine.",
     )
     listen_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
         None,
-        description="Where to LISTEN when `database_url` is a pooler; none: without LISTEN there, "
-        "polling suffices.",
+        description="Connection string for LISTEN if `database_url` is a pooler. If it is not set, "
+        "a runner behind a pooler only polls.",
     )
     schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,40}$")] = Field(
         "cronledger",
@@ -167,62 +167,71 @@ class Settings(BaseSettings):
     queues: Annotated[tuple[Name, ...], NoDecode, BeforeValidator(_listed)] = Field(
         ("default",),
         min_length=1,
-        description="The queues this runner takes work from; in the variable with commas between.",
+        description="The queues that this runner serves. The variable separates them by commas.",
     )
     slots: Annotated[Number, Field(ge=1, le=10_000)] = Field(
-        10, description="Executions this runner runs at once."
+        10, description="Most executions that this runner runs at once."
     )
     runner_id: Name | None = Field(
-        None, description="Name of this runner; none: host and process id."
+        None, description="Name of this runner. If it is not set: host and process id."
     )
     poll_interval: Patience = Field(
-        timedelta(seconds=5), description="Look for work at least this often."
+        timedelta(seconds=5), description="Longest time between two polls for work."
     )
     drain_timeout: Duration = Field(
         timedelta(seconds=25),
-        description="After SIGTERM, how long running work may go on before it is stopped.",
+        description="Time after SIGTERM in which running work may finish before it is stopped.",
     )
     retention: Annotated[Duration, _between("1h", "36525d")] = Field(
         timedelta(days=90), description="How long executions are kept."
     )
     partition_interval: Annotated[Duration, _between("1h", "366d")] = Field(
-        timedelta(days=7), description="How much time one partition of executions holds."
+        timedelta(days=7), description="Range of plan_times in one partition of executions."
     )
     pgbouncer: bool = Field(
         False,
-        description="`database_url` is a pooler in transaction mode: no server-side prepares.",
+        description="`database_url` is a pooler in transaction mode, so statements are not "
+        "prepared.",
     )
     health_port: Annotated[Number, Field(ge=0, le=65_535)] | None = Field(
-        None, description="Port of /healthz, /readyz and /diagnostics; none: off; 0: any free one."
+        None,
+        description="Port of /healthz, /readyz and /diagnostics; 0: any free port. If it is not "
+        "set, "
+        "they are off.",
     )
     health_host: Annotated[str, Field(min_length=1)] = Field(
         "127.0.0.1", description="Address of /healthz, /readyz and /diagnostics."
     )
     log_format: Literal["auto", "console", "json"] = Field(
-        "auto", description="`auto`: `console` on a terminal, else `json`."
+        "auto", description="Format of the log. `auto`: `console` on a terminal, otherwise `json`."
     )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], BeforeValidator(_lowered)
-    ] = Field("info", description="The least that is logged.")
+    ] = Field("info", description="Lowest level that is logged.")
     embedded_dir: Path | None = Field(
-        None, description="Data directory of the embedded PostgreSQL; none: that of the user."
+        None,
+        description="Data directory of the embedded PostgreSQL. If it is not set: the data "
+        "directory "
+        "of the user.",
     )
     embedded_binaries: Path | None = Field(
-        None, description="Directory of initdb and postgres; none: those of the extra `embedded`."
+        None,
+        description="Directory of initdb and postgres. If it is not set: those of the extra "
+        "`embedded`.",
     )
     allow_sql_commands: bool = Field(
-        False, description="Whether jobs written with SQL may have the handler `command`."
+        False, description="Run jobs with the handler `command` that were written with SQL."
     )
     max_result_bytes: Annotated[Number, Field(ge=0, le=1_048_576)] = Field(
-        16_384, description="Most bytes of JSON of a result that are stored."
+        16_384, description="Largest result that is stored, in bytes of JSON."
     )
     output_tail_bytes: Annotated[Number, Field(ge=0, le=16_777_216)] = Field(
-        65_536, description="Last bytes of the output of an attempt that are stored."
+        65_536, description="Size of the end of an attempt's output that is stored, in bytes."
     )
     deploy: Annotated[Number, Field(ge=-LARGEST_BIGINT, le=LARGEST_BIGINT)] | None = Field(
         None,
-        description="Ordered version of the deployment; an older one changes no jobs of a newer "
-        "one.",
+        description="Version of the deployment, which only grows. An older version does not change "
+        "the jobs of a newer one.",
     )
     connect_timeout: Patience = Field(
         timedelta(seconds=5), description="Longest wait for a connection to the database."
@@ -232,7 +241,7 @@ class Settings(BaseSettings):
     )
     tcp_user_timeout: Patience = Field(
         timedelta(seconds=10),
-        description="A connection whose data goes unacknowledged this long is dead.",
+        description="A connection is dead if its data is unacknowledged for this time.",
     )
 
     _unknown: tuple[str, ...] = PrivateAttr(())
@@ -246,18 +255,18 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Variables first, then what `load` was given from the file; no other source."""
+        """Return the sources by precedence: variables, then the file that `load` received."""
         return env_settings, init_settings
 
     @classmethod
     def load(cls, file: Mapping[str, Any] | None = None, *, where: str | None = None) -> Self:
-        """Answer the settings of this process: variables over `file`, its `[cronledger]` table.
+        """Return the settings of this process: variables override `file`, a `[cronledger]` table.
 
-        `where` names the file in errors. Raises ConfigurationError with every bad value.
+        `where` names the file in errors. Raises ConfigurationError with every invalid value.
         """
         given = dict(file or {})
         if unreadable := [
-            Problem(ENVIRONMENT, None, name, None, "is not UTF-8", "set it in UTF-8")
+            Problem(ENVIRONMENT, None, name, None, "is not UTF-8", "encode it as UTF-8")
             for name, value in sorted(os.environ.items())
             if name.upper() in VARIABLES and value != value.encode("utf-8", "replace").decode()
         ]:
@@ -277,18 +286,18 @@ class Settings(BaseSettings):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The `CRONLEDGER_*` variables of the environment that mean nothing here."""
+        """The `CRONLEDGER_*` variables of the environment that are not settings."""
         return self._unknown
 
     def warnings(self) -> tuple[Problem, ...]:
-        """Answer a warning for each unknown variable, with the one it may have meant."""
+        """Return a warning for each unknown variable, with the most similar setting."""
         return tuple(
             Problem(
                 ENVIRONMENT,
                 None,
                 name,
                 None,
-                "there is no such variable",
+                "unknown variable",
                 nearest(name, VARIABLES),
                 warning=True,
             )
@@ -296,7 +305,7 @@ class Settings(BaseSettings):
         )
 
     def require_database(self) -> str:
-        """Answer the connection string, or `embedded`; raises ConfigurationError when unset."""
+        """Return the connection string or `embedded`. Raises ConfigurationError if not set."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
         raise ConfigurationError(
@@ -306,7 +315,7 @@ class Settings(BaseSettings):
                     None,
                     PREFIX + "DATABASE_URL",
                     None,
-                    "is not set, so there is no ledger to work on",
+                    "is not set",
                     f"set {PREFIX}DATABASE_URL=postgresql://user@host/database, or "
                     f"{PREFIX}DATABASE_URL={EMBEDDED} for a private PostgreSQL on this machine",
                 )
@@ -314,7 +323,7 @@ class Settings(BaseSettings):
         )
 
     def describe(self) -> dict[str, str]:
-        """Answer every setting as text by its name in the file, passwords masked, `""`: none."""
+        """Return all settings as text by name in the file, `""` if unset, with masked passwords."""
         described = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
@@ -325,12 +334,12 @@ class Settings(BaseSettings):
 
 
 def key_of(field: str) -> str:
-    """Answer the name in the file of a field of `Settings`."""
+    """Return the name that a field of `Settings` has in a file."""
     return "schema" if field == "schema_name" else field
 
 
 def masked(dsn: str) -> str:
-    """Answer `dsn` with every password replaced by `***`; in doubt more is masked, never less."""
+    """Return `dsn` with every password replaced by `***`, and in doubt more than the password."""
     text = re.sub(r"(?<=://)([^:@/?#]*):.*@", rf"\1:{MASK}@", dsn, flags=re.DOTALL)
     return re.sub(
         r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^\s&\\]|\\.)*)",
@@ -348,7 +357,7 @@ def _problems(error: ValidationError, where: str | None) -> list[Problem]:
 
 
 def _problem(loc: str, problem: Problem, where: str | None, present: set[str]) -> Problem:
-    """`problem`, said of the variable or of the name in the file, without a secret value."""
+    """Return `problem` with the variable or the name in the file, and without a secret value."""
     if loc.endswith(UNKNOWN):
         key = loc.removesuffix(UNKNOWN)
         remedy = nearest(key, _BY_KEY)

@@ -130,12 +130,12 @@ def test_f35_retention_is_that_of_the_settings(past: Cli, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing", "--from", "2h", "--to", "1h"], "there is no such job"),
-        (["hourly", "--from", "1h", "--to", "2h"], "lies before --from"),
-        (["hourly", "--from", "soon", "--to", "2h"], "neither an instant"),
-        (["manual", "--from", "2h", "--to", "1h"], "it has no schedule"),
-        (["tenants", "--from", "2h", "--to", "1h"], "say --scope ID"),
-        (["tenants", "--from", "2h", "--to", "1h", "--scope", "x"], "there is no such scope"),
+        (["nothing", "--from", "2h", "--to", "1h"], "does not exist"),
+        (["hourly", "--from", "1h", "--to", "2h"], "is before --from"),
+        (["hourly", "--from", "soon", "--to", "2h"], "neither a time"),
+        (["manual", "--from", "2h", "--to", "1h"], "the job has no schedule"),
+        (["tenants", "--from", "2h", "--to", "1h"], "use --scope ID"),
+        (["tenants", "--from", "2h", "--to", "1h", "--scope", "x"], "unknown scope"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -162,7 +162,7 @@ def test_f23_queues_are_listed_paused_and_resumed(filled: Cli) -> None:
     assert (row["name"], row["jobs"], row["running"], row["runners"]) == ("default", 3, 1, 1)
     assert filled("queues", "pause", "default", "--reason", "why").stdout == "default: paused\n"
     assert "why" in filled("queues", "list").stdout
-    assert filled("queues", "pause", "default").stdout == "default: was paused already\n"
+    assert filled("queues", "pause", "default").stdout == "default: was already paused\n"
     assert filled("trigger", "manual").exit_code == 1
     assert filled("queues", "resume", "default").stdout == "default: resumed\n"
     assert filled("queues", "resume", "default").stdout == "default: was not paused\n"
@@ -215,7 +215,7 @@ def test_f10_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db:
 
 def test_f10_a_trigger_is_refused_clearly(filled: Cli) -> None:
     unknown = filled("trigger", "nothing")
-    assert (unknown.exit_code, "there is no such job" in unknown.stderr) == (2, True)
+    assert (unknown.exit_code, "does not exist" in unknown.stderr) == (2, True)
     running = filled("trigger", "hourly")
     assert (running.exit_code, "is RUNNING, and overlap is skip" in running.stderr) == (1, True)
     filled("jobs", "pause", "hourly", "--reason", "why")

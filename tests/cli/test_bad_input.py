@@ -81,7 +81,7 @@ def test_variables_that_are_not_utf8_are_refused(
     filled: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONLEDGER_RUNNER_ID", "a\udcff")
-    refused(filled("jobs", "list"), "CRONLEDGER_RUNNER_ID: is not UTF-8; set it in UTF-8")
+    refused(filled("jobs", "list"), "CRONLEDGER_RUNNER_ID: is not UTF-8; encode it as UTF-8")
 
 
 def test_a_user_whose_name_is_not_utf8_can_act(
@@ -96,7 +96,7 @@ def test_a_path_that_is_not_utf8_needs_a_name(filled: Cli, surroundings: Path) -
     odd.mkdir()
     (odd / "jobs.toml").write_text("[jobs.x]\nexternal = true\n")
     os.chdir(odd)
-    refused(filled("jobs", "diff", "jobs.toml"), "--source: the file's path is not UTF-8")
+    refused(filled("jobs", "diff", "jobs.toml"), "--source: the path of the file is not UTF-8")
     assert filled("jobs", "diff", "jobs.toml", "--source", "here").exit_code == 0
 
 
@@ -115,7 +115,7 @@ def test_a_path_that_is_not_utf8_needs_a_name(filled: Cli, surroundings: Path) -
     ids=str,
 )
 def test_empty_values_are_refused(filled: Cli, arguments: list[str]) -> None:
-    refused(filled(*arguments), "leave it out, or give it a value")
+    refused(filled(*arguments), "omit it, or give it a value")
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**5000], ids=["big", "small", "huge"])
@@ -195,7 +195,7 @@ def test_what_never_ends_is_not_read(cli: Cli, surroundings: Path) -> None:
         file.truncate(17 * 1024**2)
     for name, said in {
         "fifo": "is not a regular file", "endless": "is not a regular file",
-        "huge": "has more than 16 MiB",
+        "huge": "is larger than 16 MiB",
     }.items():  # fmt: skip
         refused(cli("jobs", "diff", f"{name}.toml"), f"{name}.toml: {said}")
         refused(cli("import-crontab", f"{name}.toml"), f"'{name}.toml' {said}")
@@ -214,13 +214,13 @@ def test_a_pipe_that_the_shell_names_is_a_crontab(surroundings: Path) -> None:
 
 def test_the_two_formats_of_crontabs_exclude_each_other(bare: Cli, surroundings: Path) -> None:
     (surroundings / "crontab").write_text("* * * * * root true\n")
-    refused(bare("import-crontab", "--user", "--system", "crontab"), "contradict each other")
+    refused(bare("import-crontab", "--user", "--system", "crontab"), "exclude each other")
     assert 'command = "true"' in bare("import-crontab", "--system", "crontab").stdout
     assert 'command = "root true"' in bare("import-crontab", "--user", "crontab").stdout
 
 
 def test_an_unknown_job_is_no_empty_list(filled: Cli, database_url: str) -> None:
-    refused(filled("executions", "list", "--job", "nobody"), "job 'nobody': there is no such job")
+    refused(filled("executions", "list", "--job", "nobody"), "job 'nobody' does not exist")
     assert filled("executions", "list", "--job", "manual").exit_code == 0
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute("DELETE FROM cronledger.jobs WHERE name = 'manual'")
@@ -229,7 +229,7 @@ def test_an_unknown_job_is_no_empty_list(filled: Cli, database_url: str) -> None
 
 def test_an_end_before_the_beginning_is_no_empty_list(filled: Cli) -> None:
     said = filled("executions", "list", "--since", "1h", "--until", "2h")
-    refused(said, "does not lie after --since")
+    refused(said, "is not after --since")
 
 
 def test_a_job_with_a_zone_that_does_not_exist_is_explained(filled: Cli, database_url: str) -> None:
@@ -237,11 +237,11 @@ def test_a_job_with_a_zone_that_does_not_exist_is_explained(filled: Cli, databas
         c.execute("UPDATE cronledger.jobs SET timezone = '../Mars' WHERE name = 'hourly'")
     said = filled("why", "hourly", "03:00")
     assert said.exit_code == 0, said.exception
-    assert "'../Mars', which does not exist; UTC is used" in said.stderr
+    assert "'../Mars' of the job does not exist; UTC is used" in said.stderr
 
 
 def test_a_time_of_day_has_no_offset(filled: Cli) -> None:
-    refused(filled("why", "hourly", "03:00Z"), "'03:00Z' is no instant")
+    refused(filled("why", "hourly", "03:00Z"), "'03:00Z' is not a time")
 
 
 def in_a_process(url: str, arguments: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:

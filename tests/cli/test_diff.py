@@ -132,7 +132,7 @@ def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: 
     assert cli("jobs", "apply", file, "--deploy", "5").exit_code == 0
     older = cli("jobs", "diff", file, "--deploy", "4")
     assert older.exit_code == 1
-    assert "deploy 4 is older; deploy 5 was applied before" in older.stderr
+    assert "deploy 4 is older, and deploy 5 was applied before" in older.stderr
     assert cli("jobs", "diff", file, "--deploy", "4", "--force").exit_code == 0
     (surroundings / "other.toml").write_text('[jobs.hourly]\ncommand = ["true"]\n')
     foreign = cli("jobs", "diff", "other.toml")
@@ -140,5 +140,5 @@ def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: 
     assert "belongs to the source" in foreign.stderr
     days = cli("jobs", "apply", file, "--days", "3")
     assert days.exit_code == 2
-    assert "--days goes with --dry-run" in days.stderr
+    assert "--days needs --dry-run" in days.stderr
     assert cli("jobs", "diff", file, "--days", "0").exit_code == 2

@@ -117,5 +117,5 @@ def test_another_database_exits_5_until_it_is_accepted(well: Cli, database_url: 
     assert "jobs whose missed plan_times are skipped: 3; waiting executions cancelled: 0;" in (
         accepted.stdout
     )
-    assert "running ones asked to end: 1" in accepted.stdout
+    assert "running executions requested to end: 1" in accepted.stdout
     assert well("doctor").exit_code == 0

@@ -52,7 +52,7 @@ def test_an_unreachable_database_exits_3(
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", NOWHERE)
     said = bare(*arguments)
     assert said.exit_code == 3
-    assert "the database does not answer" in said.stderr
+    assert "the database is unreachable" in said.stderr
     assert SECRET not in said.output
 
 
@@ -170,7 +170,7 @@ def test_a_role_without_the_right_exits_2(cli: Cli, database_url: str) -> None:
     assert failure is not None
     assert failure.code == 2
     assert "permission denied" in failure.text
-    assert "use a role with that right" in failure.text
+    assert "use a role that has this right" in failure.text
 
 
 def test_a_defect_is_not_explained_away() -> None:

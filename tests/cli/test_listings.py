@@ -124,14 +124,14 @@ def test_output(filled: Cli) -> None:
     assert read(filled, "executions", "output", "1")["output"] == "line 1\nline 2"
     said = filled("executions", "output", "2")
     assert (said.exit_code, said.stdout) == (0, "")
-    assert "no output" in said.stderr
+    assert "no stored output" in said.stderr
 
 
 @pytest.mark.parametrize("command", ["show", "output"])
 def test_an_unknown_execution(filled: Cli, command: str) -> None:
     said = filled("executions", command, "99")
     assert said.exit_code == 2
-    assert "execution 99: there is none" in said.stderr
+    assert "execution 99 does not exist" in said.stderr
 
 
 def test_runners(filled: Cli) -> None:

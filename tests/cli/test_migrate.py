@@ -83,7 +83,7 @@ def test_sql_without_a_database_prints_everything(
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "postgresql://127.0.0.1:1/x?connect_timeout=2")
     away = bare("migrate", "--sql")
     assert (away.exit_code, away.stdout) == (0, script.stdout)
-    assert away.stderr.startswith("Note: the database does not answer; ")
+    assert away.stderr.startswith("Note: the database is unreachable; ")
     psql(empty_database_url, script.stdout)
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
     assert bare("migrate", "--check").exit_code == 0
@@ -162,6 +162,6 @@ def test_a_dropped_table_is_named_and_not_made_again(cli: Cli, database_url: str
     for arguments in (["migrate"], ["migrate", "--check"]):
         said = cli(*arguments)
         assert said.exit_code == 4
-        assert "the schema has lost table sources" in said.stderr
+        assert "the schema is damaged: table sources was dropped" in said.stderr
         assert "restore it from a backup" in said.stderr
         assert "up to date" not in said.stderr

@@ -92,7 +92,7 @@ def test_apply_takes_an_app(cli: Cli, surroundings: Path, ask: Any) -> None:
     ]
     older = cli("jobs", "apply", "app_of_this_test:app", "--deploy", "2")
     assert older.exit_code == 1
-    assert "nothing was applied" in older.stderr
+    assert "was not applied" in older.stderr
     assert cli("jobs", "apply", "app_of_this_test:app", "--deploy", "2", "--force").exit_code == 0
 
 
@@ -101,7 +101,7 @@ def test_apply_takes_an_app(cli: Cli, surroundings: Path, ask: Any) -> None:
     [
         ("absent.toml", "absent.toml: cannot be read"),
         ("absent:app", "there is no module absent"),
-        ("nonsense", "neither a file"),
+        ("nonsense", "neither a .toml file"),
     ],
 )
 def test_apply_of_what_is_not_there(bare: Cli, source: str, expected: str) -> None:
@@ -130,7 +130,7 @@ def test_pause_and_resume(filled: Cli, ask: Any) -> None:
     )
     assert (reason, minutes) == ("stocktaking", 90)
     assert "@" in by
-    assert "paused already" in filled("jobs", "pause", "hourly").stdout
+    assert "already paused" in filled("jobs", "pause", "hourly").stdout
     assert filled("jobs", "resume", "hourly").stdout == "hourly: resumed\n"
     assert filled("jobs", "resume", "hourly").stdout == "hourly: was not paused\n"
 
@@ -146,9 +146,9 @@ def test_a_pause_ends_in_the_future(filled: Cli, until: str, ask: Any) -> None:
 def test_remove(filled: Cli, ask: Any) -> None:
     said = filled("jobs", "remove", "hourly")
     assert (said.exit_code, said.stdout) == (0, "hourly: removed\n")
-    assert "jobs.toml' declares it" in said.stderr
+    assert "jobs.toml' declares this job" in said.stderr
     assert names(ask) == {"tenants", "manual"}
-    assert filled("jobs", "remove", "hourly").stdout == "hourly: was removed already\n"
+    assert filled("jobs", "remove", "hourly").stdout == "hourly: was already removed\n"
     refused = filled("jobs", "pause", "hourly")
     assert refused.exit_code == 1
     assert "Hint: " in refused.stderr
@@ -164,7 +164,7 @@ def test_an_unknown_job_exits_2(filled: Cli, arguments: list[str]) -> None:
     said = filled(*arguments)
     assert said.exit_code == 2
     assert "nope" in said.stderr
-    assert "there is no such job" in said.stderr
+    assert "does not exist" in said.stderr
 
 
 def test_trigger(filled: Cli, ask: Any) -> None:
@@ -211,7 +211,7 @@ def test_a_paused_job_is_triggered_with_force(filled: Cli) -> None:
 def test_trigger_waits_no_longer_than_its_timeout(filled: Cli, ask: Any) -> None:
     said = filled("trigger", "manual", "--wait", "--timeout", "50ms", "--json")
     assert said.exit_code == 1
-    assert "has not ended within --timeout; it continues" in said.stderr
+    assert "has not ended within --timeout; it keeps running" in said.stderr
     assert json.loads(said.stdout)["status"] == "PENDING"
     for wrong in (["--timeout", "1s"], ["--wait", "--timeout", "soon"]):
         assert filled("trigger", "manual", *wrong).exit_code == 2

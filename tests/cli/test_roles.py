@@ -253,7 +253,10 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
         withheld = call("viewer", *arguments, "--json")
         assert not {"payload", "target"} & json.loads(withheld.stdout).keys()
         assert "acme" not in withheld.output
-        assert "only members of cronledger_operator can see payloads" in withheld.stderr
+        assert (
+            "payloads and targets are shown only to members of cronledger_operator"
+            in withheld.stderr
+        )
         shown = call("operator", *arguments, "--json")
         assert json.loads(shown.stdout)["payload"] == {"customer": "acme"}
         assert shown.stderr == ""
@@ -277,7 +280,7 @@ def test_a_group_without_its_rights_names_the_migration(
     said = call("viewer", "jobs", "list", before=revoke)
     assert said.exit_code == 2
     assert (
-        "cronledger_viewer itself does not have this right: run `cronledger migrate`" in said.stderr
+        "cronledger_viewer itself does not have this right; run `cronledger migrate`" in said.stderr
     )
 
 

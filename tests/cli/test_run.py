@@ -177,7 +177,7 @@ def test_it_waits_for_its_database(start: Start, database_url: str) -> None:
     assert run.end() == 3
     waited = [event for event in run.events() if event["event"] == "database_awaited"]
     assert len(waited) == 1
-    assert "Error: the database does not answer" in run.err
+    assert "Error: the database is unreachable" in run.err
 
 
 def test_a_signal_ends_the_wait(start: Start, database_url: str) -> None:

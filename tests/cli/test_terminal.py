@@ -72,7 +72,7 @@ def test_columns_drop_and_come_back(filled: Cli) -> None:
 def test_an_unknown_column_is_named(filled: Cli) -> None:
     said = filled("jobs", "list", "--columns", "name,colour")
     assert said.exit_code == 2
-    assert "there is no column 'colour'" in said.stderr
+    assert "unknown column 'colour'" in said.stderr
     assert "last_status" in said.stderr
 
 

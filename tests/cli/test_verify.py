@@ -135,12 +135,12 @@ def test_one_job_or_a_part_of_time(spoiled: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nope"], "there is no such job"),
-        (["--from", "soon"], "neither an instant"),
-        (["--from", "1h", "--to", "2h"], "lies before --from"),
+        (["nope"], "does not exist"),
+        (["--from", "soon"], "neither a time"),
+        (["--from", "1h", "--to", "2h"], "is before --from"),
         (["--kind", "missing"], "--kind needs --accept"),
         (["--accept", " "], "needs a reason"),
-        (["--accept", "x", "--kind", "parked"], "not a violation that can be accepted"),
+        (["--accept", "x", "--kind", "parked"], "cannot be accepted"),
     ],
 )
 def test_bad_arguments(cli: Cli, arguments: list[str], said: str) -> None:

@@ -11,7 +11,7 @@ from psycopg import errors
 from psycopg.types.json import Jsonb
 
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
-from cronledger.rules.validation import TARGETS
+from cronledger.rules.targets import TARGETS
 from tests.db.support.engine import Ledger, runners
 
 MINUTE = timedelta(minutes=1)

@@ -164,8 +164,8 @@ def test_a_name_is_taken_once() -> None:
 @pytest.mark.parametrize(
     ("policies", "said"),
     [
-        ({"overlap": "never"}, r'jobs\.plain\.overlap = "never": is none of the choices; write'),
-        ({"grace": "1x"}, r'jobs\.plain\.grace = "1x": .*; write'),
+        ({"overlap": "never"}, r'jobs\.plain\.overlap = "never": is not a valid choice; use'),
+        ({"grace": "1x"}, r'jobs\.plain\.grace = "1x": .*; use'),
         ({"ovrlap": "skip"}, r"jobs\.plain\.ovrlap = \"skip\": .*; did you mean `overlap`\?"),
         ({"target": {}}, r"jobs\.plain\.target: follows from the function; remove it"),
         ({"payload": object()}, r"jobs\.plain\.payload: is not JSON"),
@@ -291,9 +291,9 @@ def test_an_app_is_found_in_the_working_directory(project: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("somewhere.jobs", r'"somewhere.jobs" is not package\.module:name; write it like'),
-        ("somewhere.jbos:app", r"there is no module somewhere\.jbos; looked in /"),
-        ("elsewhere.jobs:app", r"there is no module elsewhere; looked in /"),
+        ("somewhere.jobs", r'"somewhere.jobs": it is not package\.module:name; write it like'),
+        ("somewhere.jbos:app", r"there is no module somewhere\.jbos in /"),
+        ("elsewhere.jobs:app", r"there is no module elsewhere in /"),
         ("somewhere.jobs:ap", r"somewhere\.jobs has no `ap`; did you mean `app`\?"),
         ("somewhere.jobs:number", r"is a int, not an App; name the"),
         ("somewhere.broken:app", r"importing somewhere\.broken raised ModuleNotFoundError: .*dep"),

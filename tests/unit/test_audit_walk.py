@@ -181,7 +181,7 @@ def test_hash_is_a_contract() -> None:
         ("@reboot", "1 fields"),
         ("r * * * *", "minute field"),
         ("* " * 200, "400 characters"),
-        ("@every", "cannot be read"),
+        ("@every", "is invalid"),
         ("@every 500ms", "whole seconds"),
         ("@every 20000d", "up to ten years"),
     ],

@@ -82,15 +82,15 @@ def test_bad_values_are_reported_together_with_where_they_stand(
         "cronledger.queues",
     }
     assert said["CRONLEDGER_SLOTS"].startswith('environment: CRONLEDGER_SLOTS = "many": should be')
-    assert said["cronledger.slotz:"].endswith("there is no such name; did you mean `slots`?")
-    assert said["cronledger.retention"].endswith('= "1s": is out of range; write 1h to 36525d')
+    assert said["cronledger.slotz:"].endswith("unknown name; did you mean `slots`?")
+    assert said["cronledger.retention"].endswith('= "1s": is out of range; use 1h to 36525d')
     assert said["cronledger.poll_interval"].startswith('c.toml: cronledger.poll_interval = "5"')
-    assert "write 'auto', 'console' or 'json'" in said["cronledger.log_format"]
+    assert "use 'auto', 'console' or 'json'" in said["cronledger.log_format"]
 
 
 def test_the_schema_has_one_name_in_the_file() -> None:
     (line,) = problems({"schema_name": "a"})
-    assert line == "c.toml: cronledger.schema_name: there is no such name; did you mean `schema`?"
+    assert line == "c.toml: cronledger.schema_name: unknown name; did you mean `schema`?"
 
 
 @pytest.mark.parametrize("name", ["a b", "1a", "A", "a" * 42, 'a"b', ""])
@@ -107,7 +107,7 @@ def test_unknown_variables_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> 
     (warning,) = settings.warnings()
     assert warning.warning
     assert str(warning) == (
-        "environment: CRONLEDGER_SLOT: there is no such variable; did you mean `CRONLEDGER_SLOTS`?"
+        "environment: CRONLEDGER_SLOT: unknown variable; did you mean `CRONLEDGER_SLOTS`?"
     )
 
 
@@ -131,7 +131,7 @@ def test_secrets_are_not_in_errors(file: dict[str, Any]) -> None:
 )
 def test_true_is_not_a_number(key: str) -> None:
     (line,) = problems({key: True})
-    assert line == f"c.toml: cronledger.{key} = true: is not a number; write digits"
+    assert line == f"c.toml: cronledger.{key} = true: is not a number; use digits"
 
 
 def test_a_deploy_fits_into_the_ledger() -> None:

@@ -141,7 +141,7 @@ def test_only_a_run_timeout_may_be_none(file: Path, field: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(file, f'[jobs.a]\nexternal = true\n{field} = "{word}"\n')
     (problem,) = caught.value.problems
-    assert (problem.field, problem.message) == (field, "cannot be read")
+    assert (problem.field, problem.message) == (field, "is invalid")
     assert ("or 'none' for no limit" in problem.remedy) == (field == "run_timeout")
 
 
@@ -203,21 +203,21 @@ def test_everything_is_reported_together(file: Path) -> None:
     )
     starts = {
         'cronledger.slots = "many": ': 1,
-        "default: there is no such table; did you mean `defaults`?": 1,
-        "defaults.grce: there is no such policy; did you mean `grace`?": 1,
-        "defaults.schedule: belongs to one job; move it": 1,
+        "default: unknown table; did you mean `defaults`?": 1,
+        "defaults.grce: unknown policy; did you mean `grace`?": 1,
+        "defaults.schedule: cannot be a default; move it": 1,
         'defaults.jitter = "1x": ': 1,
-        "jobs.a.graze: there is no such name; did you mean `grace`?": 1,
-        'jobs.a.grace = "soon": cannot be read; write': 1,
+        "jobs.a.graze: unknown name; did you mean `grace`?": 1,
+        'jobs.a.grace = "soon": is invalid; use': 1,
         'jobs.a.schedule = "61 * * * *": ': 1,
         'jobs.a.timezone = "Europe/Berlim": ': 1,
         "jobs.a.command = []: ": 1,
         'jobs.a.stale_timeout = "1s": ': 1,
         'jobs.b.schedule = "0 0 31 2 *": ': 1,
-        'jobs.b.catch_up = "all": contradicts overlap': 1,
+        'jobs.b.catch_up = "all": conflicts with overlap': 1,
         'jobs.b.python = "nocolon": ': 1,
-        "jobs.b.name: there is no such name; the name of the job is that of its table": 1,
-        "jobs.c: is not a table; write [jobs.c]": 1,
+        "jobs.b.name: unknown name; the table [jobs.NAME] names the job": 1,
+        "jobs.c: is not a table; write it as [jobs.c]": 1,
     }
     counted = {start: sum(line.startswith(start) for line in lines) for start in starts}
     assert counted == starts
@@ -227,18 +227,18 @@ def test_everything_is_reported_together(file: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        ("", ["jobs.a: does not say what to run; write exactly one of command, sql"]),
-        ('command = "a"\nsql = "b"', ["jobs.a: says command and sql; write exactly one of"]),
-        ("command = 3", ["jobs.a.command: does not have the form it must have; write a list"]),
-        ("external = false", ["jobs.a.external: does not have the form"]),
-        ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: means nothing with sql; remove it"]),
+        ("", ["jobs.a: has nothing to run; use exactly one of command, sql"]),
+        ('command = "a"\nsql = "b"', ["jobs.a: has both command and sql; use exactly one of"]),
+        ("command = 3", ["jobs.a.command: has an invalid format; use a list"]),
+        ("external = false", ["jobs.a.external: has an invalid format"]),
+        ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: has no effect with sql; remove it"]),
         ('command = ["a", ""]', ["jobs.a.command[1] = "]),
         ('command = "a"\nenv = { A = 1 }', ["jobs.a.env.A: should be a valid string"]),
         (
             'http = { urls = "x" }',
-            ["jobs.a.http.url: is missing", "jobs.a.http.urls: there is no such name"],
+            ["jobs.a.http.url: is missing", "jobs.a.http.urls: unknown name"],
         ),
-        ('command = "a"\ncwd = "work"', ['jobs.a.cwd = "work": is not an absolute path']),
+        ('command = "a"\ncwd = "work"', ['jobs.a.cwd = "work": must be an absolute path']),
         ("external = true\nmax_attempts = true", ["jobs.a.max_attempts = true: should be a valid"]),
         ('external = true\nmax_attempts = "2"', ["jobs.a.max_attempts = "]),
         ("external = true\nmax_running = 2147483648", ["jobs.a.max_running = "]),
@@ -255,10 +255,10 @@ def test_everything_is_reported_together(file: Path) -> None:
             ["jobs.a.scopes[0] = ", "jobs.a.scopes[1] = "],
         ),
         ('command = "a\\u0000b"', ["jobs.a.command: contains a NUL"]),
-        ("external = true\nhandler = 1", ["jobs.a.handler: there is no such name; write exactly"]),
+        ("external = true\nhandler = 1", ["jobs.a.handler: unknown name; use exactly"]),
         (
             'external = true\ncatch_up = "everything"\noverlap = "skip"\ncatch_up_limit = 3',
-            ['jobs.a.catch_up = "everything": is none of the choices'],
+            ['jobs.a.catch_up = "everything": is not a valid choice'],
         ),
         ("external = true\nstarts_at = 2026-01-01T00:00:00", ["jobs.a.starts_at = "]),
         ('external = true\nscope_kind = "tenant"\nschedule = "@daily"', ["jobs.a.scope_kind = "]),
@@ -305,7 +305,7 @@ def test_a_file_that_cannot_be_read_is_said_to_be(file: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         load(file.parent)
     file.write_bytes(b"# \xff\n")
-    with pytest.raises(ConfigurationError, match="is not UTF-8: byte 2"):
+    with pytest.raises(ConfigurationError, match="byte 2 is not UTF-8"):
         load(file)
 
 

@@ -202,7 +202,7 @@ def test_one_line_per_problem() -> None:
     lines = str(refusal.value).splitlines()
     assert len(lines) == len(refusal.value.problems) == 2
     assert lines[0].startswith('cron.toml: jobs.j.stale_timeout = "1s": is shorter than 3 s')
-    assert lines[0].endswith("; write at least '3s'")
+    assert lines[0].endswith("; use at least '3s'")
     assert lines[1].startswith('cron.toml: jobs.j.schedule = "a\\nb c d e": ')
 
 

@@ -23,7 +23,7 @@ LISTING = Listing(
         "next_attempt_at": "AGAIN AT",
     },
     drop=("trigger", "started_at", "scope_id", "next_attempt_at", "duration_ms", "attempt"),
-    none="no execution matches",
+    none="there are no matching executions",
 )
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 

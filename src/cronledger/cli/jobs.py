@@ -28,7 +28,7 @@ LISTING = Listing(
         "queue": "QUEUE",
     },
     drop=("queue", "timezone", "last_plan_time", "parked", "running"),
-    none="the ledger has no jobs; `cronledger jobs apply FILE` adds jobs",
+    none="there are no jobs; `cronledger jobs apply FILE` adds jobs",
 )
 SCOPES = Listing(
     {

@@ -1,12 +1,12 @@
-"""When a schedule fires: cron text and a zone in, UTC instants out.
+"""The firings of a schedule: cron text and a time zone in, UTC instants out.
 
-`cron_fields` reads the text (it alone knows croniter) and names days, hours, minutes and seconds.
-They are crossed here, and wall time becomes UTC one piece of constant UTC offset (`zones`) at a
-time, because croniter's own zone arithmetic errs around clock changes.
+`cron_fields` reads the text and names days, hours, minutes and seconds. Only that module uses
+croniter. This module combines these values, and converts wall time to UTC for one piece of constant
+UTC offset (`zones`) at a time, because croniter's own conversion is wrong around clock changes.
 
-Internally an instant is an int, seconds since 1970 UTC. A *wall* is the same count on the local
-clock (wall = instant + offset), a *day* is wall // 86400. Instants outside 1900..9899 are never
-walked.
+Internally, an instant is an int, seconds since 1970 UTC. A *wall* is the same count on the local
+clock (wall = instant + offset), and a *day* is wall // 86400. Instants outside the years 1900 to
+9899 never fire.
 """
 
 from bisect import bisect_left
@@ -42,8 +42,8 @@ _LONG_GAP = 3 * _HOUR
 class Firing:
     """One firing: `plan_time` in UTC, `local` the same instant in the schedule's zone.
 
-    `shifted`: its wall time was swallowed by a gap and it fires right after. `folded`: its wall
-    time occurs twice; `local.fold` tells which pass this is.
+    `shifted`: its wall time lies in a gap, so it fires right after the gap. `folded`: its wall time
+    occurs twice, and `local.fold` is the number of this occurrence.
     """
 
     plan_time: datetime
@@ -57,7 +57,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class _Every:
-    """`@every`: multiples of `period` seconds since the epoch, whatever the zone."""
+    """`@every`: multiples of `period` seconds since the epoch, in any zone."""
 
     period: int
 
@@ -73,7 +73,7 @@ class _Every:
 
 @dataclass(frozen=True, slots=True)
 class _Calendar:
-    """Five or six fields in a zone; `shift` and `both` matter only to fixed times."""
+    """Five or six fields in a zone. `shift` and `both` apply only to fixed times."""
 
     zone: ZoneInfo
     days: Days
@@ -85,9 +85,9 @@ class _Calendar:
     both: bool
 
     def instants(self, low: int, high: int) -> Iterator[int]:
-        """Walk the firings in [low, high), ascending."""
+        """Yield the firings in [low, high), ascending."""
         repeated_until = low - 3 * _DAY  # below every wall of this walk
-        # Two days back: a fold just before `low` still decides what is a second pass.
+        # Start two days earlier: a fold just before `low` decides which times occur a second time.
         for start, end, offset, jump in zones.pieces(self.zone, low - 2 * _DAY, high):
             if jump < 0 and not self.elapsed and not self.both:
                 repeated_until = start + offset - jump
@@ -109,7 +109,7 @@ class _Calendar:
         return next(self.walls(wall, wall + 1), None) is not None
 
     def walls(self, low: int, high: int) -> Iterator[int]:
-        """Walk the named walls in [low, high), whether or not they exist in the zone."""
+        """Yield the named walls in [low, high), also those that do not exist in the zone."""
         day, second = divmod(low, _DAY)
         while (named := self.days.on_or_after(day)) is not None and named * _DAY < high:
             midnight = named * _DAY
@@ -130,7 +130,7 @@ class _Calendar:
                         yield base + second
 
     def shortest(self) -> int:
-        """Return the least distance of two named walls, from the fields, in seconds."""
+        """Return the shortest distance between two named walls, in seconds."""
         closest, first, last = 2**62, 0, 0
         for values, unit in ((self.seconds, 1), (self.minutes, 60), (self.hours, _HOUR)):
             for a, b in pairwise(values):
@@ -143,17 +143,18 @@ class _Calendar:
 
 @dataclass(slots=True)
 class _Memo:
-    """The last answer of next_after: (asked, firing), one reference, replaced whole."""
+    """The last result of `next_after`: (after, firing), always replaced as a whole."""
 
-    answer: tuple[datetime, Firing] | None = None
+    latest: tuple[datetime, Firing] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cron:
-    """A schedule in its zone, as `parse` builds it; shared and safe between threads.
+    """A schedule in its zone, as `parse` returns it. Safe to share between threads.
 
-    `elapsed`: the minute or hour field begins with `*` (or it is `@every`), so that both passes of
-    a fold fire and nothing inside a gap does. `warnings`: sentences about what surprises people.
+    `elapsed`: the minute or hour field begins with `*`, or the schedule is `@every`. Then both
+    occurrences of a repeated time fire, and times inside a gap do not. `warnings`: sentences about
+    surprising properties of the schedule.
     """
 
     text: str
@@ -167,17 +168,17 @@ class Cron:
 
     @property
     def shortest_period(self) -> timedelta:
-        """The least distance of two neighbours on the local clock: no two are named closer.
+        """The shortest distance between two firings on the local clock.
 
-        Exact for `@every`; otherwise from the expanded fields and, when it takes more than a day,
-        the closest named days of 28 years. A clock change can bring neighbours closer than this.
+        Exact for `@every`. Otherwise it follows from the fields, and from the closest named days of
+        28 years if it is longer than a day. A clock change may bring two firings closer together.
         """
         return timedelta(seconds=self._rule.shortest())
 
     def firings(self, after: datetime, through: datetime) -> Iterator[Firing]:
-        """Walk the firings with plan_time in (after, through], lazily and strictly ascending.
+        """Yield the firings with plan_time in (after, through], lazily and strictly ascending.
 
-        Both are aware. Raises CronError when croniter fails or goes backwards.
+        Both arguments are aware. Raises CronError if croniter fails or goes backwards.
         """
         for instant in self._instants(after, through):
             local = datetime.fromtimestamp(instant, self._zone)
@@ -190,23 +191,23 @@ class Cron:
             )
 
     def plan_times(self, after: datetime, through: datetime) -> Iterator[datetime]:
-        """Walk the same plan_times as `firings`, faster: aware UTC datetimes only."""
+        """Yield the plan_times of `firings` as aware UTC datetimes, which is faster."""
         for instant in self._instants(after, through):
             yield datetime.fromtimestamp(instant, UTC)
 
     def next_after(self, after: datetime, horizon: datetime | None = None) -> Firing | None:
-        """Return the first firing strictly after `after`, up to and including `horizon`.
+        """Return the first firing strictly after `after`, up to and including `horizon`, or None.
 
-        None when there is none; without `horizon`, none within ten years.
+        `horizon` is by default ten years after `after`.
         """
         through = after + TEN_YEARS if horizon is None else horizon
-        memo = self._memo.answer
+        memo = self._memo.latest
         if memo is not None and memo[0] <= after < memo[1].plan_time:
             return memo[1] if memo[1].plan_time <= through else None
         firing = next(self.firings(after, through), None)
         if firing is not None:
-            # A race between threads loses an answer, never mixes two.
-            self._memo.answer = (after, firing)
+            # The tuple is replaced as a whole, so a race between threads cannot mix two results.
+            self._memo.latest = (after, firing)
         return firing
 
     def _instants(self, after: datetime, through: datetime) -> Iterator[int]:
@@ -217,7 +218,7 @@ class Cron:
         last = low - 1
         for instant in self._rule.instants(low, high):
             if instant <= last:
-                problem = f"the firing at {instant} s does not come after the one at {last} s"
+                problem = f"the firing at {instant} s is not after the one at {last} s"
                 raise CronError("schedule", self.text, problem, "report this as a defect")
             last = instant
             yield instant
@@ -238,11 +239,11 @@ def parse(
 ) -> Cron:
     """Return the schedule that `text` names; equal arguments share one object.
 
-    Five fields, six (seconds first), an alias such as `@daily`, or `@every` with a duration of
-    whole seconds. `H` is drawn from (job, scope) and never changes. Raises CronError.
+    `text` has five fields or six (seconds first), is an alias such as `@daily`, or is `@every` with
+    a duration of whole seconds. `H` is a hash of (job, scope) and never changes. Raises CronError.
     """
     if "h" not in text.lower():
-        job = scope = ""  # nothing is drawn: all scopes share one object, and what it remembers
+        job = scope = ""  # without H, all scopes share one object and its memo
     return _parse(
         text,
         timezone=timezone,
@@ -283,7 +284,9 @@ def _parse(
 def _every_warnings(period: int, timezone: str) -> tuple[str, ...]:
     warned = []
     if period % (7 * _DAY) == 0:
-        warned.append("@every counts from 1970-01-01: whole weeks fire on Thursdays at 00:00 UTC")
+        warned.append(
+            "@every counts from 1970-01-01, so whole weeks fire on Thursdays at 00:00 UTC"
+        )
     if timezone not in ("UTC", "Etc/UTC"):
-        warned.append(f"@every is a grid in UTC: timezone {timezone!r} does not move it")
+        warned.append(f"@every counts in UTC, so timezone {timezone!r} has no effect on it")
     return tuple(warned)

@@ -1,7 +1,8 @@
-"""Cron text: what its fields name, what is refused, and what people are warned about.
+"""Cron text: the values of its fields, and its errors and warnings.
 
-croniter reads the fields and walks naive local days; nothing else imports it. No zone and no UTC
-here: a *wall* is seconds since 1970 on a local clock, whichever; a *day* is wall // 86400.
+croniter expands the fields and finds the days on a naive local calendar. No other module imports
+it. This module knows neither zones nor UTC: a *wall* is a count of seconds since 1970 on a local
+clock, and a *day* is wall // 86400.
 """
 
 import copy
@@ -37,7 +38,7 @@ _MONTHS = {
 }
 _WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
 _NUMBERS = {**_MONTHS, **_WEEKDAYS, "l": 31}
-# Fields as users write them: seconds first. (name, values, size, what the field starts anew with)
+# Fields with seconds first: (name, values, size, the cycle with which the field restarts)
 _FIELDS = (
     ("second", "0-59", 60, "minute"),
     ("minute", "0-59", 60, "hour"),
@@ -49,9 +50,9 @@ _FIELDS = (
 
 
 class CronError(ValueError):
-    """A schedule that cannot be honoured; `str()` is one sentence: field, value, problem, remedy.
+    """A schedule is invalid. `str()` is one sentence: field, value, problem, remedy.
 
-    `field` is the parameter of `parse` at fault (`schedule`, `timezone`, `dst_gap`, `dst_fold`).
+    `field` is the wrong parameter of `parse`: `schedule`, `timezone`, `dst_gap` or `dst_fold`.
     """
 
     def __init__(self, field: str, value: str, problem: str, remedy: str) -> None:
@@ -71,32 +72,32 @@ class CronError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Days:
-    """The days a schedule names: the union of what the walkers name, every day if there is none."""
+    """The days that a schedule names: those that any walker names, or every day without walkers."""
 
     walkers: tuple[Any, ...]
     repeats_weekly: bool
 
     def on_or_after(self, day: int) -> int | None:
-        """Return the first named day >= `day`; None when there is none for 50 years."""
+        """Return the first named day >= `day`, or None if there is none for 50 years."""
         if not self.walkers:
             return day
         if not self.repeats_weekly:
             return _search(self, day)
-        same = _YEAR_2000 + (day - _YEAR_2000) % 7  # a day of one week stands for all the others
+        same = _YEAR_2000 + (day - _YEAR_2000) % 7  # every week is like this one
         found = _search(self, same)
         return None if found is None else found + day - same
 
     def shortest(self) -> int:
-        """Return the least distance of two named days, in days."""
+        """Return the shortest distance between two named days, in days."""
         return _shortest_days(self)
 
 
 @lru_cache(maxsize=4096)
 def _days(day_of_month: str, month: str, day_of_week: str, both: bool) -> Days:
-    """Build the days where `both` day fields match, or (not `both`) either does."""
+    """Return the days on which both day fields match, or, if not `both`, either of them."""
     if day_of_month == month == day_of_week == "*":
         return Days((), True)
-    # L walks alone: beside 30 other values croniter would take the two for all 31.
+    # L needs a walker of its own: croniter would read L with 30 other values as all 31.
     others = ",".join(item for item in day_of_month.split(",") if item != "l")
     parts = [day_of_month]
     if others and others != day_of_month:
@@ -113,7 +114,7 @@ def _days(day_of_month: str, month: str, day_of_week: str, both: bool) -> Days:
 def _search(days: Days, day: int) -> int | None:
     found = []
     for template in days.walkers:
-        walker = copy.copy(template)  # its cursor is ours alone: other threads copy their own
+        walker = copy.copy(template)  # a walker has a cursor, so each thread uses a copy
         try:
             found.append(int(walker.get_next(float, start_time=day * _DAY - 1.0)) // _DAY)
         except CroniterBadDateError:
@@ -127,7 +128,7 @@ def _search(days: Days, day: int) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _shortest_days(days: Days) -> int:
-    # A calendar of 28 years holds every kind of year beside every other, one of weeks repeats.
+    # The calendar repeats after 28 years, and after one week if the schedule names weekdays only.
     shortest, before = 28 * 365, days.on_or_after(_YEAR_2000)
     last = _YEAR_2000 + (28 if days.repeats_weekly else 30 * 366)
     while before is not None and shortest > 1:
@@ -143,7 +144,7 @@ def _shortest_days(days: Days) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """What five or six fields name: days, and the times of each of them; values ascend.
+    """The values of five or six fields, ascending: days, and the times of each day.
 
     `elapsed`: the minute or hour field begins with `*`. `warnings`: sentences for people.
     """
@@ -157,13 +158,13 @@ class Fields:
 
 
 def read(text: str, *, day_or: bool, hash_id: bytes) -> Fields | int:
-    """Return what the fields of `text` name, or the period of `@every` in seconds.
+    """Return the values of the fields of `text`, or the period of `@every` in seconds.
 
-    `H` is drawn from `hash_id`. Raises CronError.
+    `H` is a hash of `hash_id`. Raises CronError.
     """
     if len(text) > _MAX_TEXT:
-        problem = f"{len(text)} characters long"
-        raise CronError("schedule", text, problem, f"write at most {_MAX_TEXT} characters")
+        problem = f"it has {len(text)} characters"
+        raise CronError("schedule", text, problem, f"use at most {_MAX_TEXT}")
     every = re.fullmatch(r"\s*@every(?:\s+(.*?))?\s*", text, re.IGNORECASE | re.DOTALL)
     if every is not None:
         return _every(text, every[1] or "")
@@ -181,7 +182,7 @@ def read(text: str, *, day_or: bool, hash_id: bytes) -> Fields | int:
 
 def _every(text: str, written: str) -> int:
     """Return the period of `@every` in seconds."""
-    remedy = "write whole seconds up to ten years, for example '@every 90s'"
+    remedy = "use whole seconds up to ten years, such as '@every 90s'"
     try:
         period = durations.parse(written)
     except durations.DurationError as error:
@@ -189,7 +190,7 @@ def _every(text: str, written: str) -> int:
     if period < _SECOND:
         raise CronError("schedule", text, "the period is shorter than a second", remedy)
     if period % _SECOND:
-        raise CronError("schedule", text, "the period has a fraction of a second", remedy)
+        raise CronError("schedule", text, "the period is not a whole number of seconds", remedy)
     if period > TEN_YEARS:
         raise CronError("schedule", text, "the period is longer than ten years", remedy)
     return period // _SECOND
@@ -199,31 +200,31 @@ def _fields(text: str) -> tuple[str, ...]:
     """Return the six fields, lower case, seconds first."""
     lowered = text.strip().lower()
     if lowered.startswith("@") and lowered not in _ALIASES:
-        problem, remedy = "unknown alias", f"write one of {', '.join(_ALIASES)}, @every 90s"
+        problem, remedy = "unknown alias", f"use one of {', '.join(_ALIASES)}, @every 90s"
         if lowered == "@reboot":
-            problem = "replicas come and go, so there is no reboot to wait for"
-            remedy = "trigger the job when you deploy, or give it a time"
+            problem = "@reboot is not supported, because a job belongs to no host"
+            remedy = "trigger the job when you deploy, or use a time"
         raise CronError("schedule", text, problem, remedy)
     fields = re.findall(r"\S+", _ALIASES.get(lowered, lowered), re.ASCII)
     if fields and "=" in fields[0]:
-        remedy = "give the zone as the job's timezone"
-        raise CronError("schedule", text, "variables do not belong in a schedule", remedy)
+        remedy = "set the time zone with the job's timezone"
+        raise CronError("schedule", text, "a schedule cannot contain variables", remedy)
     if len(fields) == 7:
-        remedy = "leave the year out and end the job with ends_at"
-        raise CronError("schedule", text, "seven fields: years are not supported", remedy)
+        remedy = "omit the year, and end the job with ends_at"
+        raise CronError("schedule", text, "it has 7 fields, and years are not supported", remedy)
     if len(fields) not in (5, 6):
-        remedy = "write minute hour day-of-month month day-of-week, seconds before them if needed"
-        raise CronError("schedule", text, f"{len(fields)} fields instead of 5 or 6", remedy)
+        remedy = "use minute hour day-of-month month day-of-week, optionally with seconds first"
+        raise CronError("schedule", text, f"it has {len(fields)} fields", remedy)
     six = tuple(fields) if len(fields) == 6 else ("0", *fields)
     for value, (name, *_) in zip(six, _FIELDS, strict=True):
         if re.search(r"(?:^|,)r(?:[(/,]|$)", value):
-            problem = f"R in the {name} field would draw another time on each replica"
-            raise CronError("schedule", text, problem, "write H, which is drawn once per job")
+            problem = f"R in the {name} field would be a different time on each replica"
+            raise CronError("schedule", text, problem, "use H, which is the same on all replicas")
     return six
 
 
 def _expand(text: str, fields: tuple[str, ...], hash_id: bytes) -> list[list[int | str]]:
-    """Return croniter's values per field, seconds first; refuse what can never occur."""
+    """Return croniter's values of each field, seconds first. Raises CronError."""
 
     def expand(trial: list[str], strict: bool) -> list[list[int | str]]:
         joined = " ".join(_unwrapped(value, i) for i, value in enumerate(trial))
@@ -241,18 +242,18 @@ def _expand(text: str, fields: tuple[str, ...], hash_id: bytes) -> list[list[int
         try:
             expand(alone, strict=False)
         except CroniterError:
-            problem = f"the {name} field {fields[i]!r} cannot be read"
-            remedy = f"write values out of {allowed}, lists, ranges, steps (*/5) or H"
+            problem = f"invalid {name} field {fields[i]!r}"
+            remedy = f"use {allowed}, a list, a range, a step (*/5) or H"
             raise CronError("schedule", text, problem, remedy) from None
     problem = f"day of month {fields[3]!r} never occurs in month {fields[4]!r}"
-    raise CronError("schedule", text, problem, "choose a day that month has, or L for its last")
+    raise CronError("schedule", text, problem, "use a day that the month has, or L for its last")
 
 
 def _unwrapped(value: str, i: int) -> str:
-    """Return the field with each wrapping range that has a step written out as its values.
+    """Return the field with each wrapping range with a step replaced by its values.
 
-    croniter goes on one too late past the end of the field: `37-34/2` of minutes would be even
-    after the hour, and `5-1/5` of hours would lose 01.
+    croniter is off by one after the end of the field: it would read `37-34/2` of minutes as even
+    minutes after the hour, and `5-1/5` of hours without 01.
     """
     size, low_end = _FIELDS[i][2], 1 if i in (3, 4) else 0
     names = {4: _MONTHS, 5: {**_WEEKDAYS, "7": 0}}.get(i, {})
@@ -273,7 +274,7 @@ def _unwrapped(value: str, i: int) -> str:
 def _read_days(
     text: str, fields: tuple[str, ...], values: list[list[int | str]], day_or: bool
 ) -> Days:
-    # Debian's rule: either day field is enough, unless one begins with '*' ('?' is another '*').
+    # Debian's rule: one matching day field is enough, unless one begins with '*' (or '?').
     both = not day_or or any(fields[i].startswith(("*", "?")) for i in (3, 5))
     written = [
         ",".join(map(str, values[i]))
@@ -283,8 +284,8 @@ def _read_days(
     ]
     days = _days(*written, both)
     if days.on_or_after(_YEAR_2000) is None:
-        problem = f"day of month {fields[3]!r} and day of week {fields[5]!r} never meet"
-        raise CronError("schedule", text, problem, "drop one of the two, or let day_or be true")
+        problem = f"day of month {fields[3]!r} and day of week {fields[5]!r} never coincide"
+        raise CronError("schedule", text, problem, "remove one of the two, or set day_or to true")
     return days
 
 
@@ -298,21 +299,21 @@ def _warnings(fields: tuple[str, ...], values: list[list[int | str]]) -> tuple[s
     warned = []
     for text, (name, _, size, cycle) in zip(fields, _FIELDS, strict=True):
         step = re.fullmatch(r"(?:\*|h)/(\d+)", text)
-        # No */n of days of a month divides it: months differ.
+        # No */n of days divides a month, because months have different lengths.
         if step and int(step[1]) > 1 and (size == 31 or size % int(step[1])):
             warned.append(
-                f"{text} in the {name} field starts anew with each {cycle}: "
-                f"{step[1]} does not divide it, so one step is shorter"
+                f"{text} in the {name} field restarts with each {cycle}, which {step[1]} does not "
+                "divide, so the last step is shorter"
             )
         for low, high in re.findall(r"(?:^|,)(\w+)-(\w+)", text):
             a, b = (_NUMBERS.get(end, int(end) if end.isdecimal() else 0) for end in (low, high))
             if a == b:
                 warned.append(
-                    f"{low}-{high} in the {name} field means the whole field: "
-                    f"write {low} for that value alone"
+                    f"{low}-{high} in the {name} field means the whole field; "
+                    f"write {low} for that single value"
                 )
             elif a > b:
                 warned.append(f"{low}-{high} in the {name} field wraps around the end of the field")
     if fields[3] == "h" and values[3][0] in (29, 30, 31):
-        warned.append(f"H drew day {values[3][0]}, which not every month has: write H(1-28)")
+        warned.append(f"H is day {values[3][0]}, which some months do not have; write H(1-28)")
     return tuple(warned)

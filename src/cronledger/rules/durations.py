@@ -1,13 +1,13 @@
-"""Durations as people write them: `90s`, `1h30m`, `2d`, or ISO 8601 (`PT1H30M`).
+"""Durations in text: `90s`, `1h30m`, `2d`, or ISO 8601 (`PT1H30M`).
 
-A duration is a length of elapsed time, never negative; a day is 24 hours, a week 7 days. Years and
-months are refused because their length depends on where they are counted from.
+A duration is a length of elapsed time and never negative. A day is 24 hours, and a week is 7 days.
+Years and months are refused, because their length varies.
 """
 
 import re
 from datetime import timedelta
 
-REMEDY = "write for example '90s', '5m', '1h30m', '2d', '1w', '500ms' or 'PT1H30M'"
+REMEDY = "use for example '90s', '5m', '1h30m', '2d', '1w', '500ms' or 'PT1H30M'"
 
 _MICROSECONDS = {
     "w": 604_800_000_000,
@@ -26,7 +26,7 @@ _ISO = re.compile(
 
 
 class DurationError(ValueError):
-    """A duration that cannot be read; `str()` is one sentence naming value and remedy."""
+    """A duration is invalid. `str()` is one sentence with the value, the problem and the remedy."""
 
     def __init__(self, value: str, problem: str, remedy: str = REMEDY) -> None:
         super().__init__(value, problem, remedy)
@@ -36,14 +36,14 @@ class DurationError(ValueError):
 
     def __str__(self) -> str:
         shown = self.value if len(self.value) <= 60 else self.value[:57] + "..."
-        return f"duration {shown!r} {self.problem}: {self.remedy}"
+        return f"duration {shown!r} {self.problem}; {self.remedy}"
 
 
 def parse(text: str) -> timedelta:
     """Return the duration that `text` names, exact to the microsecond.
 
-    Units run from large to small, each at most once: `w d h m s ms us`; only `0` may go without.
-    Raises DurationError for anything else, negative values and lengths beyond timedelta included.
+    Units are ordered from large to small, each at most once: `w d h m s ms us`. Only `0` needs no
+    unit. Raises DurationError for any other text, also if timedelta cannot hold the duration.
     """
     plain = text.strip()
     if plain == "0":
@@ -52,14 +52,14 @@ def parse(text: str) -> timedelta:
     try:
         return timedelta(microseconds=microseconds)
     except OverflowError:
-        raise DurationError(text, "is too long", "write at most '999999999d'") from None
+        raise DurationError(text, "is too long", "use at most '999999999d'") from None
 
 
 def format(duration: timedelta) -> str:
     """Return the canonical text of `duration`: `1m30s`, `2w`, `10d`, `0s`.
 
-    `parse(format(d)) == d`. Weeks are used only when nothing else is needed. Raises DurationError
-    when `duration` is negative.
+    `parse(format(d)) == d`. Weeks are used only for whole weeks. Raises DurationError if `duration`
+    is negative.
     """
     rest = duration // timedelta(microseconds=1)
     if rest < 0:
@@ -80,7 +80,7 @@ def format(duration: timedelta) -> str:
 def _compact(text: str, plain: str) -> int:
     found = _COMPACT.fullmatch(plain)
     if not plain or found is None:
-        problem = "has no unit" if plain.isascii() and plain.isdigit() else "cannot be read"
+        problem = "has no unit" if plain.isascii() and plain.isdigit() else "is invalid"
         raise DurationError(text, problem)
     return sum(
         _number(text, digits) * size
@@ -95,7 +95,7 @@ def _iso(text: str, plain: str) -> int:
         raise DurationError(text, "is not an ISO 8601 duration")
     years, months, *counts, fraction = found.groups()
     if years or months:
-        raise DurationError(text, "counts years or months, whose length varies", "write days")
+        raise DurationError(text, "contains years or months, whose length varies", "use days")
     whole = sum(
         _number(text, digits) * _MICROSECONDS[unit]
         for digits, unit in zip(counts, "wdhms", strict=True)
@@ -106,5 +106,5 @@ def _iso(text: str, plain: str) -> int:
 
 def _number(text: str, digits: str) -> int:
     if len(digits) > 20:
-        raise DurationError(text, "is too long", "write at most '999999999d'")
+        raise DurationError(text, "is too long", "use at most '999999999d'")
     return int(digits)

@@ -1,10 +1,10 @@
-"""How great values of the ledger may be. The tables have the same limits as constraints."""
+"""Limits of the values in the ledger. Constraints of the tables enforce the same limits."""
 
 from datetime import UTC, datetime, timedelta
 
 LONGEST = timedelta(days=36_525)
 FIRST_INSTANT = datetime(1000, 1, 1, tzinfo=UTC)
 END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
-"""Instants lie in [FIRST_INSTANT, END_OF_TIME): beyond it the offset of a zone overflows."""
+"""Instants lie in [FIRST_INSTANT, END_OF_TIME), because a UTC offset overflows outside it."""
 LARGEST_INTEGER = 2**31 - 1
 LARGEST_BIGINT = 2**63 - 1

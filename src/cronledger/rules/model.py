@@ -1,11 +1,11 @@
-"""The words of the ledger as values: jobs, revisions, keys, and what a planner decides.
+"""The terms of the ledger as types: jobs, revisions, keys, and the decisions of the planner.
 
-`Job` is the one definition of every policy: the TOML file, `@app.job`, the `jobs` table and
-docs/configuration.md are all read from it.
+`Job` is the only definition of the policies. The TOML file, `@app.job`, the table `jobs` and
+docs/configuration.md follow from it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,200}$"
 
 def _duration(value: object) -> object:
     if isinstance(value, int | float):
-        raise ValueError(f"{value!r} has no unit; write 90s, 5m or 1h30m")
+        raise ValueError(f"{value!r} has no unit; use for example 90s, 5m or 1h30m")
     return durations.parse(value) if isinstance(value, str) else value
 
 
@@ -35,7 +35,7 @@ def _limit(value: object) -> object:
 
 
 def _instant(value: object) -> object:
-    # A number, also in quotes, would be taken for seconds since 1970.
+    # pydantic would read a number, also in quotes, as seconds since 1970.
     if isinstance(value, datetime | date):
         return value
     if isinstance(value, str) and "-" in value.strip()[1:]:
@@ -47,7 +47,7 @@ Instant = Annotated[datetime, BeforeValidator(_instant)]
 Whole = Annotated[int, Field(strict=True)]  # true is not 1
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 NO_LIMIT = "none"
-"""The text for a limit that is not set: TOML has no null."""
+"""The text for no limit, because TOML has no null."""
 Limit = Annotated[Duration | None, BeforeValidator(_limit)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
@@ -55,7 +55,7 @@ GLOBAL = "global"
 
 
 class Handler(StrEnum):
-    """What kind of thing a job runs; `jobs.handler`."""
+    """How a job runs; `jobs.handler`."""
 
     PYTHON = "python"
     COMMAND = "command"
@@ -65,7 +65,7 @@ class Handler(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """What becomes of missed plan_times; `jobs.catch_up`."""
+    """The handling of missed plan_times; `jobs.catch_up`."""
 
     SKIP = "skip"
     LATEST = "latest"
@@ -73,7 +73,7 @@ class CatchUp(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What a due plan_time does while its (job, scope) is RUNNING; `jobs.overlap`."""
+    """The handling of a plan_time that is due while its (job, scope) runs; `jobs.overlap`."""
 
     SKIP = "skip"
     WAIT = "wait"
@@ -92,7 +92,7 @@ class Status(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What asked for an execution; `executions.trigger`."""
+    """The origin of an execution; `executions.trigger`."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
@@ -101,7 +101,7 @@ class Trigger(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why plan_times did not run; `skips.reason`."""
+    """The reason why plan_times did not run; `skips.reason`."""
 
     OVERLAP = "overlap"
     SUPERSEDED = "superseded"
@@ -111,7 +111,7 @@ class SkipReason(StrEnum):
 
 
 class Parked(StrEnum):
-    """Why a schedule row is out of the due index; `schedules.parked`."""
+    """The reason why a schedule row is not in the due index; `schedules.parked`."""
 
     PAUSED = "paused"
     WAITING = "waiting"
@@ -157,91 +157,106 @@ class Job(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Name = Field(description="Identity of the job. A rename is a retirement and a new job.")
-    description: str | None = Field(None, description="For people.")
+    name: Name = Field(
+        description="Identity of the job. To rename a job is to retire it and add a new one."
+    )
+    description: str | None = Field(None, description="A description for people.")
     schedule: str | None = Field(
         None,
-        description="`*/5 * * * *`, `0 30 9 * * 1-5` (six fields: seconds first), `@hourly`, "
-        "`@every 90s`; none: runs only when triggered or enqueued.",
+        description="When the job fires: `*/5 * * * *`, `0 30 9 * * 1-5` (six fields: seconds "
+        "first), "
+        "`@hourly`, `@every 90s`. If it is not set, the job runs only when triggered or enqueued.",
     )
-    timezone: str = Field("UTC", description="Zone whose wall clock the schedule means.")
+    timezone: str = Field("UTC", description="Time zone of the schedule.")
     day_or: StrictBool = Field(
         True,
-        description="Day of month and day of week: true follows Debian's cron (either, unless one "
-        "begins with `*`); false: both must match.",
+        description="How day of month and day of week combine. `true`: as in Debian's cron, one "
+        "match "
+        "is enough, unless one of them begins with `*`. `false`: both must match.",
     )
     dst_gap: Literal["shift", "skip"] = Field(
-        "shift", description="A fixed time that a gap swallows: run right after it, or not at all."
+        "shift",
+        description="A fixed time that a clock change skips: run right after the gap, or not at "
+        "all.",
     )
     dst_fold: Literal["first", "both"] = Field(
-        "first", description="A fixed time that occurs twice: run in the first pass, or in both."
+        "first",
+        description="A fixed time that a clock change repeats: run the first time, or both times.",
     )
-    schedule_delay: Duration = Field(timedelta(0), description="Start this long after plan_time.")
+    schedule_delay: Duration = Field(
+        timedelta(0), description="Time between plan_time and the earliest start."
+    )
     jitter: Duration = Field(
         timedelta(0),
-        description="Spread starts over this long after plan_time + schedule_delay; the share of "
-        "one plan_time is a hash of (job, scope, plan_time), so every replica agrees.",
+        description="Starts are spread over this time after plan_time + schedule_delay. The delay "
+        "of "
+        "one plan_time is a hash of (job, scope, plan_time), so that all replicas agree.",
     )
-    starts_at: Instant | None = Field(None, description="No plan_time before this instant.")
-    ends_at: Instant | None = Field(None, description="No plan_time after this instant.")
+    starts_at: Instant | None = Field(None, description="There is no plan_time before this time.")
+    ends_at: Instant | None = Field(None, description="There is no plan_time after this time.")
     grace: Duration = Field(
-        timedelta(seconds=60), description="How late the newest plan_time may start unquestioned."
+        timedelta(seconds=60),
+        description="How late the newest plan_time may start before it counts as missed.",
     )
     catch_up: CatchUp = Field(
         CatchUp.LATEST,
-        description="What becomes of missed plan_times: `skip`, `latest` (the newest one runs) or "
-        "`all` (oldest first).",
+        description="Missed plan_times: `skip` them, run the `latest`, or run `all`, oldest first.",
     )
     catch_up_window: Duration = Field(
-        timedelta(days=1), description="What is missed for longer than this never runs."
+        timedelta(days=1), description="A plan_time that is missed for longer than this never runs."
     )
     catch_up_limit: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        100, description="With `catch_up = all`: at most this many, the newest."
+        100, description="With `catch_up = all`, at most this many run: the newest."
     )
     overlap: Overlap = Field(
         Overlap.SKIP,
-        description="What a due plan_time does while its (job, scope) is RUNNING: `skip`, `wait`, "
-        "`allow` or `replace` (cancel the running one, then start).",
+        description="A plan_time that is due while its (job, scope) is RUNNING: `skip` it, let it "
+        "`wait`, `allow` it to run too, or `replace` (cancel the running one, then start).",
     )
     max_running: Annotated[Whole, Field(ge=1, le=LARGEST_INTEGER)] | None = Field(
-        None, description="Executions of this job RUNNING at once, over all scopes and replicas."
+        None,
+        description="Most executions of this job that are RUNNING at once, over all scopes and "
+        "replicas.",
     )
-    queue: Name = Field("default", description="Which runners take it: those with this queue.")
-    handler: Handler = Field(description="What kind of thing runs.")
+    queue: Name = Field("default", description="Only runners that serve this queue run the job.")
+    handler: Handler = Field(description="How the job runs.")
     target: Mapping[str, Any] = Field(
-        default_factory=dict, description="What runs: the argv, the function, the statement."
+        default_factory=dict,
+        description="What the job runs: a command, function, statement or URL.",
     )
-    payload: Any = Field(None, description="JSON handed to the handler.")
+    payload: Any = Field(None, description="JSON that is passed to the handler.")
     run_timeout: Limit = Field(
         timedelta(hours=1),
-        description='An attempt is stopped after it. `"none"` (`None` in Python, NULL in SQL): it '
-        "may run for any length of time while its lease is renewed.",
+        description='An attempt is stopped after this time. `"none"` (`None` in Python, NULL in '
+        "SQL): "
+        "no limit.",
     )
     stale_timeout: Duration = Field(
         timedelta(seconds=60),
-        description="Length of the lease; renewed every third of it. At least 3 s.",
+        description="Length of the lease, which is renewed every third of it. At least 3 s.",
     )
     allow_stale_reentry: StrictBool = Field(
         False,
-        description="Reentrant: a stale lease may be stolen and the work run again.",
+        description="`true` for reentrant work: a stale lease may be stolen, and the work runs "
+        "again.",
     )
     max_attempts: Annotated[Whole, Field(ge=1, le=10_000)] = Field(
-        1, description="Attempts in all, the first included."
+        1, description="Most attempts, including the first."
     )
     retry_backoff: tuple[Duration, ...] = Field(
         (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=15)),
         min_length=1,
         max_length=10_000,
-        description="Wait before attempt 2, 3, …; the last one repeats.",
+        description="Time before attempt 2, 3, …; the last value repeats.",
     )
     retry_jitter: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
-        0.0, description="Share of the backoff that is added at random, 0 to 1."
+        0.0, description="Share of the backoff, 0 to 1, up to which a random time is added."
     )
-    scope_kind: Name = Field(GLOBAL, description="What the scopes of this job are.")
+    scope_kind: Name = Field(GLOBAL, description="Kind of the job's scopes, such as `tenant`.")
     scopes: tuple[Name, ...] | None = Field(
         None,
-        description="The scope_ids when they are fixed; none: one `global` scope, or those that "
-        "the job's scope provider answers.",
+        description="The scope_ids. If it is not set: one `global` scope, or those that the scope "
+        "provider of the job returns.",
     )
 
     @property
@@ -251,9 +266,9 @@ class Job(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One row of `job_revisions`: `job` holds from `effective_from` until the next revision.
+    """One row of `job_revisions`: `job` applies from `effective_from` until the next revision.
 
-    `paused_until`: a pause that ends by itself; None with state PAUSED: until resumed.
+    `paused_until`: the end of a pause; None while the state is PAUSED: until the job is resumed.
     """
 
     revision: int
@@ -265,9 +280,9 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """What a claim reads of one locked `schedules` row.
+    """The columns of one locked `schedules` row that a claim reads.
 
-    `woken`: it is new or was edited, and has to be planned whether or not anything is due.
+    `woken`: the row is new or was edited, so it has to be planned even if nothing is due.
     """
 
     key: ScopeKey
@@ -282,7 +297,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A plan_time that is to run now, under the definition of its revision."""
+    """A plan_time to run now, by the definition of its revision."""
 
     plan_time: datetime
     due_at: datetime
@@ -291,7 +306,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A range of `count` neighbouring plan_times that did not run, for one reason."""
+    """A range of `count` consecutive plan_times that did not run, for one reason."""
 
     from_plan_time: datetime
     through_plan_time: datetime
@@ -303,11 +318,11 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of one schedule row in one step.
+    """The planner's decision about one schedule row.
 
     `planned_through` >= the old cursor. Every plan_time in (old cursor, planned_through] is in
     `runs` or in `skips`. Exactly one of `next_due_at` and `parked` is set. `replaces`: request
-    cancellation of what is RUNNING. `spec_error`: why the job cannot be planned.
+    cancellation of the RUNNING execution. `spec_error`: why the job cannot be planned.
     """
 
     planned_through: datetime
@@ -319,4 +334,4 @@ class Plan:
     skips: tuple[Skip, ...] = ()
     replaces: bool = False
     spec_error: str | None = None
-    settled: int = field(default=0)
+    settled: int = 0

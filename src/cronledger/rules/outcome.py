@@ -1,7 +1,7 @@
-"""What the end of a handler becomes: a value that can always be stored.
+"""The outcome of an attempt: a value that the ledger can always store.
 
-An `Outcome` is clean when it is made: no NUL, no lone surrogate, no NaN, nothing beyond its limit.
-Work that finished with a result that cannot be stored is SUCCESS with a note, not run again.
+An `Outcome` contains no NUL, no lone surrogate, no NaN, and nothing beyond a limit. Work that ends
+with a result that cannot be stored is a SUCCESS with a note, because it must not run again.
 """
 
 import json
@@ -28,7 +28,7 @@ LONGEST_WAIT = timedelta(days=36_525)
 
 
 class ErrorCode(StrEnum):
-    """`executions.error_code`, besides the codes a handler gives to `Discard`."""
+    """`executions.error_code`, except for the codes that handlers pass to `Discard`."""
 
     HANDLER_ERROR = "handler_error"
     RETRY_REQUESTED = "retry_requested"
@@ -49,22 +49,22 @@ class ErrorCode(StrEnum):
 
 
 ERROR_MEANINGS: Mapping[ErrorCode, str] = {
-    ErrorCode.HANDLER_ERROR: "The handler raised; `error_msg` has class, text and traceback.",
+    ErrorCode.HANDLER_ERROR: "The handler raised. `error_msg` has class, text and traceback.",
     ErrorCode.RETRY_REQUESTED: "The handler raised `Retry`.",
-    ErrorCode.DISCARDED: "The handler raised `Discard` with an empty code; never retried.",
+    ErrorCode.DISCARDED: "The handler raised `Discard` with an empty code. Never retried.",
     ErrorCode.TIMEOUT: "The attempt ran longer than `run_timeout` and was stopped.",
-    ErrorCode.STALE_TIMEOUT: "The lease ran out and was not renewed: its runner died, hung or lost "
-    "the database. The end of the work is unknown.",
-    ErrorCode.SHUTDOWN: "The runner drained and the work did not end within `drain_timeout`.",
-    ErrorCode.LEASE_LOST: "The handler learned that its lease was no longer its own and stopped.",
-    ErrorCode.CANCELLED: "Somebody asked for it.",
-    ErrorCode.EXIT_CODE: "A command ended with a status other than 0.",
-    ErrorCode.SIGNAL: "A command was killed by a signal that the runner did not send.",
-    ErrorCode.NOT_STARTED: "The work could not be started; nothing of it ran.",
-    ErrorCode.HTTP_STATUS: "The response had a status that is not expected.",
-    ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload; never retried.",
-    ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON and was not stored.",
-    ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes` and "
+    ErrorCode.STALE_TIMEOUT: "The lease expired: its runner died, hung or lost the database. "
+    "The end of the work is unknown.",
+    ErrorCode.SHUTDOWN: "The runner drained, and the work did not end within `drain_timeout`.",
+    ErrorCode.LEASE_LOST: "The handler stopped because it no longer held its lease.",
+    ErrorCode.CANCELLED: "An operator requested cancellation, or a newer plan_time replaced it.",
+    ErrorCode.EXIT_CODE: "A command exited with a status other than 0.",
+    ErrorCode.SIGNAL: "A signal that the runner did not send killed the command.",
+    ErrorCode.NOT_STARTED: "The work could not be started, and no part of it ran.",
+    ErrorCode.HTTP_STATUS: "The response had an unexpected status.",
+    ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload. Never retried.",
+    ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON, and was not stored.",
+    ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes`, and "
     "was not stored.",
     ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
     "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
@@ -79,10 +79,11 @@ class AtClaim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a handler may return to say more than a value: `rows_affected` goes into the ledger.
+    """A result with details, which a handler may return. The ledger stores `rows_affected`.
 
-    `watermark`: the input up to which the work has succeeded; None: none of it, the scope stays
-    dirty and runs again. Left out: all that was pushed before this attempt was claimed.
+    `watermark`: the input up to which the work has succeeded; None: no input, so that the scope
+    stays dirty and runs again. By default, all input that was pushed before this attempt was
+    claimed.
     """
 
     value: Any = None
@@ -91,16 +92,16 @@ class Result:
 
 
 class Retry(Exception):  # noqa: N818 - public word
-    """Raised by a handler: this attempt failed, try again while attempts are left.
+    """Raised by a handler to fail this attempt and retry it, if attempts are left.
 
-    `after`: how long to wait (`"90s"`, seconds, a timedelta); None: the job's `retry_backoff`.
-    Raises ValueError when `after` is not a duration, negative or longer than 100 years.
+    `after`: the time to wait (`"90s"`, seconds, a timedelta); None: the job's `retry_backoff`.
+    Raises ValueError if `after` is not a duration, negative or longer than 100 years.
     """
 
     def __init__(
         self,
         after: timedelta | float | str | None = None,
-        message: str = "the handler asked for another attempt",
+        message: str = "the handler requested a retry",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -108,9 +109,9 @@ class Retry(Exception):  # noqa: N818 - public word
 
 
 class Discard(Exception):  # noqa: N818 - public word
-    """Raised by a handler: this execution FAILED and is never tried again.
+    """Raised by a handler to fail this execution without a retry.
 
-    `code` becomes `error_code` (cut to 100 characters), `message` becomes `error_msg`.
+    `code` becomes `error_code` (cut to 100 characters), and `message` becomes `error_msg`.
     """
 
     def __init__(self, code: str, message: str = "") -> None:
@@ -120,7 +121,7 @@ class Discard(Exception):  # noqa: N818 - public word
 
 
 class LeaseLost(Exception):  # noqa: N818 - public word
-    """The lease of this execution is no longer held: stop, nothing written now will count."""
+    """The lease of this execution is lost. Stop, because the ledger refuses its result."""
 
 
 @dataclass(frozen=True, slots=True)

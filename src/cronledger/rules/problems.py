@@ -1,7 +1,7 @@
-"""What is wrong with a configuration, said so that it can be put right; exit codes.
+"""Problems of a configuration, with their remedies, and the exit codes.
 
-A `Problem` names the place, the field, the value, what is wrong and what to write instead. They are
-collected: a `ConfigurationError` carries every problem of a source, never only the first one.
+A `Problem` names the place, the field, the value, what is wrong, and a remedy. A
+`ConfigurationError` carries every problem of a source, so that one report is enough.
 """
 
 import difflib
@@ -21,7 +21,7 @@ REFERENCE = "docs/configuration.md"
 
 
 class Exit(IntEnum):
-    """How the process ends; the meaning of each is in `EXIT_MEANINGS`."""
+    """Exit codes. `EXIT_MEANINGS` describes them."""
 
     FINE = 0
     FAILED = 1
@@ -32,23 +32,23 @@ class Exit(IntEnum):
 
 
 EXIT_MEANINGS = {
-    Exit.FINE: "What was asked for was done.",
-    Exit.FAILED: "It was tried and failed, or what was checked does not hold.",
-    Exit.USAGE: "Usage or configuration: nothing was done.",
-    Exit.UNREACHABLE: "The database could not be reached.",
-    Exit.SCHEMA: "The schema is older or newer than this program; run `cronledger migrate`.",
-    Exit.OTHER_DATABASE: "This is another database than the one that was initialised: a restored "
-    "or cloned one (run `cronledger accept-database`), or the DSN leads to another ledger than the "
-    "one that `run` began with.",
+    Exit.FINE: "The command succeeded.",
+    Exit.FAILED: "The command failed, or a check found a problem.",
+    Exit.USAGE: "Usage or configuration error. Nothing was changed.",
+    Exit.UNREACHABLE: "The database is unreachable.",
+    Exit.SCHEMA: "The schema is older or newer than this program. Run `cronledger migrate`.",
+    Exit.OTHER_DATABASE: "This is a different database than expected. Either it was restored or "
+    "cloned (run `cronledger accept-database`), or the DSN leads to a different ledger than when "
+    "`run` started.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, or (`warning`) that probably is not what was meant.
+    """One problem, or, if `warning`, one probable mistake.
 
-    `where`: a file, an application or `environment`. `value` is text as `shown` writes it; None
-    when there is none or it is secret.
+    `where`: a file, an application or `environment`. `value`: the text that `shown` returns, or
+    None if there is no value or it is secret.
     """
 
     where: str | None
@@ -66,16 +66,15 @@ class Problem:
         )
         if path and self.value is not None:
             path = f"{path} = {self.value}"
-        said = "; ".join(part for part in (self.message, self.remedy) if part)
-        line = ": ".join(part for part in (self.where, path, said) if part)
+        text = "; ".join(part for part in (self.message, self.remedy) if part)
+        line = ": ".join(part for part in (self.where, path, text) if part)
         return " ".join(line.split())
 
 
 class ConfigurationError(Exception):
-    """A configuration that was refused as a whole; `problems` says everything that is wrong.
+    """A configuration was refused as a whole, because of `problems`.
 
-    `causes`: what the user's own modules raised while they were imported. Their tracebacks show
-    where.
+    `causes`: the exceptions that the user's own modules raised while they were imported.
     """
 
     def __init__(self, problems: Iterable[Problem], causes: Iterable[BaseException] = ()) -> None:
@@ -88,7 +87,7 @@ class ConfigurationError(Exception):
 
 
 class RefusedError(ValueError):
-    """What a validator of ours raises, so that `problems_of` can name the remedy."""
+    """A validator refuses a value. `problems_of` reports its problem and its remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -97,7 +96,7 @@ class RefusedError(ValueError):
 
 
 def shown(value: object) -> str:
-    """Answer `value` on one line, as TOML or JSON would write it, cut to 120 characters."""
+    """Return `value` on one line, in the syntax of TOML or JSON, cut to 120 characters."""
     if isinstance(value, timedelta):
         value = durations.format(value) if value >= timedelta(0) else str(value)
     elif isinstance(value, Enum):
@@ -113,11 +112,11 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Answer the remedy for an unknown name: the known one that is most like it, or the list."""
+    """Return the remedy for an unknown name: the most similar known name, or a list of all."""
     matches = difflib.get_close_matches(name, sorted(known), n=1)
     if matches:
         return f"did you mean `{matches[0]}`?"
-    return f"known here: {', '.join(sorted(known))}"
+    return f"use one of {', '.join(sorted(known))}"
 
 
 def problems_of(
@@ -128,15 +127,15 @@ def problems_of(
     known: Collection[str] = (),
     prefix: str = "",
 ) -> tuple[Problem, ...]:
-    """Answer one `Problem` for each thing pydantic found.
+    """Return one `Problem` for each error of pydantic.
 
-    `known`: the names that would have been right, to suggest one for an unknown name. `prefix`
-    goes before each field.
+    `known`: the valid names, one of which is suggested for an unknown name. `prefix`: text before
+    each field.
     """
     found = []
     for detail in error.errors(include_url=False):
         field = (prefix + _path(detail["loc"])).rstrip(".")
-        message, remedy = _said(detail, known)
+        message, remedy = _described(detail, known)
         value = None if detail["type"] == "missing" else shown(detail["input"])
         found.append(Problem(where, job, field or None, value, message, remedy))
     return tuple(found)
@@ -148,8 +147,8 @@ def _path(loc: tuple[int | str, ...]) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def _said(detail: ErrorDetails, known: Collection[str]) -> tuple[str, str]:
-    """Message and remedy for one thing that pydantic found."""
+def _described(detail: ErrorDetails, known: Collection[str]) -> tuple[str, str]:
+    """Return message and remedy for one error of pydantic."""
     context = detail.get("ctx", {})
     field = str(detail["loc"][0]) if detail["loc"] else ""
     message = detail["msg"].removeprefix("Input ")
@@ -157,17 +156,17 @@ def _said(detail: ErrorDetails, known: Collection[str]) -> tuple[str, str]:
     remedy = f"see `{field}` in {REFERENCE}" if field else f"see {REFERENCE}"
     match detail["type"]:
         case "extra_forbidden":
-            message = "there is no such name"
+            message = "unknown name"
             remedy = nearest(str(detail["loc"][-1]), known) if known else remedy
         case "missing":
             message, remedy = "is missing", "add it"
         case "enum" | "literal_error":
-            message, remedy = "is none of the choices", f"write {context['expected']}"
+            message, remedy = "is not a valid choice", f"use {context['expected']}"
         case "value_error":
             cause = context["error"]
             message = str(getattr(cause, "problem", cause))
             remedy = str(getattr(cause, "remedy", remedy))
         case "string_pattern_mismatch":
-            message = "does not have the form it must have"
+            message = "has an invalid format"
             remedy = f"it must match {context['pattern']}"
     return message, remedy

@@ -1,7 +1,7 @@
-"""How large and how deep a JSON value of the ledger may be. `json_problem` in SQL agrees.
+"""Limits of the JSON values in the ledger. `json_problem` in SQL enforces the same limits.
 
-Readers of JSON give up at very different depths, some of them by crashing, so the depth is limited
-where a value is written.
+JSON parsers fail at very different depths, and some of them crash. The depth is therefore limited
+when a value is written.
 """
 
 import json
@@ -13,13 +13,13 @@ JSON_BYTES = 64 * 1024
 JSON_DEPTH = 100
 TOO_DEEP = f"is nested more than {JSON_DEPTH} levels deep"
 TOO_GREAT = "contains a number of 1.8e308 or more, which most JSON parsers read as infinite"
-ELSEWHERE = "store the data elsewhere and put a reference to it here"
+ELSEWHERE = "store the data elsewhere, and put a reference to it here"
 _CONTAINERS = (Mapping, list, tuple)
 PLAIN = "use strings, numbers, booleans, lists and mappings"
 
 
 def problem(value: Any) -> tuple[str, str] | None:
-    """Return why `value` cannot be stored and what to do instead, or None."""
+    """Return why `value` cannot be stored and the remedy, or None if it can be stored."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except RecursionError:
@@ -34,7 +34,7 @@ def problem(value: Any) -> tuple[str, str] | None:
 
 
 def beyond_readers(value: Any) -> str | None:
-    """Return why readers of JSON may fail at `value`, which has no cycle, or None."""
+    """Return why JSON parsers may fail at `value`, which has no cycle, or None."""
     for level in _levels(value):
         if any(isinstance(inner, int) and abs(inner) > sys.float_info.max for inner in level):
             return TOO_GREAT

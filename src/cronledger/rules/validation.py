@@ -1,148 +1,25 @@
-"""Which jobs are refused when they are declared, and why: each problem with its remedy.
+"""The rules that a job must follow when it is declared: each problem has a remedy.
 
-Everything is collected, so that one report says all that is to be changed. A field counts as set
-when it is in `model_fields_set`: who reads a job from a row passes what differs from the default.
+All problems are collected, so that one report is enough. A field counts as set if it is in
+`model_fields_set`. A caller that reads a job from a row therefore passes only the fields that
+differ from the default.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-
-from cronledger.rules import cron, storable
+from cronledger.rules import cron, storable, targets
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
-from cronledger.rules.model import GLOBAL, CatchUp, Handler, Job, Overlap
-from cronledger.rules.problems import (
-    ConfigurationError,
-    Problem,
-    RefusedError,
-    problems_of,
-    shown,
-)
+from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
+from cronledger.rules.problems import ConfigurationError, Problem, shown
 
 SHORTEST_LEASE = timedelta(seconds=3)
 ANY_SCHEDULE = "* * * * *"
 ANY_ZONE = "UTC"
-# A target may hold secrets in every other place, also under a misspelt name.
-_SHOWN = tuple(
-    f"target.{name}"
-    for name in ("function", "argv", "shell", "cwd", "statement", "method", "expect", "allow_")
-)
-_NAME = r"[^\W\d]\w*"
-_PART = rf"({_NAME}|<locals>|<lambda>)"
-FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
-
-Word = Annotated[str, Field(min_length=1)]
-HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
-HeaderText = Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")]
-
-
-class _Target(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class PythonTarget(_Target):
-    """`python`: a function, as `package.module:name`."""
-
-    function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
-
-
-def _absolute(path: str) -> str:
-    if not path.startswith("/"):
-        raise RefusedError(
-            "is not an absolute path, so each replica could use another directory",
-            "write an absolute path",
-        )
-    return path
-
-
-class CommandTarget(_Target):
-    """`command`: exactly one of `argv` (run as it is) and `shell` (handed to `/bin/sh -c`)."""
-
-    argv: Annotated[list[Word], Field(min_length=1)] | None = None
-    shell: Word | None = None
-    env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(default_factory=dict)
-    cwd: Annotated[str, AfterValidator(_absolute)] | None = None
-
-
-class SqlTarget(_Target):
-    """`sql`: a statement or script, run in the database of the ledger in one transaction."""
-
-    statement: Annotated[str, Field(pattern=r"\S")]
-
-
-def _sendable(name: str) -> str:
-    if name.upper().startswith(("CRONLEDGER_", "PG")):
-        raise ValueError("CRONLEDGER_* and PG* configure the runner itself and are not for sending")
-    return name
-
-
-class FromEnvironment(_Target):
-    """A header's value that a runner reads from its environment when it sends the request."""
-
-    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_sendable)]
-    prefix: HeaderText = ""
-
-
-def _url(url: str) -> str:
-    try:
-        split = urlsplit(url)
-        host, _ = split.hostname, split.port  # each raises for what is not one
-    except ValueError:
-        host = None
-    if not host:
-        raise RefusedError("has no host, or a port that is not a number up to 65535", "correct it")
-    return url
-
-
-class HttpTarget(_Target):
-    """`http`: one request."""
-
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$"), AfterValidator(_url)] = Field(
-        description="Where it goes, with http:// or https://."
-    )
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
-        "GET", description="The method."
-    )
-    headers: dict[HeaderName, HeaderText | FromEnvironment] = Field(
-        default_factory=dict,
-        description='Headers to send. `{env = "NAME"}` is read from the environment of the runner, '
-        '`{env = "NAME", prefix = "Bearer "}` with text before it.',
-    )
-    body: Any = Field(
-        None,
-        description="Text is sent as it is, anything else as JSON; none: the payload as JSON, if "
-        "there is one and the method is not GET or HEAD.",
-    )
-    expect: list[Annotated[int, Field(ge=100, le=599)]] = Field(
-        default_factory=list, description="Statuses that mean success; none: 200 to 299."
-    )
-    allow_redirects: bool = Field(
-        False, description="Follow up to 5 redirects; false: a redirect is a status like others."
-    )
-    allow_private: bool = Field(
-        False, description="Connect to addresses that are not public: loopback, private networks."
-    )
-
-
-class ExternalTarget(_Target):
-    """`external`: nothing; a worker in another language asks for the work."""
-
-
-TARGETS: dict[Handler, type[BaseModel]] = {
-    Handler.PYTHON: PythonTarget,
-    Handler.COMMAND: CommandTarget,
-    Handler.SQL: SqlTarget,
-    Handler.HTTP: HttpTarget,
-    Handler.EXTERNAL: ExternalTarget,
-}
 
 
 class Report:
-    """Problems of one job; `add` fills in place, job and value."""
+    """The problems of one job."""
 
     def __init__(self, job: Job, where: str | None) -> None:
         self.job = job
@@ -150,7 +27,7 @@ class Report:
         self.problems: list[Problem] = []
 
     def add(self, field: str, message: str, remedy: str, *, warning: bool = False) -> None:
-        """Add a problem of `field`, with its value; a target may hold secrets and is not shown."""
+        """Add a problem of `field`, with its value, except for a target, which may hold secrets."""
         value = None if field == "target" else shown(getattr(self.job, field))
         self.problems.append(
             Problem(self.where, self.job.name, field, value, message, remedy, warning)
@@ -160,10 +37,10 @@ class Report:
 def problems(
     job: Job, *, retention: timedelta, where: str | None = None, has_provider: bool = False
 ) -> tuple[Problem, ...]:
-    """Answer all that is wrong with `job`, warnings included; empty: nothing.
+    """Return all problems of `job`, including warnings.
 
-    `retention`: how long executions are kept. `has_provider`: a scope provider answers the
-    scope_ids of this job. Raises nothing for any `Job`.
+    `retention`: how long executions are kept. `has_provider`: a scope provider returns the
+    scope_ids of this job.
     """
     report = Report(job, where)
     _durations(report, retention)
@@ -171,7 +48,7 @@ def problems(
     _interval(report)
     _schedule(report)
     _scopes(report, has_provider)
-    _target(report)
+    report.problems.extend(targets.problems(job, where))
     _json(report, "target")
     _json(report, "payload")
     for name in sorted(Job.model_fields.keys() - {"target", "payload"}):
@@ -186,7 +63,7 @@ def check(
     where: str | None = None,
     providers: Collection[str] = (),
 ) -> tuple[Problem, ...]:
-    """Answer the warnings about `jobs`; raises ConfigurationError with all problems of all jobs.
+    """Return the warnings about `jobs`. Raises ConfigurationError with all problems of all jobs.
 
     `providers`: names of the jobs that have a scope provider.
     """
@@ -208,23 +85,23 @@ def _durations(report: Report, retention: timedelta) -> None:
         value = getattr(job, name)
         steps = value if isinstance(value, tuple) else (value,)
         if any(isinstance(step, timedelta) and step > LONGEST for step in steps):
-            report.add(name, "is longer than 100 years", "write a shorter duration")
+            report.add(name, "is longer than 100 years", "use a shorter duration")
     if job.stale_timeout < SHORTEST_LEASE:
         report.add(
             "stale_timeout",
-            "is shorter than 3 s: a lease is renewed every third of it, and one slow heartbeat "
-            "would lose it",
-            "write at least '3s'",
+            "is shorter than 3 s; a lease is renewed every third of its length, so that one slow "
+            "heartbeat would lose a shorter one",
+            "use at least '3s'",
         )
     if job.run_timeout == timedelta(0):
-        remedy = "write at least '1s', or 'none'"
+        remedy = "use at least '1s', or 'none' for no limit"
         report.add("run_timeout", "would stop every attempt at once", remedy)
     if job.catch_up_window > retention:
         report.add(
             "catch_up_window",
-            f"is longer than retention = {shown(retention)}: the executions that say what was "
-            "missed are dropped before",
-            "shorten catch_up_window or lengthen retention",
+            f"is longer than retention = {shown(retention)}, after which the record of what was "
+            "missed is removed",
+            "shorten catch_up_window, or lengthen retention",
         )
 
 
@@ -234,15 +111,15 @@ def _combinations(report: Report) -> None:
     if job.catch_up is CatchUp.ALL and job.overlap is Overlap.SKIP:
         report.add(
             "catch_up",
-            'contradicts overlap = "skip": what is to be caught up would be skipped while the '
-            "one before it runs",
-            'write overlap = "wait" (one after the other), or catch_up = "latest"',
+            'conflicts with overlap = "skip", which would skip missed plan_times while the one '
+            "before runs",
+            'use overlap = "wait" to run them one after the other, or catch_up = "latest"',
         )
     if "catch_up_limit" in explicit and job.catch_up is not CatchUp.ALL:
         report.add(
             "catch_up_limit",
-            f"means nothing with catch_up = {shown(job.catch_up)}",
-            'remove it, or write catch_up = "all"',
+            f"has no effect with catch_up = {shown(job.catch_up)}",
+            'remove it, or use catch_up = "all"',
         )
     if job.max_attempts > 1:
         return
@@ -250,7 +127,7 @@ def _combinations(report: Report) -> None:
         report.add(
             name,
             "has no effect with max_attempts = 1",
-            "write max_attempts = 2 or more, or remove it",
+            "remove it, or use max_attempts = 2 or more",
             warning=True,
         )
 
@@ -264,18 +141,18 @@ def _interval(report: Report) -> None:
             naive = True
             report.add(
                 name,
-                "has no zone, so it is no instant",
+                "has no UTC offset",
                 "add an offset, such as 2026-01-31T08:00:00Z or …+01:00",
             )
         elif value is not None and not FIRST_INSTANT <= value < END_OF_TIME:
-            report.add(name, "is outside the years 1000 to 9998", "write another year")
+            report.add(name, "is outside the years 1000 to 9998", "use another year")
     if naive or job.starts_at is None or job.ends_at is None:
         return
     if job.starts_at >= job.ends_at:
         report.add(
             "starts_at",
-            f"is not before ends_at = {shown(job.ends_at)}: there would be no plan_time",
-            "write an earlier starts_at or a later ends_at",
+            f"is not before ends_at = {shown(job.ends_at)}, so there would be no plan_time",
+            "use an earlier starts_at, or a later ends_at",
         )
 
 
@@ -294,23 +171,23 @@ def _schedule(report: Report) -> None:
             if name in job.model_fields_set:
                 report.add(
                     name,
-                    "means nothing with @every, which counts elapsed time and knows no wall clock",
+                    "has no effect with @every, which counts elapsed time",
                     "remove it",
                 )
     for name in ("jitter", "schedule_delay"):
         if getattr(job, name) >= period:
             report.add(
                 name,
-                "is not shorter than the time between two plan_times, which is as short as "
+                "is not shorter than the time between two plan_times, which may be only "
                 f"{shown(period)}",
-                "write a shorter one",
+                "use a shorter duration",
             )
     for warning in spec.warnings:
         report.add("schedule", warning, "", warning=True)
 
 
 def _parsed(report: Report) -> cron.Cron | None:
-    """The schedule as read, or None with the problems added: zone and schedule are both tried."""
+    """Return the schedule. If it is invalid, add the problems of schedule and zone, return None."""
     job = report.job
     if job.schedule is not None:
         spec = _tried(report, job.schedule, job.timezone)
@@ -354,52 +231,31 @@ def _scopes(report: Report, has_provider: bool) -> None:
     job = report.job
     if job.scopes is not None:
         if job.scope_kind == GLOBAL:
-            report.add("scopes", "has no scope_kind", 'say what they are: scope_kind = "tenant"')
+            report.add("scopes", "needs a scope_kind", 'add it, such as scope_kind = "tenant"')
         if len(set(job.scopes)) < len(job.scopes):
-            report.add("scopes", "names a scope twice", "name each scope once")
+            report.add("scopes", "contains a scope twice", "list each scope once")
         if not job.scopes:
-            report.add("scopes", "is empty: the job never runs", "name a scope", warning=True)
+            report.add("scopes", "is empty, so the job never runs", "add a scope", warning=True)
         if has_provider:
-            report.add("scopes", "is given beside a scope provider", "keep one of them")
+            report.add("scopes", "conflicts with the scope provider", "keep one of them")
     elif has_provider and job.scope_kind == GLOBAL:
         report.add(
             "scope_kind",
-            "does not say what the scopes of the provider are",
-            'write what they are, such as scope_kind = "tenant"',
+            "must name what the scopes of the provider are",
+            'write for example scope_kind = "tenant"',
         )
     elif job.scope_kind != GLOBAL and not has_provider and job.schedule is not None:
-        # Without a schedule they appear by being pushed: see enqueue.
+        # Without a schedule, `enqueue` creates the scopes.
         report.add(
             "scope_kind",
-            "has no scopes for its schedule",
-            'list them: scopes = ["a", "b"]; a scope provider exists only in Python '
-            "(`@app.job(..., scopes=function)`)",
+            "needs scopes, because the job has a schedule",
+            'list them, such as scopes = ["a", "b"], or, in Python, use a scope provider: '
+            "`@app.job(..., scopes=function)`",
         )
-
-
-def _target(report: Report) -> None:
-    report.problems.extend(target_problems(report.job, report.where))
-
-
-def target_problems(job: Job, where: str | None = None) -> Iterator[Problem]:
-    """Yield what is wrong with the target of `job`; values that may be secret are left out."""
-    model, target = TARGETS[job.handler], job.target
-    programs = (target.get("argv"), target.get("shell"))
-    if job.handler is Handler.COMMAND and programs.count(None) != 1:
-        message = "needs exactly one of `argv` (a list) and `shell` (a string)"
-        yield Problem(where, job.name, "target", None, message, "write one of them")
-    try:
-        model.model_validate(dict(target))
-    except ValidationError as exc:
-        for problem in problems_of(
-            exc, where=where, job=job.name, known=model.model_fields, prefix="target."
-        ):
-            shows = (problem.field or "").startswith(_SHOWN)
-            yield problem if shows else replace(problem, value=None)
 
 
 def _json(report: Report, name: str) -> None:
-    """`target` and `payload` are stored as jsonb."""
+    """Add the problems of a field that is stored as jsonb."""
     found = storable.problem(getattr(report.job, name))
     if found is not None:
         report.add(name, *found)
@@ -408,7 +264,7 @@ def _json(report: Report, name: str) -> None:
 
 
 def _storable(report: Report, name: str) -> None:
-    """PostgreSQL stores neither NUL nor lone surrogates."""
+    """Add a problem if the field contains a character that PostgreSQL cannot store."""
     if any("\x00" in text or _lone(text) for text in _strings(getattr(report.job, name))):
         report.add(
             name,

@@ -1,7 +1,8 @@
-"""Zones: their data, and the stretches of constant UTC offset that a walk goes along.
+"""Time zones, and their periods of constant UTC offset.
 
-Zone data comes from the tzdata package alone, so that replicas with one wheel agree; nothing else
-imports it. An instant is an int, seconds since 1970 UTC; an offset is in seconds east of UTC.
+Zone data comes only from the tzdata package, so that replicas with the same version agree. No other
+module imports it. An instant is an int, seconds since 1970 UTC. An offset is in seconds east of
+UTC.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ VERSION: str = tzdata.IANA_VERSION
 
 _SECOND = timedelta(seconds=1)
 _DAY = 86_400
-_BLOCK = 2**25  # seconds, about 388 days: how much of a zone is searched for changes at a time
+_BLOCK = 2**25  # seconds, about 388 days: the part of a zone that one search for changes covers
 
 
 @lru_cache(maxsize=1)
@@ -29,12 +30,12 @@ def _zone_names() -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def named(name: str) -> ZoneInfo:
-    """Return the zone, equal names the same object. Raises CronError when tzdata has none."""
+    """Return the zone: the same object for equal names. Raises CronError if it is unknown."""
     if name not in _zone_names():
         close = get_close_matches(name, _zone_names(), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "write a name such as 'Europe/Berlin'"
-        known = f"no zone of that name in tzdata {VERSION}"
-        raise CronError("timezone", name, known, hint)
+        hint = f"did you mean {close[0]!r}?" if close else "use a name such as 'Europe/Berlin'"
+        problem = f"unknown time zone (tzdata {VERSION})"
+        raise CronError("timezone", name, problem, hint)
     with resources.files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as data:
         return ZoneInfo.from_file(data, key=name)
 
@@ -50,7 +51,8 @@ def offset_at(zone: ZoneInfo, instant: int) -> int:
 def _changes(zone: ZoneInfo, block: int) -> tuple[tuple[int, int], ...]:
     """Return (instant, new offset) of every change of offset in [block, block + 1) * _BLOCK.
 
-    Looks once a day, then bisects: no zone since 1900 changes twice within six days.
+    Compares the offsets of neighbouring days, then bisects. This finds every change, because no
+    zone since 1900 changes twice within six days.
     """
     found = []
     before = block * _BLOCK - 1
@@ -73,9 +75,9 @@ def _changes(zone: ZoneInfo, block: int) -> tuple[tuple[int, int], ...]:
 
 
 def pieces(zone: ZoneInfo, low: int, high: int) -> Iterator[tuple[int, int, int, int]]:
-    """Cut [low, high) into (start, end, offset, jump), lazily; no change lies inside a piece.
+    """Yield [low, high) as pieces (start, end, offset, jump) of constant offset, lazily.
 
-    `jump` is by how many seconds the local clock leaps at `start`: > 0 a gap, < 0 a fold.
+    `jump` is the change of the local clock at `start` in seconds: > 0 for a gap, < 0 for a fold.
     """
     start, offset, jump = low, offset_at(zone, low), 0
     for block in range(low // _BLOCK, (high - 1) // _BLOCK + 1):

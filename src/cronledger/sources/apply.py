@@ -1,4 +1,4 @@
-"""Applying a source: its jobs are upserted, those it no longer has retire, in one transaction."""
+"""Apply a source in one transaction: upsert its jobs, and retire those it no longer declares."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ BUSY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of a source. `refused`: why nothing was applied; an older deploy is no error."""
+    """The changes of an apply. `refused`: why nothing was applied, such as an older deploy."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -42,11 +42,12 @@ def apply(
     by: str | None = None,
     ledger: UUID | None = None,
 ) -> Applied:
-    """Afterwards the jobs of `source` are exactly these, unless a newer deploy was applied before
-    and `force` is false. All or nothing.
+    """Replace the jobs of `source` by these, in one transaction.
 
-    Raises psycopg.Error, also where the database holds another ledger than `ledger`, and
-    ConfigurationError for a job that another source has.
+    Nothing changes if a newer deploy was applied before, unless `force` is set.
+
+    Raises psycopg.Error, also if the database holds a different ledger than `ledger`, and
+    ConfigurationError for a job that belongs to another source.
     """
     with connect(url) as c, transaction(c):
         require_ledger(c, schema, ledger)
@@ -55,8 +56,11 @@ def apply(
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """What became of jobs that a runner declares no more. `kept`: another live runner has them, or
-    they are not this source's. `cancelling`: executions that were asked to end, by id."""
+    """The changes of a retirement.
+
+    `kept`: the jobs that another live runner has, or that belong to another source. `cancelling`:
+    the ids of the executions that were requested to end.
+    """
 
     retired: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
@@ -67,8 +71,10 @@ class Retired:
 def check_owners(
     url: str, sources: Mapping[str, Sequence[str]], schema: str = "cronledger"
 ) -> None:
-    """Raise ConfigurationError if one of these jobs, by the source that is to have them, belongs to
-    another source. Changes nothing; `apply` checks again."""
+    """Raise ConfigurationError if one of these jobs, by source, belongs to another source.
+
+    Changes nothing. `apply` checks again.
+    """
     problems: list[Problem] = []
     with connect(url) as c, transaction(c):
         for source, names in sources.items():
@@ -93,11 +99,13 @@ def retire(
     by: str | None = None,
     ledger: UUID | None = None,
 ) -> Retired:
-    """Afterwards these jobs of `source` plan no more, what waited of them is CANCELLED, and what
-    runs was asked to end; except those whose function a live runner other than `runner` has.
+    """Retire these jobs of `source`, except those whose function another live runner has.
 
-    Nothing of a newer deploy is touched. The row of `runner` must not show the functions any more.
-    Raises psycopg.Error; then nothing was retired, or all was and some executions were not asked.
+    Waiting executions are CANCELLED, and RUNNING executions are requested to end. Jobs of a newer
+    deploy do not change. The row of `runner` must no longer list the functions.
+
+    Raises psycopg.Error. Then either nothing was retired, or all jobs were retired and some
+    executions were not requested to end.
     """
     with connect(url) as c:
         with transaction(c):
@@ -112,15 +120,15 @@ def retire(
                     requested_by=by,
                 )
             ]  # fmt: skip
-        asked: dict[int, str] = {}
+        requested: dict[int, str] = {}
         for _ in range(BUSY_TRIES):  # a heartbeat may hold a row
             with transaction(c):
-                asked.update(applying.rows("cancel_running", jobs=names, requested_by=by))
-            if "busy" not in asked.values():
+                requested.update(applying.rows("cancel_running", jobs=names, requested_by=by))
+            if "busy" not in requested.values():
                 break
             sleep(BUSY_SECONDS)
     kept = tuple(name for name in jobs if name not in names)
-    cancelling = tuple(sorted(number for number, said in asked.items() if said == "requested"))
+    cancelling = tuple(sorted(id for id, result in requested.items() if result == "requested"))
     return Retired(tuple(sorted(names)), kept, cancelling)
 
 
@@ -148,7 +156,7 @@ class _Applying:
             deploy=deploy,
             requested_by=self._by,
         )
-        if len(after) < len(names):  # another source was quicker
+        if len(after) < len(names):  # another source added one meanwhile
             self._refuse_foreign({name: row for name, *row in self.rows(
                 "read_job_revisions", jobs=names
             )})  # fmt: skip
@@ -167,12 +175,12 @@ class _Applying:
         )  # fmt: skip
 
     def refused(self, deploy: int | None, force: bool) -> str | None:
-        """Locks the source; why this deploy may not change its jobs, None: it may."""
+        """Lock the source. Return why this deploy may not change its jobs, or None if it may."""
         return outdated(self._lock_source(), deploy, force=force)
 
     def _lock_source(self) -> int | None:
         rows = self.rows("lock_source", source=self._source)
-        # The row that this very statement made is not in its snapshot.
+        # A row that the statement itself inserted is not in its snapshot.
         rows = rows or self.rows("lock_source", source=self._source)
         deploy: int | None = rows[0][0]
         return deploy
@@ -183,20 +191,22 @@ class _Applying:
 
 
 def outdated(stored: int | None, deploy: int | None, *, force: bool) -> str | None:
-    """Why a source of which `stored` was applied last does not take `deploy`; None: it does."""
+    """Return why `deploy` may not follow `stored`, the last applied deploy, or None if it may."""
     if stored is None or force or (deploy is not None and deploy >= stored):
         return None
     given = "no deploy was given" if deploy is None else f"deploy {deploy} is older"
-    return f"{given}; deploy {stored} was applied before (--force to override)"
+    return f"{given}, and deploy {stored} was applied before; use --force to override"
 
 
 def refuse_foreign(source: str, owners: Mapping[str, str | None]) -> None:
-    """Raise ConfigurationError if another source has one of these jobs: two with one name would
-    take it from each other at every deploy."""
+    """Raise ConfigurationError if one of these jobs belongs to another source.
+
+    Otherwise two sources would overwrite each other's job at every deployment.
+    """
     problems = [
         Problem(
             source, name, "name", name, f"belongs to the source {owner!r}",
-            "choose another name, or remove it there first",
+            "use another name, or remove the job there first",
         )
         for name, owner in owners.items()
         if owner is not None and owner != source
@@ -206,7 +216,7 @@ def refuse_foreign(source: str, owners: Mapping[str, str | None]) -> None:
 
 
 def columns(job: Job) -> dict[str, Any]:
-    """A job as jsonb_populate_recordset reads a row of `jobs`; intervals as text."""
+    """Return a job as a row of `jobs` for jsonb_populate_recordset, with intervals as text."""
     return {name: _plain(value) for name, value in job.model_dump(mode="python").items()}
 
 

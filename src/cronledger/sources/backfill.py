@@ -1,4 +1,4 @@
-"""Which plan_times a backfill of a (job, scope) is about: those of its history, read again."""
+"""The plan_times of a backfill: those in the history of a (job, scope)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,22 +19,24 @@ TICK = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """`plan_times` ascending; `through`: how far was looked, the cursor at most."""
+    """`plan_times`, ascending, up to `through`, which is at most the planning cursor."""
 
     plan_times: tuple[datetime, ...]
     through: datetime
 
 
 def past(reports: Reports, key: ScopeKey, first: datetime, last: datetime) -> Past:
-    """Answer the plan_times in [first, last] that are planned already.
+    """Return the plan_times in [first, last] that are already planned.
 
-    Each belongs to the revision that was in force; before the job was there, the current one
-    decides. What lies in a retirement never was a plan_time. Raises ConfigurationError (no such
-    scope, no schedule or one that cannot be read, more than a million), psycopg.Error.
+    Each belongs to the revision that was in force. Before the job existed, the current revision
+    decides. A retirement contains no plan_times. Raises ConfigurationError (an unknown scope, no
+    schedule or an invalid one, more than a million plan_times), psycopg.Error.
     """
     schedule = reports.schedule(key)
     if schedule is None:
-        raise _refused(key, "scope", key.scope_id, "there is no such scope", "see `jobs show`")
+        raise _refused(
+            key, "scope", key.scope_id, "unknown scope", "`cronledger jobs show` lists the scopes"
+        )
     through = min(last, schedule["planned_through"])
     if first > through:
         return Past((), through)
@@ -52,12 +54,12 @@ def past(reports: Reports, key: ScopeKey, first: datetime, last: datetime) -> Pa
         walk = (p.plan_time for p in line.forward() if p.reason is not SkipReason.RETIRED)
         found = tuple(islice(walk, MOST + 1))
     except timeline.SpecError as error:
-        said = f"revision {error.revision}: {error.text}"
-        remedy = "begin behind it, or name the plan_times to the SQL function backfill"
-        raise _refused(key, "schedule", None, said, remedy) from None
+        message = f"revision {error.revision}: {error.text}"
+        remedy = "begin after this revision, or pass plan_times to the SQL function backfill"
+        raise _refused(key, "schedule", None, message, remedy) from None
     if len(found) > MOST:
         raise _refused(
-            key, "from", first.isoformat(), f"more than {MOST:,} plan_times", "take less at once"
+            key, "from", first.isoformat(), f"more than {MOST:,} plan_times", "use a shorter range"
         )
     return Past(found, through)
 
@@ -66,8 +68,8 @@ def _history(key: ScopeKey, rows: Sequence[Mapping[str, Any]], first: datetime) 
     revisions = [_revision(row) for row in rows]
     current = revisions[-1]
     if current.job.schedule is None:
-        said = "it has no schedule, and so no plan_times"
-        raise _refused(key, "schedule", None, said, "name some to the SQL function backfill")
+        message = "the job has no schedule, and so no plan_times"
+        raise _refused(key, "schedule", None, message, "pass them to the SQL function backfill")
     if first <= revisions[0].effective_from:
         before = Revision(current.revision, first - TICK, JobState.ACTIVE, current.job)
         revisions.insert(0, before)
@@ -76,12 +78,12 @@ def _history(key: ScopeKey, rows: Sequence[Mapping[str, Any]], first: datetime) 
 
 
 def _revision(row: Mapping[str, Any]) -> Revision:
-    # Target and payload decide no plan_time, and an operator may not read those of the past.
+    # Target and payload do not affect plan_times, and an operator may not read old ones.
     values = {name: row[name] for name in Job.model_fields if name not in ("payload", "target")}
     try:
         job = Job.model_validate(values)
     except ValidationError:
-        # No replica could plan by it: it has no plan_times.
+        # No replica could plan this revision, so it has no plan_times.
         job = Job.model_construct(**{**values, "schedule": None})
     return Revision(
         row["number"], row["effective_from"], JobState(row["state"]), job, row["pause_ends"]
@@ -91,5 +93,5 @@ def _revision(row: Mapping[str, Any]) -> Revision:
 def _refused(
     key: ScopeKey, field: str, value: object, message: str, remedy: str
 ) -> ConfigurationError:
-    said = None if value is None else shown(value)
-    return ConfigurationError([Problem(None, key.job_name, field, said, message, remedy)])
+    text = None if value is None else shown(value)
+    return ConfigurationError([Problem(None, key.job_name, field, text, message, remedy)])

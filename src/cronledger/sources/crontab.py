@@ -1,8 +1,7 @@
-"""A crontab as the jobs of a `cronledger.toml`, and plainly what of it has no equivalent.
+"""Read a crontab as the jobs of a `cronledger.toml`, with notes on lines without an equivalent.
 
-Text in, values out: `detect_format`, `read_crontab`, then `crontab_toml.render`. A line is blank, a
-comment, an environment setting, or an entry; every entry becomes one job or one note of kind
-`dropped`.
+Call `detect_format`, `read_crontab`, then `crontab_toml.render`. A line is blank, a comment, an
+environment setting, or an entry. Every entry becomes one job or one note of kind `dropped`.
 """
 
 import re
@@ -36,10 +35,10 @@ _FLAGS = re.compile(r"((?:-[nqs]+[ \t]+)+)(?=[^ \t])")
 _USER = re.compile(r"[A-Za-z_][\w.-]*\$?(?:[:/][\w.-]+){0,2}")
 _MACROS = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"]
 _MAIL = {"MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING"}
-_CRONS_OWN = _MAIL | {"CRON_TZ", "RANDOM_DELAY"}
-# Names that are users on most systems and commands as well: on their own they tell nothing.
+_CRON_SETTINGS = _MAIL | {"CRON_TZ", "RANDOM_DELAY"}
+# Names of users on most systems that are also commands, and so do not prove a user field.
 _ALSO_COMMANDS = {"at", "backup", "git", "mail", "man", "news", "sync"}
-# Comments about the file or its columns, and entries commented out, describe no job.
+# Comments that describe no job: about the file, about its columns, and disabled entries.
 _LEGEND = re.compile(
     r"\bdom\b.*\bdow\b|\bmin(ute)?s?\b.*\bhours?\b|^[ \t|]*[.+*-]-{3,}|^([\d*,/~-]+\s+){4}\S+\s"
     r"|\buser(-?name)?\s+command\b|^@\w+\s|^[|\s]*$",
@@ -49,9 +48,10 @@ _LEGEND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to import: zone of the schedules, who the replica will be, how close to cron.
+    """The options of an import.
 
-    `as_user`: commands change to the user of their entry. `faithful`: runs may overlap.
+    `current_user`: the user of the replica. `as_user`: a command changes to the user of its entry.
+    `faithful`: runs may overlap.
     """
 
     timezone: str = "UTC"
@@ -62,10 +62,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to know about line `line` (from 1). `text` is the line as it stands.
+    """A message about line `line` (from 1), whose content is `text`.
 
-    kind: `info` is translated; `changed` is kept, less what has no equivalent; `dropped` is not
-    imported.
+    `kind`: an `info` line has an equivalent, a `changed` line lost a part without one, and a
+    `dropped` line was not imported.
     """
 
     line: int
@@ -78,7 +78,7 @@ class Note:
 class ImportedJob:
     """One entry. `command`: a string for /bin/sh -c, or an argv.
 
-    `single`: its cron never overlaps it, so neither does a faithful import.
+    `single`: cron itself never lets it overlap, so a faithful import does not either.
     """
 
     line: int
@@ -96,7 +96,7 @@ class ImportedJob:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One crontab, read as `format`. `jobs` and `notes` are in the order of their lines."""
+    """One crontab in `format`. `jobs` and `notes` have the order of their lines."""
 
     file: str
     format: Format
@@ -105,15 +105,15 @@ class Imported:
 
     @property
     def complete(self) -> bool:
-        """Whether every line had its equivalent."""
+        """Return whether every line has an equivalent."""
         return all(note.kind == "info" for note in self.notes)
 
 
 def detect_format(text: str, known_users: Iterable[str] = ()) -> Format:
-    """Return `system` when the text says so, else `user`.
+    """Return `system` if the entries have a user field, otherwise `user`.
 
-    A comment that names the columns decides. Otherwise every entry must have a known user and a
-    command behind it, and one of these users at least must not be the name of a command too.
+    A comment that names the columns decides. Otherwise the format is `system` if every entry has a
+    known user before its command, and at least one of these users is not also a command.
     """
     users = {"root", *known_users}
     seen: set[str] = set()
@@ -136,9 +136,9 @@ def read_crontab(
     owner: str | None = None,
     taken: Iterable[str] = (),
 ) -> Imported:
-    """Read a crontab. Job names are unique, among themselves and beside `taken`.
+    """Read a crontab. The job names are unique, and different from `taken`.
 
-    `owner`: whose crontab a `user` one is, where its place tells. Raises nothing for any text.
+    `owner`: the user of a `user` crontab, if its path names one.
     """
     reader = _Reader(file, format, options, owner, set(taken))
     for number, raw in enumerate(text.split("\n"), 1):
@@ -147,13 +147,13 @@ def read_crontab(
 
 
 def _partition(text: str) -> tuple[str, str]:
-    """The first word of `text` and what follows the blanks behind it."""
+    """Return the first word of `text`, and the rest without the blanks between them."""
     word, *rest = re.split(r"[ \t]+", text, maxsplit=1)
     return word, "".join(rest)
 
 
 class _Reader:
-    """Carries what earlier lines mean for later ones."""
+    """Reads the lines in order. Settings and comments affect the entries after them."""
 
     def __init__(
         self, file: str, format: Format, options: Options, owner: str | None, taken: set[str]
@@ -167,7 +167,7 @@ class _Reader:
         self.remarks: list[tuple[str, Kind]] = []
 
     def line(self, number: int, text: str) -> None:
-        """Take in one line; an entry adds either a job or exactly one `dropped` note."""
+        """Read one line. An entry adds either a job or exactly one `dropped` note."""
         bare = text.lstrip(" \t")
         if bare.startswith("#"):
             self.comments.append(bare.lstrip("#").strip())
@@ -175,7 +175,7 @@ class _Reader:
         self.remarks = []
         try:
             if re.search("[\0\ud800-\udfff]", bare):
-                raise NotCronError("has a NUL or is not UTF-8; write the line in UTF-8")
+                raise NotCronError("contains a NUL or is not UTF-8; encode the line as UTF-8")
             if setting := _SETTING.fullmatch(bare):
                 groups = [group or "" for group in setting.groups()]
                 self._set("".join(groups[:3]), "".join(groups[3:]))
@@ -192,38 +192,38 @@ class _Reader:
     def _set(self, name: str, value: str) -> None:
         self.env[name] = value
         if name == "MAILTO" and not value:
-            self._remark("no mail is sent anyway; the tail of the output is in the ledger")
+            self._remark("no mail is sent in any case; the ledger keeps the end of the output")
         elif name in _MAIL:
-            self._remark("no mail is sent; the tail of the output is in the ledger", "changed")
+            self._remark("no mail is sent; the ledger keeps the end of the output", "changed")
         elif name == "RANDOM_DELAY" and not re.fullmatch(r"[0-9]{1,6}", value):
-            self._remark(f"{value!r} is no number of minutes; no jitter is written", "changed")
+            self._remark(f"{value!r} is not a number of minutes; jitter is omitted", "changed")
         elif name == "SHELL" and not value:
-            self._remark(f"is empty, so cron starts nothing; {SHELL} is written", "changed")
+            self._remark(f"SHELL is empty, so cron starts nothing; {SHELL} is used", "changed")
         elif name == "HOME" and not value.startswith("/"):
-            self._remark(f"{value!r} is no absolute path; cwd is not written", "changed")
+            self._remark(f"{value!r} is not an absolute path; cwd is omitted", "changed")
         elif name == "LOGNAME":
-            self._remark("cron sets LOGNAME itself; here the command sees this value")
+            self._remark("cron overrides LOGNAME; here the command sees this value")
         elif name == "TZ":
-            self._remark("is environment only, as in cron; schedules follow CRON_TZ")
+            self._remark("TZ only changes the environment, as in cron; CRON_TZ sets the time zone")
         elif "$" in value:
-            self._remark("cron expands no variables; the value is kept as it stands")
+            self._remark("cron does not expand variables; the value is kept unchanged")
 
     def _job(self, number: int, text: str, bare: str) -> ImportedJob:
         if unlogged := _UNLOGGED.match(bare):
             bare = bare[unlogged.end() :]
-            self._remark("the leading - (do not log) is left out; the ledger records every run")
+            self._remark("the leading - (do not log) is omitted; the ledger records every run")
         entry = _ENTRY.fullmatch(bare)
         if entry is None:
             raise NotCronError(
-                "is neither NAME = value nor an entry; write five time fields or a macro such as "
-                "@daily, then the command"
+                "the line is neither NAME = value nor an entry; an entry has five time fields or a "
+                "macro such as @daily, then a command"
             )
         schedule, single = self._schedule(entry[1])
         user, rest = self._user(entry[2] or "")
         rest, flagged = self._flags(rest)
         line, stdin = split_percent(rest)
         if not line.strip():
-            raise NotCronError("has no command; write one behind the time fields")
+            raise NotCronError("the entry has no command; add one after the time fields")
         name = job_name(self.file, line, self.taken)
         timezone = self.env.get("CRON_TZ", "").removeprefix(":") or self.options.timezone
         try:
@@ -247,23 +247,30 @@ class _Reader:
         )
 
     def _schedule(self, text: str) -> tuple[str, bool]:
-        """The schedule in our words, and whether cron itself keeps its runs apart."""
+        """Return the schedule, and whether cron itself prevents overlapping runs."""
         if text == "@reboot":
             raise NotCronError(
-                "@reboot has no equivalent, a job belongs to no host; use a systemd unit, or let "
-                "the host run `cronledger trigger` when it has booted"
+                "@reboot has no equivalent, because a job belongs to no host; use a systemd unit, "
+                "or "
+                "run `cronledger trigger` when the host has booted"
             )
         if text in ("@every_minute", "@every_second"):
             return "* * * * *" if text == "@every_minute" else "@every 1s", False
         if re.fullmatch(r"@[0-9]+", text):
-            self._remark("cron counts these seconds from the end of a run, @every on a fixed grid")
+            self._remark(
+                "cron counts these seconds from the end of a run; @every fires on a fixed grid"
+            )
             return f"@every {text[1:]}s", True
         if text.startswith("@"):
             if text not in _MACROS:
-                raise NotCronError(f"{text!r} is no macro of cron; write {', '.join(_MACROS)}")
+                raise NotCronError(
+                    f"{text!r} is not a macro of cron; use one of {', '.join(_MACROS)}"
+                )
             return text, False
         if "~" in text:
-            self._remark("cron draws ~ at random; H takes it from the name of the job, for good")
+            self._remark(
+                "cron chooses ~ at random; H is a hash of the job's name, and never changes"
+            )
         return time_fields(text), False
 
     def _user(self, rest: str) -> tuple[str | None, str]:
@@ -272,13 +279,14 @@ class _Reader:
             user, command = _partition(rest)
             if not _USER.fullmatch(user):
                 raise NotCronError(
-                    f"{user!r} is no user; write one before the command, or import with --user"
+                    f"{user!r} is not a user name; add a user before the command, or import with "
+                    "--user"
                 )
         login = re.split("[:/]", user)[0] if user else None
         if login and login != self.options.current_user and not self.options.as_user:
             self._remark(
-                f"cron runs this as {user}, a replica as its own user; start the replica as "
-                f"{login}, or import with --as-user",
+                f"cron runs this as {user}, and a replica runs it as its own user; start the "
+                f"replica as {login}, or import with --as-user",
                 "changed",
             )
         return login, command
@@ -287,15 +295,15 @@ class _Reader:
         found = _FLAGS.match(rest)
         if found is None:
             return rest, False
-        self._remark(f"{found[1].strip()} is left out; no mail is sent, every run is recorded")
+        self._remark(f"{found[1].strip()} is omitted; no mail is sent, and every run is recorded")
         return rest[found.end() :], "s" in found[1]
 
     def _command(self, line: str, stdin: Sequence[str], user: str | None) -> str | tuple[str, ...]:
         shell = self.env.get("SHELL") or SHELL
         if stdin:
             self._remark(
-                "an unescaped % ends the command and begins its standard input, written as "
-                "printf … |; where a percent sign was meant, mend the command"
+                "an unescaped % ends the command and begins its standard input, which is written "
+                "as printf … |; if a percent sign was intended, correct the command"
             )
             given = shlex.join(("printf", "%s\\n", *stdin))
             line, shell = f"{given} | {shlex.join((shell, '-c', line))}", SHELL
@@ -310,7 +318,7 @@ class _Reader:
         wanted = {
             name: value
             for name, value in self.env.items()
-            if name not in _CRONS_OWN or re.search(rf"\b{name}\b", line)
+            if name not in _CRON_SETTINGS or re.search(rf"\b{name}\b", line)
         }
         return wanted | ({"LOGNAME": str(user)} if self._changes_user(user) else {})
 
@@ -321,8 +329,8 @@ class _Reader:
         jitter = f"{int(minutes)}m"
         if durations.parse(jitter) >= spec.shortest_period:
             self._remark(
-                f"RANDOM_DELAY={minutes} is not shorter than the time between two runs; no jitter "
-                "is written",
+                f"RANDOM_DELAY={minutes} is not shorter than the time between two runs; jitter is "
+                "omitted",
                 "changed",
             )
             return None

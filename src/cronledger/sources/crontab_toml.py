@@ -1,4 +1,4 @@
-"""Imported crontabs as the text of a `cronledger.toml`."""
+"""Write imported crontabs as a `cronledger.toml`."""
 
 import textwrap
 from collections.abc import Sequence
@@ -22,32 +22,33 @@ def render(crontabs: Sequence[Imported], options: Options) -> str:
         for line in sorted(noted | jobs.keys()):
             notes = [note for note in crontab.notes if note.line == line]
             job = jobs.get(line)
-            said = [
+            messages = [
                 f"{'not imported' if note.kind == 'dropped' else 'note'}: {note.message}"
                 for note in notes
             ]
             text = job.text if job else notes[0].text
             place = f"{crontab.file}:{line}"
             table = _table(job, options) if job else ""
-            parts.append(_comments(place, text.strip(" \t"), *said) + table)
+            parts.append(_comments(place, text.strip(" \t"), *messages) + table)
     return "\n".join(parts)
 
 
 def _header(options: Options) -> list[str]:
     overlap = (
-        'overlap = "allow": as in cron, a run starts beside one that still runs.'
+        'overlap = "allow": as in cron, a run starts while an earlier one still runs.'
         if options.faithful
-        else 'overlap = "skip": a run that would start beside one that still runs is skipped and '
-        'recorded. Cron starts it: overlap = "allow", or import with --faithful.'
+        else 'overlap = "skip": a run is skipped and recorded if an earlier one still runs. Cron '
+        'starts it: use overlap = "allow", or import with --faithful.'
     )
     return [
         overlap,
-        f'run_timeout = "{NO_LIMIT}": as in cron, a run may take any length of time. Without this '
-        "line a run is stopped after 1h.",
-        'catch_up = "skip": as in cron, what was missed while nothing was up does not run later.',
-        "Cron starts commands in the user's home with PATH=/usr/bin:/bin; a replica starts them in "
-        "its own directory with its own environment, unless cwd and env say otherwise.",
-        "No mail is sent: the tail of the output is in the ledger.",
+        f'run_timeout = "{NO_LIMIT}": as in cron, a run may take any time. Without this line, a '
+        "run "
+        "is stopped after 1h.",
+        'catch_up = "skip": as in cron, runs that were missed do not start later.',
+        "Cron starts commands in the user's home with PATH=/usr/bin:/bin. A replica starts them in "
+        "its own directory with its own environment, unless cwd and env are set.",
+        "No mail is sent. The ledger keeps the end of the output.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""What applying a source would do, and which occurrences would appear and disappear; no write."""
+"""The changes that an apply would make, and the plan_times that would appear and disappear."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _TIMING = ("schedule", "timezone", "day_or", "dst_gap", "dst_fold", "starts_at",
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """How many plan_times of one scope, and the first `SHOWN` of them."""
+    """A number of plan_times of one scope, and the first `SHOWN` of them."""
 
     count: int = 0
     first: tuple[datetime, ...] = ()
@@ -29,10 +29,10 @@ class Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One job that would not stay as it is. `fields`: what differs, as (before, after).
+    """One job that would change. `fields`: the different fields, as (before, after).
 
-    `appear` and `disappear`: plan_times of its first scope that only the definition after, or only
-    the one before, has.
+    `appear`, `disappear`: the plan_times of its first scope that only the new, or only the old,
+    definition has.
     """
 
     job: str
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What applying would do to plan_times in (after, through]; `refused`: why it would not."""
+    """The changes to plan_times in (after, through]. `refused`: why the source would be refused."""
 
     after: datetime
     through: datetime
@@ -63,9 +63,9 @@ def diff(
     deploy: int | None = None,
     force: bool = False,
 ) -> Diff:
-    """Answer what `apply` with the same arguments would do now, and to the next `days` days.
+    """Return the changes that `apply` with the same arguments would make. Writes nothing.
 
-    Raises psycopg.Error, and ConfigurationError for a job that another source has.
+    Raises psycopg.Error, and ConfigurationError for a job that belongs to another source.
     """
     with connect(url) as c, transaction(c), c.cursor(row_factory=dict_row) as cursor:
 
@@ -99,7 +99,7 @@ def _change(
         name: (row[name] if row["stored"] else None, new[name])
         for name in row["differs"] if name != "name" and job is not None
     }  # fmt: skip
-    # A pause outlives both a retirement and an edit.
+    # A pause survives both a retirement and an edit.
     began = after if row["paused_at"] is None else (row["paused_until"] or through)
     began = max(after, began)
     same = alive and job is not None and not fields.keys() & {*_TIMING, "scopes", "scope_kind"}
@@ -111,7 +111,7 @@ def _change(
 
 
 def _plan_times(row: Mapping[str, Any], after: datetime, through: datetime) -> Iterator[datetime]:
-    """The plan_times of the first scope; of a schedule that cannot be read, none."""
+    """Return the plan_times of the first scope; none for a schedule that is invalid."""
     if row["schedule"] is None:
         return iter(())
     first = row["scopes"][0] if row["scopes"] else row["scope_kind"]
@@ -120,14 +120,14 @@ def _plan_times(row: Mapping[str, Any], after: datetime, through: datetime) -> I
     try:
         spec = cron.parse(row["schedule"], job=row["name"], scope=scope, **named)
     except cron.CronError:
-        return iter(())  # the ledger's own says so as spec_error; a new one was refused before
+        return iter(())  # a schedule in the ledger: it has a spec_error; a new one was refused
     if row["starts_at"] is not None:
         after = max(after, row["starts_at"] - _TICK)
     return spec.plan_times(after, min(through, row["ends_at"] or through))
 
 
 def _only(a: Iterator[datetime], b: Iterator[datetime]) -> tuple[Occurrences, Occurrences]:
-    """What only the first, and what only the second of two ascending walks has."""
+    """Return the plan_times that only the first, and that only the second iterator has."""
     counts = [0, 0]
     firsts: tuple[list[datetime], list[datetime]] = ([], [])
     x, y = next(a, None), next(b, None)

@@ -1,4 +1,4 @@
-"""Reading `cronledger.toml`: settings, defaults and jobs, or everything that is wrong with them."""
+"""Read `cronledger.toml`: settings, defaults and jobs, or all of their problems."""
 
 import tomllib
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ _TOGETHER = (
 
 @dataclass(frozen=True, slots=True)
 class TomlSource:
-    """What a file declares, checked. `settings` is its `[cronledger]` table as written."""
+    """The checked content of a file. `settings` is its `[cronledger]` table as written."""
 
     path: Path
     jobs: tuple[Job, ...]
@@ -62,10 +62,10 @@ class TomlSource:
 
 
 def load(path: str | Path) -> TomlSource:
-    """Answer what the file at `path` declares.
+    """Return the content of the file at `path`.
 
     Raises ConfigurationError with every problem of the file (settings, defaults, all jobs) and of
-    the `CRONLEDGER_*` variables that stand over its settings; then nothing of it is to be used.
+    the `CRONLEDGER_*` variables that override its settings.
     """
     path = Path(path)
     return _Reader(path, read_document(path)).source()
@@ -73,14 +73,14 @@ def load(path: str | Path) -> TomlSource:
 
 def read_document(path: Path) -> dict[str, Any]:
     """Return the tables of the file at `path`. Raises ConfigurationError."""
-    remedy = "put this line right"
+    remedy = "correct this line"
     try:
         document = tomllib.loads(read_file(path).decode("utf-8-sig"))
         if not storable.is_deeper(document, JSON_DEPTH + DEPTH_OF_PAYLOAD):
             return document
         message, remedy = TOO_DEEP, ELSEWHERE
     except UnicodeDecodeError as exc:
-        message, remedy = f"is not UTF-8: byte {exc.start} cannot be read", "save it as UTF-8"
+        message, remedy = f"byte {exc.start} is not UTF-8", "save the file as UTF-8"
     except RefusedError as exc:
         message, remedy = exc.problem, exc.remedy
     except ValueError as exc:  # TOMLDecodeError, and numbers of 5,000 digits
@@ -88,12 +88,12 @@ def read_document(path: Path) -> dict[str, Any]:
     except RecursionError:
         message, remedy = TOO_DEEP, ELSEWHERE
     except OSError as exc:
-        message, remedy = f"cannot be read: {exc.strerror}", "name a readable file"
+        message, remedy = f"cannot be read: {exc.strerror}", "use a readable file"
     raise ConfigurationError([Problem(str(path), None, None, None, message, remedy)])
 
 
 class _Reader:
-    """One pass over a parsed file; problems gather, and `source` raises them together."""
+    """Reads a parsed file. It collects the problems, and `source` raises them together."""
 
     def __init__(self, path: Path, document: dict[str, Any]) -> None:
         self.path = path
@@ -104,7 +104,7 @@ class _Reader:
     def source(self) -> TomlSource:
         for name in self.document:
             if name not in TABLES:
-                self._add(None, name, "there is no such table", nearest(name, TABLES))
+                self._add(None, name, "unknown table", nearest(name, TABLES))
         table = self._table(TABLE)
         settings = self._settings(table)
         retention = LONGEST if settings is None else settings.retention
@@ -125,7 +125,7 @@ class _Reader:
         table = self.document.get(name, {})
         if isinstance(table, dict):
             return table
-        self._add(None, name, "is not a table", f"write [{name}]")
+        self._add(None, name, "is not a table", f"write it as [{name}]")
         return {}
 
     def _settings(self, table: dict[str, Any]) -> Settings | None:
@@ -136,13 +136,13 @@ class _Reader:
             return None
 
     def _defaults(self) -> dict[str, Any]:
-        """The policies of `[defaults]` that can be read."""
+        """Return the valid policies of `[defaults]`."""
         table = self._table("defaults")
         for key in table:
             if key in KEYS - DEFAULTS:
-                self._add(None, f"defaults.{key}", "belongs to one job", "move it to [jobs.NAME]")
+                self._add(None, f"defaults.{key}", "cannot be a default", "move it to [jobs.NAME]")
             elif key not in DEFAULTS:
-                message, remedy = "there is no such policy", nearest(key, DEFAULTS)
+                message, remedy = "unknown policy", nearest(key, DEFAULTS)
                 self._add(None, f"defaults.{key}", message, remedy)
         values = {key: value for key, value in table.items() if key in DEFAULTS}
         try:
@@ -155,13 +155,13 @@ class _Reader:
     def _job(
         self, name: str, entry: object, defaults: dict[str, Any], retention: timedelta
     ) -> Job | None:
-        """The job as far as it can be read, its problems added; None without a usable name."""
+        """Return the job without its invalid fields, and add their problems; None if unusable."""
         if not isinstance(entry, dict):
-            self._add(name, None, "is not a table", f"write [jobs.{name}]")
+            self._add(name, None, "is not a table", f"write it as [jobs.{name}]")
             return None
         for key in entry:
             if key not in KEYS:
-                self._add(name, key, "there is no such name", _nearest_key(key))
+                self._add(name, key, "unknown name", _nearest_key(key))
         whole = defaults | entry
         values = {
             key: value
@@ -179,8 +179,8 @@ class _Reader:
         return job
 
     def _validated(self, name: str, values: dict[str, Any]) -> Job | None:
-        """The job of `values`; what cannot be read is reported and left out, so that the rest is
-        checked too."""
+        """Return the job of `values`. Invalid fields are reported and omitted, so that the other
+        fields are checked too."""
         try:
             return Job.model_validate(values | {"name": name})
         except ValidationError as exc:
@@ -192,23 +192,23 @@ class _Reader:
             return None
 
     def _work(self, name: str, entry: dict[str, Any]) -> tuple[str, Handler, dict[str, Any]]:
-        """What the job runs: the key it is written under, its handler and its target.
+        """Return what the job runs: the key in the file, the handler and the target.
 
-        Where that is missing or wrong, `external` stands in for it and the problem is added.
+        If that is missing or wrong, add the problem and return `external`.
         """
         nothing = ("external", Handler.EXTERNAL, dict[str, Any]())
         given = [key for key in WORK if key in entry]
         if len(given) != 1:
-            message = f"says {' and '.join(given)}" if given else "does not say what to run"
-            self._add(name, None, message, f"write exactly one of {', '.join(WORK)}")
+            message = f"has both {' and '.join(given)}" if given else "has nothing to run"
+            self._add(name, None, message, f"use exactly one of {', '.join(WORK)}")
             return nothing
         key, value = given[0], entry[given[0]]
         for surrounding in SURROUNDINGS:
             if surrounding in entry and key != "command":
-                message = f"means nothing with {key}"
-                self._add(name, surrounding, message, "remove it; it belongs to command")
+                message = f"has no effect with {key}"
+                self._add(name, surrounding, message, "remove it, or use command")
         if not isinstance(value, _FORMS[key][0]) or (key == "external" and not value):
-            self._add(name, key, "does not have the form it must have", f"write {_FORMS[key][1]}")
+            self._add(name, key, "has an invalid format", f"use {_FORMS[key][1]}")
             return nothing
         return key, Handler(key), _target(key, value, entry)
 
@@ -229,7 +229,7 @@ def _target(key: str, value: Any, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """`values` without what cannot be read, and without what is judged together with it."""
+    """Return `values` without the invalid fields and the fields that are checked with them."""
     bad = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
     for group in _TOGETHER:
         if bad & group:
@@ -238,7 +238,7 @@ def _without(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
 
 
 def _applies(key: str, whole: Mapping[str, Any]) -> bool:
-    """Whether the default of `key` means anything to a job that does not mention it."""
+    """Return whether the default of `key` has an effect on a job that does not set it."""
     if key in ("dst_gap", "dst_fold", "timezone"):
         schedule = whole.get("schedule")
         return not (isinstance(schedule, str) and schedule.strip().lower().startswith("@every"))
@@ -251,14 +251,14 @@ def _applies(key: str, whole: Mapping[str, Any]) -> bool:
 
 def _nearest_key(key: str) -> str:
     if key == "name":
-        return "the name of the job is that of its table, [jobs.NAME]"
+        return "the table [jobs.NAME] names the job"
     if key in ("handler", "target"):
-        return f"write exactly one of {', '.join(WORK)}"
+        return f"use exactly one of {', '.join(WORK)}"
     return nearest(key, KEYS)
 
 
 def _written(field: str | None, work: str) -> str | None:
-    """The field as the file has it: there is no `target` in it."""
+    """Return the name that a field of the target has in the file."""
     if field is None or not field.startswith("target"):
         return field
     inner = field.removeprefix("target").removeprefix(".")

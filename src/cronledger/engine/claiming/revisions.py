@@ -15,9 +15,9 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from cronledger.ledger.statements import Connection, Statements
+from cronledger.rules import targets
 from cronledger.rules.model import Handler, Job, JobState, Revision
 from cronledger.rules.problems import Problem, problems_of
-from cronledger.rules.validation import target_problems
 
 FIELDS = tuple(Job.model_fields)
 
@@ -37,7 +37,7 @@ def parse_job(row: Mapping[str, Any]) -> Job:
         raise _broken(problems_of(error)[0]) from error
     # What a target of `external` holds is its workers' own.
     if job.handler is not Handler.EXTERNAL:
-        for problem in target_problems(job):
+        for problem in targets.problems(job):
             raise _broken(replace(problem, job=None))
     return job
 

@@ -28,7 +28,7 @@ from cronledger.engine.running.handlers.guard import Guard
 from cronledger.rules import outcome
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
-from cronledger.rules.validation import FromEnvironment, HttpTarget
+from cronledger.rules.targets import FromEnvironment, HttpTarget
 
 MOST_REDIRECTS = 5
 LONGEST_RETRY_AFTER = timedelta(days=1)

@@ -1,0 +1,149 @@
+"""Targets: what each handler runs, and the problems of the target of a job."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from cronledger.rules.model import Handler, Job
+from cronledger.rules.problems import Problem, RefusedError, problems_of
+
+# Every other field of a target may hold a secret, also one with a misspelt name.
+_SHOWN = tuple(
+    f"target.{name}"
+    for name in ("function", "argv", "shell", "cwd", "statement", "method", "expect", "allow_")
+)
+_NAME = r"[^\W\d]\w*"
+_PART = rf"({_NAME}|<locals>|<lambda>)"
+FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
+
+Word = Annotated[str, Field(min_length=1)]
+HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
+HeaderText = Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")]
+
+
+class _Target(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class PythonTarget(_Target):
+    """`python`: a function, as `package.module:name`."""
+
+    function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
+
+
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise RefusedError(
+            "must be an absolute path, because each replica has its own working directory",
+            "write an absolute path",
+        )
+    return path
+
+
+class CommandTarget(_Target):
+    """`command`: exactly one of `argv` (run directly) and `shell` (run by `/bin/sh -c`)."""
+
+    argv: Annotated[list[Word], Field(min_length=1)] | None = None
+    shell: Word | None = None
+    env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(default_factory=dict)
+    cwd: Annotated[str, AfterValidator(_absolute)] | None = None
+
+
+class SqlTarget(_Target):
+    """`sql`: a statement or script, run in the database of the ledger in one transaction."""
+
+    statement: Annotated[str, Field(pattern=r"\S")]
+
+
+def _sendable(name: str) -> str:
+    if name.upper().startswith(("CRONLEDGER_", "PG")):
+        raise ValueError("CRONLEDGER_* and PG* variables configure the runner and cannot be sent")
+    return name
+
+
+class FromEnvironment(_Target):
+    """The value of a header, which a runner reads from its environment for each request."""
+
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_sendable)]
+    prefix: HeaderText = ""
+
+
+def _url(url: str) -> str:
+    try:
+        split = urlsplit(url)
+        host, _ = split.hostname, split.port  # raises ValueError if one of them is invalid
+    except ValueError:
+        host = None
+    if not host or not re.fullmatch(r"https?://[^\s/]\S*", url):
+        raise RefusedError(
+            "must begin with http:// or https:// and have a host, and a port of at most 65535",
+            "write it like https://example.org/path",
+        )
+    return url
+
+
+class HttpTarget(_Target):
+    """`http`: one request."""
+
+    url: Annotated[str, AfterValidator(_url)] = Field(
+        description="URL of the request, which begins with http:// or https://."
+    )
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
+        "GET", description="Method of the request."
+    )
+    headers: dict[HeaderName, HeaderText | FromEnvironment] = Field(
+        default_factory=dict,
+        description='Headers of the request. The runner reads `{env = "NAME"}` from its '
+        "environment, "
+        'and puts the text of `prefix` before it: `{env = "NAME", prefix = "Bearer "}`.',
+    )
+    body: Any = Field(
+        None,
+        description="Body of the request. Text is sent unchanged, other values as JSON. If it is "
+        "not "
+        "set, the payload is sent as JSON, unless the method is GET or HEAD.",
+    )
+    expect: list[Annotated[int, Field(ge=100, le=599)]] = Field(
+        default_factory=list, description="Statuses that mean success. If it is empty: 200 to 299."
+    )
+    allow_redirects: bool = Field(
+        False, description="Follow up to 5 redirects; false: a redirect is a status like others."
+    )
+    allow_private: bool = Field(
+        False,
+        description="Allow addresses that are not public, such as loopback and private networks.",
+    )
+
+
+class ExternalTarget(_Target):
+    """`external`: no fields, because a worker in another language claims the executions."""
+
+
+TARGETS: dict[Handler, type[BaseModel]] = {
+    Handler.PYTHON: PythonTarget,
+    Handler.COMMAND: CommandTarget,
+    Handler.SQL: SqlTarget,
+    Handler.HTTP: HttpTarget,
+    Handler.EXTERNAL: ExternalTarget,
+}
+
+
+def problems(job: Job, where: str | None = None) -> Iterator[Problem]:
+    """Yield the problems of the target of `job`, without values that may be secret."""
+    model, target = TARGETS[job.handler], job.target
+    programs = (target.get("argv"), target.get("shell"))
+    if job.handler is Handler.COMMAND and programs.count(None) != 1:
+        message = "needs exactly one of `argv` (a list) and `shell` (a string)"
+        yield Problem(where, job.name, "target", None, message, "keep one of them")
+    try:
+        model.model_validate(dict(target))
+    except ValidationError as exc:
+        for problem in problems_of(
+            exc, where=where, job=job.name, known=model.model_fields, prefix="target."
+        ):
+            shows = (problem.field or "").startswith(_SHOWN)
+            yield problem if shows else replace(problem, value=None)
