@@ -17,8 +17,8 @@ from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import SETTINGS, chosen_binaries, fast_directory, scratch_directory
 
-DOC = Path(__file__).parents[2] / "docs" / "operations.md"
-HEADING = "## Installing with three roles\n"
+DOC = Path(__file__).parents[2] / "docs" / "howto" / "roles.md"
+HEADING = "## Installation\n"
 SECONDS = 120
 
 

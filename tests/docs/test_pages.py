@@ -10,7 +10,7 @@ import pytest
 from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import chosen_binaries, fast_directory, scratch_directory
-from tests.docs.pages import ROOT, Block, Shell, blocks
+from tests.docs.support.pages import ROOT, Block, Shell, blocks
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -32,7 +32,7 @@ def test_a_reader_can_follow(page: str, home: Path) -> None:
         "CRONLEDGER_EMBEDDED_DIR": str(directory),
         "CRONLEDGER_EMBEDDED_BINARIES": str(binaries),
     }
-    with Shell(home, variables) as shell:
+    with Shell(home, variables, binaries) as shell:
         for block in blocks(ROOT / page):
             if block.language == "sql":
                 execute(block, directory, binaries)

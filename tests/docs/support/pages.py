@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECONDS = 120.0
 _MARK = "=== end of command, exit status"
 _END = re.compile(rf"\n{_MARK} (\d+)\n")
@@ -90,11 +90,15 @@ def _normal(line: str) -> str:
 
 
 class Shell:
-    """Bash in a directory, with job control, as a reader has it; a context manager."""
+    """Bash in a directory, with job control, as a reader has it; a context manager.
 
-    def __init__(self, directory: Path, variables: Mapping[str, str]) -> None:
+    `programs`: the directory of psql.
+    """
+
+    def __init__(self, directory: Path, variables: Mapping[str, str], programs: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("CRONLEDGER_", "PG"))}
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        own = (str(Path(sys.executable).parent), str(programs))
+        path = os.pathsep.join([*own, os.environ["PATH"]])
         home = {"HOME": str(directory), "PATH": path, "LC_ALL": "C.UTF-8", "PIP_NO_INDEX": "1"}
         self._bash = subprocess.Popen(
             ["bash", "--norc"],
