@@ -255,7 +255,7 @@ def test_functions_that_cannot_be_told_apart_are_refused_before_anything_is_appl
         ended = cli("jobs", "apply", "in_a_loop:app")
         assert ended.exit_code == 2
         said = ended.stderr
-    assert "is the place of another function too" in said
+    assert "two functions have this name" in said
     assert ask("SELECT name FROM cronledger.jobs") == []
 
 

@@ -148,7 +148,7 @@ async def test_f11_a_reloaded_app_runs_its_new_functions(ledger: Ledger) -> None
     async with ledger.replica(old) as replica:
         ledger.travel(by="1m")
         assert [ran.result for ran in await replica.step()] == ["old"]
-        with pytest.raises(ConfigurationError, match="place of another function"):
+        with pytest.raises(ConfigurationError, match="two functions have this name"):
             await replica.register(new)
         await replica.unregister(old)
         await replica.register(new)
@@ -165,7 +165,7 @@ async def test_f11_what_is_refused_changes_nothing(ledger: Ledger) -> None:
         before = replica.diagnostics().apps
         with pytest.raises(ConfigurationError, match="has no name"):
             await replica.register(App())
-        with pytest.raises(ConfigurationError, match="the App 'mine' has a job of this name too"):
+        with pytest.raises(ConfigurationError, match="'mine' also has a job with this name"):
             await replica.register(foreign)
         with pytest.raises(ValueError, match="is not registered"):
             await replica.unregister(foreign)

@@ -85,7 +85,7 @@ async def test_f24_apps_are_all_checked_before_one_is_applied(ledger: Ledger) ->
     assert ledger.rows("SELECT name FROM jobs") == [{"name": "theirs"}]
     twice = App("third")
     twice.job(name="new")(job_of_another)
-    with pytest.raises(ConfigurationError, match="has a job of this name too"):
+    with pytest.raises(ConfigurationError, match="also has a job with this name"):
         Replica(first, twice, url=ledger.url, settings=Settings())
 
 

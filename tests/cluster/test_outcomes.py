@@ -243,7 +243,7 @@ def test_two_functions_of_one_place_are_refused(database_url: str) -> None:
     app = App()
     for name in ("one", "two"):
         app.job(name=name)(lambda: None)
-    with pytest.raises(ConfigurationError, match="is the place of another function too"):
+    with pytest.raises(ConfigurationError, match="two functions have this name"):
         Replica(app, url=database_url, settings=Settings(), applied=True)
 
 

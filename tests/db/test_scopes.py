@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg import AsyncCursor
 from structlog.testing import capture_logs
 
 from cronledger.app import App
@@ -21,7 +22,8 @@ from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.explain.doctor import DoctorContext
 from cronledger.explain.doctor_ledger import scopes as scopes_check
 from cronledger.ledger.database import Access
-from cronledger.ledger.statements import Connection, Rows, Statements
+from cronledger.ledger.rows import ScopeChanges
+from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
@@ -130,7 +132,9 @@ class Sent(Statements):
         super().__init__()
         self.lists: list[str] = []
 
-    async def set_scopes(self, c: Connection, job: str, kind: str, scopes: str) -> Rows:
+    async def set_scopes(
+        self, c: Connection, job: str, kind: str, scopes: str
+    ) -> AsyncCursor[ScopeChanges]:
         self.lists.append(scopes)
         return await super().set_scopes(c, job, kind, scopes)
 
@@ -382,4 +386,4 @@ async def test_an_error_is_kept_without_passwords_and_at_a_bounded_length(asked:
     await (await asked.replica()).step()
     ((error,),) = asked.execute("SELECT error FROM cronledger.scope_providers")
     assert error.startswith("OSError: postgresql://me:***@host/db is awayxx")
-    assert len(error) <= scopes_module.MOST_SAID
+    assert len(error) <= scopes_module.LONGEST_ERROR

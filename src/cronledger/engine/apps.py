@@ -1,4 +1,4 @@
-"""The Apps of one runner, which come and go while it runs, and what it can call because of them."""
+"""The Apps of one runner, which may change while it runs, and the functions that they provide."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -9,10 +9,11 @@ from cronledger.rules.problems import ConfigurationError, Problem
 
 
 class AppRegistry:
-    """What the runner has: `claimable` are the functions it takes work for, `callable` also those
-    of Apps that went while an execution was running, `providers` the scope providers by job.
+    """The functions and scope providers of a runner.
 
-    The three are the same objects for life, changed in place on the runner's event loop.
+    `claimable`: the functions whose executions it claims. `callable`: these, and the functions of
+    removed Apps that still run. `providers`: the scope providers by job. All three are changed in
+    place, on the runner's event loop.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
@@ -30,8 +31,10 @@ class AppRegistry:
         return tuple(self._apps)
 
     def add(self, app: App) -> None:
-        """The functions of `app` can be called. Raises ConfigurationError, and adds nothing, when
-        one of them has the place of another function, or a job has the name of another App's job.
+        """Add the functions and the scope providers of `app`.
+
+        Raises ConfigurationError, and adds nothing, if a job has the name of another App's job, or
+        if two functions have the same `module:qualname`.
         """
         found = _functions(app)
         taken = {**self._own}
@@ -48,12 +51,12 @@ class AppRegistry:
         self._refresh()
 
     def remove(self, app: App) -> None:
-        """Nothing more is claimed for `app`; what runs goes on. No App of another is touched."""
+        """Stop claiming for `app`. Running executions continue."""
         self._apps = [known for known in self._apps if known is not app]
         self._refresh()
 
     def forget(self, busy: Collection[str]) -> None:
-        """Functions that are neither claimable nor `busy` are let go."""
+        """Remove the functions that are neither claimable nor `busy`."""
         for name in self.callable.keys() - self.claimable - set(busy):
             del self.callable[name]
 
@@ -71,15 +74,18 @@ class AppRegistry:
 
 
 def source_of(app: App) -> str:
-    """The name under which the jobs of `app` are applied. Raises ConfigurationError without one."""
+    """Return the name under which the jobs of `app` are applied.
+
+    Raises ConfigurationError if the App has no name.
+    """
     if app.name:
         return app.name
     raise ConfigurationError(
         [
             Problem(
                 None, None, "App.name", None,
-                "the App has no name, and its jobs are applied under that name",
-                'write App("billing"), a name that no other App has',
+                "the App has no name, but its jobs are applied under the name of their App",
+                'name it, as in App("billing"); no other App may have that name',
             )
         ]
     )  # fmt: skip
@@ -96,13 +102,13 @@ def _functions(app: App) -> dict[str, Bound]:
 
 
 def _ambiguous(where: str, job: str) -> ConfigurationError:
-    # Rows name a function by its place alone: one of the two would run for both.
-    message = "is the place of another function too, such as one made in a loop"
+    # Rows identify a function by this name alone, so one of the two would run for both.
+    message = "two functions have this name, as functions that are created in a loop do"
     remedy = "give each a __qualname__ of its own, or use one function with scopes"
     return ConfigurationError([Problem(where, job, "function", where, message, remedy)])
 
 
 def _doubled(app: App, other: App, job: str) -> ConfigurationError:
-    message = f"the App {other.name!r} has a job of this name too"
+    message = f"the App {other.name!r} also has a job with this name"
     remedy = "choose another name for one of them"
     return ConfigurationError([Problem(app.name, job, "name", job, message, remedy)])

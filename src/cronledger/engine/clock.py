@@ -1,6 +1,6 @@
-"""The database's time between two answers, by the monotonic clock of this host.
+"""An estimate of the database's time, by the monotonic clock of this host.
 
-Sleeping and deadlines use it; what may start is decided by the database alone.
+It decides how long to sleep. Only the database itself decides whether something may start.
 """
 
 from dataclasses import dataclass, field
@@ -10,17 +10,17 @@ from time import monotonic
 from psycopg import AsyncCursor
 
 LEAP = timedelta(seconds=1)
-DRIFT = 1e-4  # how far two clocks may part, in seconds per second
+DRIFT = 1e-4  # the largest difference in speed between two clocks, in seconds per second
 NO_TRUST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class DatabaseClock:
-    """What this runner believes of the database's clock.
+    """The database's clock as this runner knows it.
 
-    `trusted_since`: database time since which its view is unbroken: connected, no leap of more than
-    a second against the monotonic clock. Leases are neither stolen nor swept before one
-    stale_timeout of that.
+    `trusted_since`: the database time since which the runner was connected and the clock did not
+    leap by more than a second against the monotonic clock. A runner neither steals nor sweeps a
+    lease before it has trusted the clock for one stale_timeout.
     """
 
     _now: datetime | None = field(default=None, init=False)
@@ -34,15 +34,15 @@ class DatabaseClock:
 
     @property
     def trusted_since(self) -> datetime:
-        """Far in the future while there is no trust."""
+        """The start of the trust. An instant far in the future while there is none."""
         return NO_TRUST if self._trusted_since is None else self._trusted_since
 
     def observe(self, now: datetime, sent: float, received: float | None = None) -> bool:
-        """Take in an answer; true if the database's clock leapt.
+        """Learn from an answer of the database. Return whether its clock leapt.
 
-        `sent` and `received` are monotonic; the answer was made somewhere between, so half of the
-        way is the least wrong. An answer that took long does not replace a better one, unless that
-        one is so old that the clocks may have drifted apart by more.
+        `sent` and `received` are monotonic. The database read its clock at an unknown instant
+        between them, so their mean has the smallest possible error. A slow answer does not replace
+        a better one, unless that one is so old that the clocks may have drifted apart by more.
         """
         received = monotonic() if received is None else received
         at = (sent + received) / 2
@@ -58,25 +58,27 @@ class DatabaseClock:
         return leapt
 
     def _off(self, now: datetime, at: float) -> float:
-        """Seconds by which `now` differs from what was believed of the monotonic time `at`."""
+        """Return the seconds between `now` and the estimate for the monotonic instant `at`."""
         return abs((self.at(at) - now).total_seconds())
 
     def agrees(self, now: datetime, sent: float, received: float) -> bool:
-        """Whether `now`, answered between these monotonic times, rules out a leap. Also false when
-        the answer took so long that it cannot tell."""
+        """Return whether `now`, received between these monotonic instants, rules out a leap.
+
+        Also returns False if the answer took so long that a leap cannot be ruled out.
+        """
         return self.at(received) - LEAP <= now <= self.at(sent) + LEAP
 
     def distrust(self) -> None:
-        """The connection was lost: the next answer begins a new time of trust."""
+        """End the trust, because the connection was lost. The next answer begins a new one."""
         self._trusted_since = None
 
     def at(self, monotonic_time: float) -> datetime:
-        """Database time at a monotonic time."""
-        assert self._now is not None, "no answer of the database was observed yet"
+        """Return the database time at a monotonic instant."""
+        assert self._now is not None, "the database has not answered yet"
         return self._now + timedelta(seconds=monotonic_time - self._at)
 
     def until(self, instant: datetime) -> float:
-        """Seconds from now until `instant` of database time; never negative."""
+        """Return the seconds from now until `instant` of database time. Never negative."""
         return max(0.0, (instant - self.at(monotonic())).total_seconds())
 
 

@@ -1,4 +1,4 @@
-"""Reports of trouble that lasts: its reason in one line, and how often it is worth a log line."""
+"""Log lines about lasting trouble: the reason in one line, and a limit for their number."""
 
 from dataclasses import dataclass, field
 from time import monotonic
@@ -16,7 +16,7 @@ def reason(error: BaseException) -> str:
 
 @dataclass(slots=True)
 class LogThrottle:
-    """Limits the log lines about one trouble: one for each new reason, and one a minute."""
+    """Limits the log lines about one problem: one for each new reason, and one per minute."""
 
     _logged: dict[str, float] = field(default_factory=dict, init=False)
 
@@ -24,7 +24,7 @@ class LogThrottle:
         """Return whether a log line with this reason is due, and count it as written."""
         now = monotonic()
         self._logged = {x: at for x, at in self._logged.items() if now - at < QUIET_SECONDS}
-        # A reason that contains a number may be another one each time.
+        # A reason that contains a number may be a new one each time.
         if why in self._logged or len(self._logged) >= MOST_REASONS:
             return False
         self._logged[why] = now

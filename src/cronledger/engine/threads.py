@@ -1,5 +1,8 @@
-"""Threads for sync handlers. They are daemons: one that never returns does not hold up the end of
-the process, as those of `ThreadPoolExecutor` do."""
+"""Threads for sync handlers.
+
+They are daemons, so that a handler that never returns does not delay the end of the process. The
+threads of `ThreadPoolExecutor` would.
+"""
 
 import asyncio
 import threading
@@ -9,16 +12,16 @@ from queue import SimpleQueue
 from typing import Any
 
 Returned = tuple[Any, BaseException | None]
-"""What a function returned, or what it raised."""
+"""The value that a function returned, or the exception that it raised."""
 
 _Task = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Returned]", Callable[[], Any]]
 
 
 class Threads:
-    """As many threads as functions run at once, kept for the next ones. Who calls bounds them.
+    """As many threads as functions run at once, kept for the next ones. The caller limits them.
 
-    The answer is a value, whatever was raised: a future refuses StopIteration, and a
-    CancelledError of the function must not read as one of the task.
+    An exception of the function is part of the result, not an exception of the future. A future
+    refuses StopIteration, and a CancelledError of the function must not look like one of the task.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,7 +32,7 @@ class Threads:
         self._started = 0
 
     def call(self, function: Callable[[], Any]) -> "asyncio.Future[Returned]":
-        """Call `function` in a thread, now; its end is told to the running loop."""
+        """Call `function` in a thread now. The running loop gets the result."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Returned] = loop.create_future()
         self._waited_for.add(future)
@@ -42,12 +45,12 @@ class Threads:
         return future
 
     def close(self) -> None:
-        """Nobody waits for a thread any more: it ends when its function returns, if it does.
+        """Do not wait for threads any longer. Each ends when its function returns, if it does.
 
-        What still runs is answered with a TimeoutError. Not beside `call`.
+        The result of a function that still runs is a TimeoutError. Must not run beside `call`.
         """
         for future in tuple(self._waited_for):
-            _tell(future, (None, TimeoutError("the thread has not returned")))
+            _resolve(future, (None, TimeoutError("the thread has not returned")))
         for _ in range(self._started):
             self._tasks.put(None)
 
@@ -57,14 +60,14 @@ class Threads:
             returned: Returned
             try:
                 returned = function(), None
-            except BaseException as error:  # noqa: BLE001 - SystemExit of a handler is its end too
+            except BaseException as error:  # noqa: BLE001 - SystemExit only ends the handler
                 returned = None, error
             self._idle.release()
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(_tell, future, returned)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_resolve, future, returned)
             del task, loop, future, function, returned  # idle threads keep nothing alive
 
 
-def _tell(future: "asyncio.Future[Returned]", returned: Returned) -> None:
+def _resolve(future: "asyncio.Future[Returned]", returned: Returned) -> None:
     if not future.done():
         future.set_result(returned)

@@ -173,6 +173,21 @@ class Swept(NamedTuple):
     queue: str
 
 
+class ScopeChanges(NamedTuple):
+    """How many scopes of a job appeared, returned and retired."""
+
+    appeared: int
+    returned: int
+    retired: int
+
+
+class MaintainedPartition(NamedTuple):
+    """A partition, or another subject, and what was done with it."""
+
+    action: str
+    subject: str
+
+
 class NextDue(NamedTuple):
     """`now` and the next instants at which a runner has to look again."""
 

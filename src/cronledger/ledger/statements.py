@@ -28,11 +28,13 @@ from cronledger.ledger.rows import (
     LeaseKey,
     LeaseState,
     LiveFunction,
+    MaintainedPartition,
     NewClaim,
     NextDue,
     QueueRoom,
     Renewed,
     RunningExecution,
+    ScopeChanges,
     Swept,
     UnclaimedExecution,
     claimed,
@@ -417,11 +419,11 @@ class Statements:
     async def settle_inputs(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "settle_inputs", **_scopes(scopes))
 
-    async def settle_left_behind(self, c: Connection) -> Rows:
-        return await self._rows(c, "settle_left_behind")
+    async def settle_left_behind(self, c: Connection) -> AsyncCursor[int]:
+        return await self._values(c, "settle_left_behind")
 
-    async def end_orphans(self, c: Connection) -> Rows:
-        return await self._rows(c, "end_orphans")
+    async def end_orphans(self, c: Connection) -> AsyncCursor[int]:
+        return await self._values(c, "end_orphans")
 
     async def rearm_left_behind(self, c: Connection) -> Rows:
         return await self._rows(c, "rearm_left_behind")
@@ -431,28 +433,34 @@ class Statements:
             c, "sweep_stale", swept, trusted_since=trusted_since, max_steals=MAX_STEALS
         )
 
-    async def resume_paused(self, c: Connection) -> Rows:
-        return await self._rows(c, "resume_paused")
+    async def resume_paused(self, c: Connection) -> AsyncCursor[str]:
+        return await self._values(c, "resume_paused")
 
     async def reap_runners(self, c: Connection) -> Rows:
         return await self._rows(c, "reap_runners")
 
     async def maintain_partitions(
         self, c: Connection, retention: timedelta, width: timedelta
-    ) -> Rows:
-        return await self._rows(c, "maintain_partitions", retention=retention, width=width)
+    ) -> AsyncCursor[MaintainedPartition]:
+        return await self._made(
+            c, "maintain_partitions", MaintainedPartition, retention=retention, width=width
+        )
 
-    async def take_turn(self, c: Connection, subject: str) -> Rows:
-        return await self._rows(c, "take_turn", subject=subject)
+    async def take_turn(self, c: Connection, subject: str) -> AsyncCursor[bool]:
+        return await self._values(c, "take_turn", subject=subject)
 
     async def record_scopes_asked(
         self, c: Connection, job: str, runner: str, error: str | None
     ) -> Rows:
         return await self._rows(c, "record_scopes_asked", job=job, runner=runner, error=error)
 
-    async def compare_scopes(self, c: Connection, job: str, kind: str, digest: str) -> Rows:
-        return await self._rows(c, "compare_scopes", job=job, kind=kind, digest=digest)
+    async def compare_scopes(
+        self, c: Connection, job: str, kind: str, digest: str
+    ) -> AsyncCursor[bool]:
+        return await self._values(c, "compare_scopes", job=job, kind=kind, digest=digest)
 
-    async def set_scopes(self, c: Connection, job: str, kind: str, scopes: str) -> Rows:
+    async def set_scopes(
+        self, c: Connection, job: str, kind: str, scopes: str
+    ) -> AsyncCursor[ScopeChanges]:
         """`scopes`: an array literal, of 100,000 elements perhaps; made outside the event loop."""
-        return await self._rows(c, "set_scopes", job=job, kind=kind, scopes=scopes)
+        return await self._made(c, "set_scopes", ScopeChanges, job=job, kind=kind, scopes=scopes)

@@ -1,8 +1,8 @@
-"""Revisions of jobs, parsed once for as long as the ledger has them.
+"""The revisions of jobs, parsed once and kept for later claims.
 
-Revisions are append-only, but a ledger is not: a restore, or a failover that lost the last commits,
-takes revisions away, and their numbers are used again. So each claim reads the id of the newest
-revision of its jobs, and what is kept here serves only under that id.
+Revisions are append-only, but a restore or a failover may remove the last ones. Their numbers are
+then used again. So each claim reads the id of the newest revision of its jobs, and the revisions
+kept here are used only under that id.
 """
 
 import json
@@ -23,11 +23,11 @@ FIELDS = tuple(Job.model_fields)
 
 
 class BrokenDefinitionError(ValueError):
-    """A stored definition that is no job; the message names field, value and remedy."""
+    """A stored definition is not a valid job. The message names field, value and remedy."""
 
 
 def parse_job(row: Mapping[str, Any]) -> Job:
-    """Return a row of `jobs`, or a revision's definition, as a Job that a handler can run.
+    """Return a row of `jobs`, or the definition of a revision, as a Job that a handler can run.
 
     Raises BrokenDefinitionError.
     """
@@ -35,7 +35,7 @@ def parse_job(row: Mapping[str, Any]) -> Job:
         job = Job.model_validate({name: row[name] for name in FIELDS})
     except ValidationError as error:
         raise _broken(problems_of(error)[0]) from error
-    # What a target of `external` holds is its workers' own.
+    # The content of an `external` target is up to its workers.
     if job.handler is not Handler.EXTERNAL:
         for problem in targets.problems(job):
             raise _broken(replace(problem, job=None))
@@ -49,8 +49,11 @@ def _broken(problem: Problem) -> BrokenDefinitionError:
 
 @dataclass(slots=True)
 class _Known:
-    """Revisions of one job in one unbroken run, oldest first. `payloads` as JSON text and, of those
-    that are no job, why (`broken`), by number. `newest`: the id of the last one."""
+    """Consecutive revisions of one job, oldest first.
+
+    `payloads`: JSON text by revision number. `broken`: the errors of invalid definitions by
+    revision number. `newest`: the id of the last revision.
+    """
 
     run: list[Revision] = field(default_factory=list)
     payloads: dict[int, str] = field(default_factory=dict)
@@ -58,8 +61,10 @@ class _Known:
     newest: UUID | None = None
 
     def serves(self, first: int, newest: UUID | None) -> bool:
-        """Whether this is what the ledger has from `first` to the revision with this id. Whoever
-        wrote that row found all earlier ones, so its id stands for them too."""
+        """Return whether the ledger has the same revisions, from `first` to the one with this id.
+
+        The id of a revision stands for all earlier ones too, because it was appended to them.
+        """
         return newest is not None and newest == self.newest and self.run[0].revision <= first
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -83,18 +88,20 @@ class _Known:
 
 
 class Revisions:
-    """Per job the newest revisions in one unbroken run, oldest first. Their jobs are without their
-    scopes: a claim finds these in `schedules`."""
+    """The newest consecutive revisions of each job, oldest first.
+
+    Their jobs do not contain scopes, because a claim finds these in `schedules`.
+    """
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
         self._known: dict[str, _Known] = {}
 
     async def read(self, c: Connection, wanted: Mapping[str, tuple[int, UUID | None]]) -> None:
-        """Afterwards the revisions of each job in `wanted` are known from the given number on.
+        """Read the revisions of each job in `wanted` from the given number on, if they are missing.
 
-        The id is that of the job's newest revision, read in the same transaction and under the lock
-        of one of its schedules; None: it is not known, and all are read.
+        The id is that of the job's newest revision. The same transaction has read it, under the
+        lock of one of the job's schedules. If it is None, all revisions are read.
         """
         missing = {
             name: first
@@ -111,7 +118,7 @@ class Revisions:
             self._known[row["job_name"]].add(row)
 
     def since(self, name: str, revision: int) -> list[Revision]:
-        """The revisions of a job from `revision` on; [] for a job that never existed."""
+        """Return the revisions of a job from `revision` on, or [] if the job never existed."""
         known = self._known.get(name)
         return [] if known is None else [r for r in known.run if r.revision >= revision]
 
@@ -119,13 +126,13 @@ class Revisions:
         return self._known[name].run[-1]
 
     def payload(self, name: str, revision: int) -> str | None:
-        """The payload of a revision as JSON text: handed on as it is, a claim need not read it."""
+        """Return the payload of a revision as JSON text, which a claim passes on unparsed."""
         return self._known[name].payloads.get(revision)
 
     def broken(self, name: str) -> str | None:
-        """Why the newest revision is no job; None if it is one.
+        """Return the error of the newest revision, or None if it is a valid job.
 
-        An earlier one that was none does no harm: it has no plan_times.
+        An invalid earlier revision does no harm, because it has no plan_times.
         """
         known = self._known[name]
         if not known.run:

@@ -4,11 +4,12 @@ from collections.abc import Collection
 from uuid import UUID, uuid4
 
 FEW = 50
-"""Sent with a claim while few are used: five hundred cost an idle claim half of its time."""
+"""The number of tokens that a claim sends while few are used. Sending 500 would double the time of
+a claim that finds nothing due."""
 
 
 class Tokens:
-    """A stock of tokens that were never used. A token that was is never given out again."""
+    """A stock of unused tokens. A token that was used is never offered again."""
 
     def __init__(self) -> None:
         self._unused: list[UUID] = []
@@ -17,8 +18,11 @@ class Tokens:
         self.offered = 0
 
     def offer(self, most: int) -> str:
-        """At most `most` tokens as an array literal; all of them only after a claim that used up
-        what it was offered. Made once for many claims, most of which use none."""
+        """Return at most `most` tokens as an array literal.
+
+        Returns all of them only after a claim that used everything it was offered. Most claims use
+        none, so the literal is kept for the next claim.
+        """
         count = most if self._used_up else min(most, FEW)
         if self.offered != count:
             self._unused.extend(uuid4() for _ in range(count - len(self._unused)))
@@ -27,7 +31,7 @@ class Tokens:
         return self._literal
 
     def spend(self, used: Collection[UUID]) -> None:
-        """What a claim used of the last offer, whatever becomes of the claim."""
+        """Remove the tokens that a claim has used, whether or not the claim commits."""
         self._used_up = len(used) == self.offered
         if used:
             self._unused = [token for token in self._unused if token not in used]

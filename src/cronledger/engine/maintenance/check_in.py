@@ -1,4 +1,4 @@
-"""The runner as others see it: its name, its row in `runners`, and what renewing it tells."""
+"""Check-ins: a runner takes a name, updates its row in `runners`, and learns about the others."""
 
 import asyncio
 import os
@@ -40,10 +40,11 @@ async def take_name(
     ttl: timedelta,
     ledger: UUID | None = None,
 ) -> str:
-    """The name of this runner; its row is ours from now on.
+    """Return the name of this runner, and take over its row.
 
-    A configured name is taken as it is: a restarted process goes on under it. Else `host-pid`, and
-    `host-pid-2`, … while a live runner has that: containers may share host name and pid.
+    A configured name is used as it is, so that a restarted process continues under it. The default
+    is `host-pid`, or `host-pid-2` and so on while a live runner has that name, because containers
+    may have the same host name and pid.
     """
     if settings.runner_id is not None:
         return settings.runner_id
@@ -62,8 +63,10 @@ async def take_name(
 
 
 class CheckIn:
-    """Renews the runner's row. `described` answers what changes about it: state, running, handlers
-    and diagnostics."""
+    """Updates the runner's row.
+
+    `described` returns the columns that change: state, running, handlers and diagnostics.
+    """
 
     def __init__(
         self,
@@ -90,21 +93,23 @@ class CheckIn:
         self._one_at_a_time = asyncio.Lock()
 
     async def check_in(self) -> CheckInReply:
-        """The runner is seen as it is now. Raises psycopg.Error when the database is away, or holds
-        another ledger."""
-        # One after the other: an older picture must not be written over a newer one.
+        """Write the present state of the runner, and return what the ledger shows of the others.
+
+        Raises psycopg.Error if the database is unreachable, or contains another ledger.
+        """
+        # One at a time, because an older state must not overwrite a newer one.
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
             sent = monotonic()
-            answer = await self._statements.check_in(c, **self._seen())
-            check_in = await answer.fetchone()
-        assert check_in is not None
-        if self._clock.observe(check_in.now, sent):
-            log.warning("database_clock_leapt", now=check_in.now.isoformat())
-        if self._peers.observe(check_in.others):
+            answer = await self._statements.check_in(c, **self._row())
+            reply = await answer.fetchone()
+        assert reply is not None
+        if self._clock.observe(reply.now, sent):
+            log.warning("database_clock_leapt", now=reply.now.isoformat())
+        if self._peers.observe(reply.others):
             log.info("planning_left_to_others", **self._peers.described())
-        return check_in
+        return reply
 
-    def _seen(self) -> dict[str, Any]:
+    def _row(self) -> dict[str, Any]:
         now = datetime.now(UTC)  # noqa: TID251 - shown to people as clock_skew; decides nothing
         skew = now - self._clock.at(monotonic()) if self._clock.known else timedelta(0)
         described = self._described()
@@ -125,5 +130,5 @@ class CheckIn:
 
 
 def fingerprint() -> dict[str, str]:
-    """Versions of what decides how a schedule is read, and of Python."""
+    """Return the versions of Python and of everything that decides how a schedule is read."""
     return {"python": platform.python_version(), **cron.FINGERPRINT}

@@ -1,6 +1,6 @@
-"""LISTEN on a connection of its own: triggers, resumes and edits wake the dispatcher at once.
+"""The listener: LISTENs on its own connection, so that new work wakes the dispatcher at once.
 
-Without it polling suffices; a pooler in transaction mode cannot carry it.
+Without it, the dispatcher polls. A pooler in transaction mode does not support LISTEN.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
 
 
 class Listener:
-    """`step` waits for one notification of the schema's channel and calls `woken` with its
-    payload. When LISTEN is lost, it calls `lost` once, and connects again step by step.
+    """Each `step` waits for one notification of the schema, and calls `woken` with its payload.
 
-    `failing`: why there is no LISTEN; None while there is one, and before the first try.
+    When the connection is lost, `lost` is called once, and the next steps connect again. `failing`:
+    the error of the last attempt to connect, or None.
     """
 
     PATIENCE = 30.0
@@ -48,14 +48,14 @@ class Listener:
 
     @property
     def listening(self) -> bool:
-        """Whether notifications arrive. Any thread may ask."""
+        """Whether notifications arrive. Any thread may read this."""
         return self._connection is not None
 
     async def step(self) -> float:
         """Wait for a notification, or connect. Return the seconds until the next step.
 
-        A connection that is lost or refused is reported here and raises nothing: it says nothing
-        about the connections of the other steps.
+        A connection that is lost or refused is reported here and raises nothing, because the
+        connections of the other steps may work.
         """
         try:
             if self._connection is None:
@@ -71,9 +71,9 @@ class Listener:
     async def _connect(self) -> None:
         connection = await self._access.connect_async("cronledger listen")
         try:
-            # A process that stands still, or whose loop is blocked, reads no notifications. Once
-            # they fill the socket, the server's process would hang in its write for as long, and
-            # with it the queue of notifications and every DROP DATABASE on that server.
+            # A process that is stopped, or whose loop is blocked, reads no notifications. Once they
+            # fill the socket, the server's backend hangs in its write. The notification queue and
+            # every DROP DATABASE on that server would hang with it.
             patience = round(self._access.tcp_user_timeout.total_seconds() * 1000)
             await connection.execute(
                 "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
@@ -88,7 +88,7 @@ class Listener:
             raise
         self._connection = connection
         self._restored()
-        # What was notified while nobody listened is looked for once.
+        # Notifications may have been missed, so the subscribers check once for all of them.
         self._woken("connected")
 
     def _restored(self) -> None:

@@ -1,4 +1,4 @@
-"""Scope providers: which scopes a job has, asked from the program that declares it."""
+"""Scope providers: functions of the program that return the scopes of its jobs."""
 
 import asyncio
 import inspect
@@ -15,6 +15,7 @@ from cronledger.ledger.database import (
     AsyncPool,
     step_transaction,
 )
+from cronledger.ledger.rows import ScopeChanges
 from cronledger.ledger.statements import Connection, Statements, array
 from cronledger.logger import get_logger
 from cronledger.rules.model import Job
@@ -25,12 +26,12 @@ log = get_logger(__name__)
 
 EVERY_SECONDS = 60.0
 PATIENCE_SECONDS = 30.0
-"""A provider is waited for so long: its turn is an open transaction."""
-MOST_SAID = 2000
-"""Characters of an error that are kept."""
-NO_CHANGE = (0, 0, 0)
+"""The longest time that a provider may take, because its turn is an open transaction."""
+LONGEST_ERROR = 2000
+"""The number of characters of an error that are kept."""
+NO_CHANGE = ScopeChanges(0, 0, 0)
 FEW = 1000
-"""A longer list is read in a thread: the event loop starts executions meanwhile."""
+"""A longer list is read in a thread, so that the event loop can start executions meanwhile."""
 
 
 Call = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -38,20 +39,21 @@ Call = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Listed(NamedTuple):
-    """The scope_ids that a provider answered, as the statements take them. `digest` is what
-    compare_scopes computes of the ledger's."""
+    """The scope_ids that a provider returned, as an array literal.
+
+    `compare_scopes` computes the `digest` of the ledger's scopes in the same way.
+    """
 
     ids: str
     digest: str
 
 
 class ScopeProviders:
-    """One step asks every provider and stores what changed, and how each call ended.
+    """Each step calls every provider, and stores the changes and the outcome of each call.
 
-    A provider that raises, takes too long, or answers something else than names retires nothing,
-    and keeps no other provider from being asked. One runner asks at a time: the turn is a lock of
-    the transaction in which the answer is stored. `providers` may change between two steps and
-    during one.
+    A provider that raises, takes too long, or returns anything but names retires nothing and does
+    not prevent the others from being called. One runner at a time calls a provider. Its turn is a
+    lock of the transaction in which the result is stored. `providers` may change at any time.
     """
 
     def __init__(
@@ -70,19 +72,22 @@ class ScopeProviders:
         self._calls: dict[str, asyncio.Future[Returned]] = {}
 
     def close(self) -> None:
-        """No provider is asked any more. A call that still runs is not waited for."""
+        """Stop calling providers, and do not wait for a call that still runs."""
         self._threads.close()
 
     async def step(self) -> float | None:
-        """Answers the seconds until the next round; None: there are no providers."""
+        """Call every provider. Return the seconds until the next step, None if there are none."""
         if not self._providers:
             return None
         for job, provider in tuple(self._providers.values()):
-            await self._ask(job, provider)
+            await self._refresh(job, provider)
         return EVERY_SECONDS
 
-    async def _ask(self, job: Job, provider: Callable[[], Any]) -> None:
-        """Raises psycopg.Error, except for a refused value and for locks that others hold."""
+    async def _refresh(self, job: Job, provider: Callable[[], Any]) -> None:
+        """Update the scopes of one job.
+
+        Raises psycopg.Error, except for a refused value and for locks that others hold.
+        """
         try:
             changed = await self._update(job, provider)
         except (*BAD_VALUE_ERRORS, *RETRYABLE_ERRORS) as error:
@@ -92,51 +97,47 @@ class ScopeProviders:
                     await self._record(c, job, f"the scopes could not be stored: {error}")
             return
         if any(changed):
-            appeared, returned, retired = changed
-            log.info(
-                "scopes_changed",
-                job=job.name,
-                appeared=appeared,
-                returned=returned,
-                retired=retired,
-            )
+            log.info("scopes_changed", job=job.name, **changed._asdict())
 
     @asynccontextmanager
     async def _turn(self, job: Job) -> AsyncIterator[Connection | None]:
-        """Yield the connection of a transaction in which no other runner asks for these scopes;
-        None: one does, or this is another database than the ledger's own.
+        """Yield the connection of a transaction in which no other runner calls this provider.
+
+        Yield None if another runner does, or if this database is not the ledger's own.
         """
         async with (
             self._pool.connection() as c,
             step_transaction(c, stands_still=PATIENCE_SECONDS + STANDS_STILL_SECONDS),
         ):
-            turn = await (await self._statements.take_turn(c, f"scopes of {job.name}")).fetchone()
-            yield c if turn is not None and turn[0] else None
+            turn = await self._statements.take_turn(c, f"scopes of {job.name}")
+            yield c if await turn.fetchone() else None
 
-    async def _update(self, job: Job, provider: Callable[[], Any]) -> tuple[int, ...]:
-        """Ask, unless another runner does; how many scopes appeared, returned and retired."""
+    async def _update(self, job: Job, provider: Callable[[], Any]) -> ScopeChanges:
+        """Call the provider, unless another runner does, and store the changes."""
         async with self._turn(job) as c:
             if c is None:
                 return NO_CHANGE
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS) as patience:
-                    listed = await _listed(await _answer(provider, self._thread_of(job)))
+                    listed = await _listed(await _call(provider, self._thread_of(job)))
             except Exception as error:
                 log.exception("scope_provider_failed", job=job.name)
-                said = f"{type(error).__name__}: {error}"
+                text = f"{type(error).__name__}: {error}"
                 if patience.expired():
-                    said = f"it did not return within {PATIENCE_SECONDS:g} s"
-                await self._record(c, job, said)
+                    text = f"it did not return within {PATIENCE_SECONDS:g} s"
+                await self._record(c, job, text)
                 return NO_CHANGE
             if self._providers.get(job.name, (None,))[0] is not job:
-                return NO_CHANGE  # its App went meanwhile
+                return NO_CHANGE  # its App was removed meanwhile
             changed = await self._store(c, job, listed)
             await self._record(c, job, None)
             return changed
 
     def _thread_of(self, job: Job) -> Call:
-        """Return what calls a provider in a thread. A call that hangs is not repeated until it
-        returns: a thread more each minute would be lost to it.
+        """Return a function that calls a provider in a thread.
+
+        A provider that hangs is not called again until it returns. Otherwise each step would lose
+        another thread.
         """
 
         async def call(provider: Callable[[], Any]) -> Any:
@@ -149,31 +150,29 @@ class ScopeProviders:
                 return result
             if isinstance(error, Exception):
                 raise error
-            raise RuntimeError(f"it raised {error!r}") from error  # SystemExit, say
+            raise RuntimeError(f"it raised {error!r}") from error  # such as SystemExit
 
         return call
 
-    async def _store(self, c: Connection, job: Job, listed: Listed) -> tuple[int, ...]:
-        """How many scopes appeared, returned and retired. Where the ledger has this list already,
-        the list is not even sent."""
+    async def _store(self, c: Connection, job: Job, listed: Listed) -> ScopeChanges:
+        """Store the list. It is not sent if the ledger has the same one."""
         s = self._statements
-        cursor = await s.compare_scopes(c, job.name, job.scope_kind, listed.digest)
-        differs = await cursor.fetchone()
-        if differs is None or not differs[0]:
+        differs = await s.compare_scopes(c, job.name, job.scope_kind, listed.digest)
+        if not await differs.fetchone():
             return NO_CHANGE
         changed = await s.set_scopes(c, job.name, job.scope_kind, listed.ids)
         return await changed.fetchone() or NO_CHANGE
 
     async def _record(self, c: Connection, job: Job, error: str | None) -> None:
-        """`error` None: the provider returned a list of scopes."""
-        said = None if error is None else masked(clean_text(error, MOST_SAID))
-        await self._statements.record_scopes_asked(c, job.name, self._runner, said)
+        """Record the outcome of a call. `error` is None if the provider returned scopes."""
+        text = None if error is None else masked(clean_text(error, LONGEST_ERROR))
+        await self._statements.record_scopes_asked(c, job.name, self._runner, text)
 
 
-async def _answer(provider: Callable[[], Any], call: Call) -> Iterable[str]:
-    """What the provider returns; `call` calls one that is no coroutine function."""
+async def _call(provider: Callable[[], Any], in_thread: Call) -> Iterable[str]:
+    """Call the provider and return its result. A sync function is called with `in_thread`."""
     if not inspect.iscoroutinefunction(provider):
-        answer = await call(provider)
+        answer = await in_thread(provider)
         return await answer if inspect.isawaitable(answer) else answer  # type: ignore[no-any-return]
     try:
         return await provider()  # type: ignore[no-any-return]
@@ -188,14 +187,14 @@ async def _listed(answer: Iterable[str]) -> Listed:
 
 
 def _read(answer: Iterable[str]) -> Listed:
-    """Raises ValueError for something else than names, TypeError for what is not iterable."""
+    """Raises TypeError if the answer is not iterable, ValueError if it contains other values."""
     if isinstance(answer, str):
-        raise ValueError(f"{answer!r} is one text, not a list of scope_ids")
+        raise ValueError(f"{answer!r} is one text; return a list of scope_ids")
     for scope in (scopes := list(answer)):
         if not isinstance(scope, str) or not 0 < len(scope) <= 200:
             raise ValueError(f"scope_id {scope!r} is not a text of 1 to 200 characters")
         if clean_text(scope) != scope:
-            raise ValueError(f"scope_id {scope!r} has a NUL or a lone surrogate in it")
+            raise ValueError(f"scope_id {scope!r} contains a NUL or a lone surrogate")
     scopes = sorted(set(scopes))
     text = "".join([f"{len(scope)}:{scope}" for scope in scopes])
     return Listed(array(scopes), sha256(text.encode()).hexdigest())

@@ -1,4 +1,4 @@
-"""The housekeeping of every runner: stale rows fail, pauses end, blocks that went are noticed."""
+"""The sweeper: fails stale executions, ends pauses, and repairs what a crash left behind."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -21,11 +21,11 @@ REFUSED_SECONDS = 5.0
 
 
 class Sweeper:
-    """One step sweeps what is stale and, less often, repairs what a crash left behind.
+    """Each step sweeps stale executions. A full round also repairs what a crash left behind.
 
-    The first step is a full round: what was parked for lack of this runner's handlers is due again.
-    `stagger` in [0, 1) spreads the later rounds of the replicas. `rearmed` is called when something
-    is due now.
+    The first step is a full round, so that schedules that were parked because no runner had their
+    handlers are due again. `stagger` in [0, 1) spreads the later rounds of the replicas. `rearmed`
+    is called when something is due now.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class Sweeper:
         self._maintain_at = monotonic()
 
     async def step(self) -> float:
-        """Answers the seconds until the next full round; may be asked for earlier.
+        """Sweep. Return the seconds until the next full round. An earlier call is allowed.
 
-        In another database than the ledger's own it does nothing, and looks again soon.
+        In a database that is not the ledger's own the step does nothing, and is repeated soon.
         """
         if not self._clock.known:
             return 1.0
@@ -74,11 +74,11 @@ class Sweeper:
         return max(0.1, self._full_at - monotonic())
 
     def full_round(self) -> None:
-        """The next step is a full one: what this runner can run has changed."""
+        """Make the next step a full round, because the functions of this runner have changed."""
         self._full_at = monotonic()
 
     async def sweep(self) -> None:
-        """Stale executions that nobody may steal are FAILED; pauses that ended are lifted."""
+        """Fail the stale executions that must not be stolen, and resume jobs whose pause ended."""
         async with self._pool.connection() as c:
             rows = await self._end_stale(c)
             async with step_transaction(c, 2000):
@@ -87,7 +87,7 @@ class Sweeper:
                     await self._statements.rearm_unblocked(
                         c, [(row.key.scope, row.queue) for row in rows]
                     )
-            names = [row[0] for row in await resumed.fetchall()]
+            names = await resumed.fetchall()
         for row in rows:
             log.warning(
                 "execution_swept", job=row.key.job_name, scope=row.key.scope_id,
@@ -100,8 +100,11 @@ class Sweeper:
             self._rearmed()
 
     async def _end_stale(self, c: Connection) -> Sequence[Swept]:
-        """What was swept; nothing where the database's clock leapt and nobody has noticed yet: then
-        every live lease seems to be stale."""
+        """Sweep the stale executions and return them.
+
+        Sweeps nothing if the database's clock has just leapt, because then every live lease seems
+        to be stale.
+        """
         try:
             async with step_transaction(c, 2000):
                 await self._statements.require_own_database(c)
@@ -130,8 +133,8 @@ class Sweeper:
                 await self._statements.reap_runners(c)
             due = await rearmed.fetchall()
             ended = await orphans.fetchall()
-            (made,) = await settled.fetchone() or (0,)
-        if due or made:
+            inputs = await settled.fetchone()
+        if due or inputs:
             self._rearmed()
         if ended:
             log.info("orphans_cancelled", count=len(ended), reason="their jobs are retired or gone")
@@ -142,9 +145,9 @@ class Sweeper:
                 await self._statements.require_own_database(c)
                 done = await self._statements.maintain_partitions(c, self._retention, self._width)
             rows = await done.fetchall()
-        for action, subject in rows:
-            log.info("partitions_maintained", action=action, subject=subject)
+        for row in rows:
+            log.info("partitions_maintained", action=row.action, subject=row.subject)
 
 
 class _LeaptError(Exception):
-    """A sweep that is not to be."""
+    """The database's clock leapt, so that leases only seemed to be stale. Nothing was swept."""

@@ -79,7 +79,7 @@ def silence_means_no_scopes(_: Database) -> AbstractContextManager[None]:
 
         return answer
 
-    return method(scope_providers, "_answer", make)
+    return method(scope_providers, "_call", make)
 
 
 def claims_anywhere(database: Database) -> AbstractContextManager[None]:
