@@ -1,4 +1,4 @@
-"""The commands of the how-to guides, each guide on a ledger of its own."""
+"""The commands of the guides, each guide on a ledger of its own."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(600)
 # tests/db/test_three_roles.py follows roles.md, which makes roles, on a server of its own.
 GUIDES = sorted(
     page.relative_to(ROOT).as_posix()
-    for page in (ROOT / "docs" / "howto").glob("*.md")
+    for page in [*(ROOT / "docs" / "howto").glob("*.md"), ROOT / "docs" / "policies.md"]
     if page.name != "roles.md"
     and any(block.language in ("console", "sql") for block in blocks(page))
 )
