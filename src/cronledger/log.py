@@ -1,8 +1,8 @@
-"""Logs of a daemon: a short line for people on a terminal, JSON lines for programs otherwise.
+"""The log of a process: a short line for people on a terminal, otherwise JSON lines.
 
-structlog's events and the lines of the standard `logging` (those of handlers and libraries) go
-through the same renderer, and bear what is bound while an execution runs: job, scope,
-execution_id, plan_time, attempt. Passwords of connection strings are masked.
+One renderer writes the events of structlog and the lines of the standard `logging` (those of
+handlers and libraries). During an execution, each line contains job, scope, execution_id, plan_time
+and attempt. Passwords of connection strings are masked.
 """
 
 import logging
@@ -18,92 +18,106 @@ from structlog.typing import EventDict, Processor
 from cronledger.settings import MASK
 
 EVENTS: Mapping[str, str] = {
-    "abort_asked": "A second signal: running work is stopped now.",
-    "after_claim_failed": "What follows a claim was not written; the sweeper makes up for it.",
-    "app_registered": "The jobs of an App are applied, and this runner runs them.",
-    "app_unregistered": "This runner has an App no more; `retired` plan no more, `kept` go on.",
-    "commit_unknown": "The answer to the COMMIT of an end was lost; it is looked up.",
-    "commit_was_unknown": "The answer to a claim's COMMIT was lost; what landed was given back.",
-    "database_answers": "The database that was waited for at the start answers.",
-    "database_accepted": "accept-database was called; this runner works again.",
-    "database_awaited": "The database does not answer yet; the start waits for it.",
-    "database_away": "The database does not answer: running work goes on, nothing new starts. "
-    "Logged for each new `error`, and once a minute.",
-    "database_back": "The database answers again.",
-    "database_clock_leapt": "The database's clock left the monotonic one by more than a second; "
-    "nothing is stolen or swept for one stale_timeout.",
-    "declaration_warned": "A job is as it was declared, and probably not what was meant.",
-    "diagnostics_asked": "SIGUSR1: how the runner is, and the stacks of its tasks and threads.",
-    "diagnostics_broke": "A defect of cronledger in the answer to SIGUSR1.",
-    "drain_asked": "A signal asked the runner to stop; a second one stops it at once.",
-    "drain_deadline_passed": "`executions` that did not end within drain_timeout are stopped.",
-    "embedded_started": "The embedded PostgreSQL runs, or one that ran already is shared.",
-    "execution_broke": "A defect of cronledger ended an execution; it is FAILED.",
-    "execution_cancelled": "An execution ended because somebody asked for it.",
-    "execution_failed": "An attempt failed; `retry_after_s`: it is tried again so much later.",
-    "execution_given_back": "An execution was given back unfinished; another runner takes it.",
-    "execution_started": "An execution was won, retried or stolen (`how`) and starts.",
-    "execution_succeeded": "A handler ended well; its execution is SUCCESS once that is written.",
-    "execution_swept": "A lease ran out and nobody may take it over: the execution is FAILED.",
-    "handler_overran": "A sync handler was asked to stop and goes on; it keeps its slot.",
-    "health_listening": "/healthz and /readyz answer on this address.",
-    "heartbeats_broke": "A defect of cronledger in the renewal of leases; it is tried again.",
-    "heartbeats_failing": "Leases cannot be renewed; those that run out stop their handlers.",
+    "abort_requested": "A second signal arrived. Running work is stopped now.",
+    "app_registered": "The jobs of an App were applied, and this runner runs them.",
+    "app_unregistered": "This runner no longer runs an App. Its jobs were `retired`, or `kept` for "
+    "another runner.",
+    "claim_commit_unknown": "The result of a claim's COMMIT was lost. The executions that it had "
+    "claimed were released.",
+    "claim_followup_failed": "The statements after a claim failed. The sweeper repeats them.",
+    "database_accepted": "accept-database was called. This runner works again.",
+    "database_awaited": "The database is unreachable at the start. The runner waits for it for up "
+    "to `timeout_s`.",
+    "database_clock_jumped": "The database's clock jumped by more than a second. Nothing is stolen "
+    "or swept for one stale_timeout.",
+    "database_reached": "The database that the start waited for is reachable.",
+    "database_recovered": "The database is reachable again.",
+    "database_unreachable": "The database is unreachable. Running work continues, and nothing new "
+    "starts. Logged for each new `error`, and once a minute.",
+    "declaration_warning": "A job is declared in a way that is probably a mistake. `problem` "
+    "describes it.",
+    "diagnostics_crashed": "A defect of cronledger prevented the response to SIGUSR1.",
+    "diagnostics_requested": "SIGUSR1 arrived. The event contains the state of the runner and the "
+    "stacks of its tasks and threads.",
+    "drain_deadline_passed": "The `executions` that did not end within drain_timeout are stopped.",
+    "drain_requested": "A signal requested a drain. A second signal stops running work.",
+    "embedded_started": "The embedded PostgreSQL was started, or a running one is shared.",
+    "execution_cancelled": "An execution was cancelled on request.",
+    "execution_crashed": "A defect of cronledger ended an execution, which is FAILED.",
+    "execution_failed": "An attempt failed. It is retried after `retry_after_s`, if that is set.",
+    "execution_released": "An unfinished execution was released, so that another runner can claim "
+    "it.",
+    "execution_started": "An execution was won, retried or stolen (`how`), and starts.",
+    "execution_succeeded": "A handler succeeded. The execution is SUCCESS once that is written.",
+    "execution_swept": "A lease expired and may not be stolen. The execution is FAILED.",
+    "finish_commit_unknown": "The result of a COMMIT that ends an execution was lost. The runner "
+    "reads it from the ledger.",
+    "handler_not_stopped": "A sync handler was requested to stop and continues. It keeps its slot.",
+    "health_listening": "/healthz, /readyz and /diagnostics listen on this address.",
+    "heartbeats_crashed": "A defect of cronledger interrupted the renewal of leases, which is "
+    "retried.",
+    "heartbeats_failed": "Leases cannot be renewed. The handlers of expired leases are stopped.",
     "heartbeats_resumed": "Leases are renewed again.",
-    "job_broken": "A job cannot be planned; `error` says why. It stands still until it is edited.",
-    "job_without_runner": "No live runner has the function of this job; its work waits.",
-    "lease_expired": "A lease could not be renewed in time; its handler is stopped.",
-    "lease_lost": "A lease is another's now; what its handler does late is refused.",
-    "listen_failed": "Notifications cannot be received; the runner polls every poll_interval until "
-    "it can listen again. Logged for each new `error`, and once a minute.",
+    "job_broken": "A job cannot be planned because of `error`. Nothing of it starts until it is "
+    "edited.",
+    "job_without_runner": "No live runner has the function of this job. Its executions wait.",
+    "lease_expired": "A lease was not renewed in time. Its handler is stopped.",
+    "lease_lost": "Another runner or an operator ended a lease. Late writes of its handler are "
+    "refused.",
+    "listen_failed": "Notifications cannot be received. The runner polls every poll_interval. "
+    "Logged for each new `error`, and once a minute.",
     "listen_restored": "Notifications are received again.",
-    "migrated": "A migration was applied.",
-    "migration_pending": "A migration awaits `cronledger migrate`, once no older code runs.",
-    "orphans_cancelled": "What waited of jobs that are retired or gone was CANCELLED.",
-    "ledger_back": "The DSN leads to the runner's own ledger again.",
-    "other_database": "This is another database than the ledger's own, restored or cloned: nothing "
-    "is claimed or swept here until accept-database; what runs goes on.",
-    "other_ledger": "The DSN leads to another ledger than the one that the runner began with; "
-    "`why` names both. The runner does nothing there, and its leases expire.",
-    "outcome_dropped": "The end of an execution could not be stored at all.",
-    "outcome_not_storable": "The database refused the end of an execution; an error is stored.",
-    "partitions_maintained": "A partition of executions was made or dropped, or skips were pruned.",
-    "pause_ended": "A pause with an end is over.",
-    "planning_left_to_others": "The live runners with newer tzdata or croniter have changed, or "
-    "the number of them that are `able` to plan. They plan the jobs that depend on these versions.",
+    "migration_applied": "A migration was applied.",
+    "migration_pending": "A migration waits for `cronledger migrate`, which is safe once no older "
+    "code runs.",
+    "orphans_cancelled": "Waiting executions of retired or deleted jobs were CANCELLED.",
+    "other_database_found": "The database was restored or cloned. Nothing is claimed or swept "
+    "until accept-database is called. Running work continues.",
+    "other_ledger_found": "The DSN leads to a different ledger than at the start. The runner does "
+    "nothing there, and its leases expire. `reason` names both ledgers.",
+    "outcome_dropped": "The end of an execution could not be stored.",
+    "outcome_refused": "The database refused the end of an execution. An error was stored instead.",
+    "own_ledger_found": "The DSN leads to the runner's own ledger again.",
+    "partitions_maintained": "A partition of executions was created or dropped, or skips were "
+    "pruned.",
+    "pause_ended": "A pause reached its end.",
+    "planner_crashed": "A defect of cronledger prevented the planning of a job. Nothing of it "
+    "starts.",
+    "planning_delegated": "The number of live runners with newer tzdata or croniter, or of those "
+    "that are `able` to plan, has changed. They plan the jobs that depend on these versions.",
     "planning_taken_over": "The runners with newer tzdata or croniter (`of`) did not plan a due "
-    "schedule that was left to them. This runner plans until they check in again.",
-    "planner_failed": "A defect of cronledger in planning a job; the job stands still.",
-    "runner_draining": "The runner claims nothing more and lets running work finish.",
-    "runner_started": "The runner is registered and looks for work.",
-    "runner_stopped": "The runner has ended: how many executions `finished` during its drain, were "
-    "`given_back` or `failed` at its deadline, and are `unfinished`.",
-    "scope_provider_failed": "A scope provider raised, hung or returned something else than a list "
-    "of scopes. The job keeps the scopes that it has.",
-    "scopes_changed": "Scopes appeared, returned or retired.",
-    "scopes_not_stored": "A lock that others hold, or a scope that the database refuses, kept the "
-    "answer of a scope provider out of the ledger. It is asked again a minute later.",
-    "server_not_durable": "These settings of the server are `off`: a crash of its host may lose or "
-    "corrupt what was committed.",
-    "setting_unknown": "A CRONLEDGER_ variable of the environment means nothing.",
-    "slots_saturated": "All slots are taken; what is due waits.",
-    "source_applied": "The jobs of the source are those of the ledger now.",
-    "source_refused": "A newer deploy of this source was applied before; its jobs stand.",
-    "step_failed": "A step of a loop raised; it is tried again.",
+    "schedule that was left to them. This runner plans it until they check in again.",
+    "runner_draining": "The runner stops claiming, and waits for running work for up to "
+    "`timeout_s`.",
+    "runner_started": "The runner is registered and polls for work.",
+    "runner_stopped": "The runner has ended. The event counts the executions that `finished` "
+    "during the drain, were `released` or `failed` at its deadline, or are `unfinished`.",
+    "scope_provider_failed": "A scope provider raised, timed out or returned an invalid result. "
+    "The job keeps its scopes.",
+    "scopes_changed": "Scopes appeared, returned or were retired.",
+    "scopes_not_stored": "The result of a scope provider could not be stored, because of a lock or "
+    "of an invalid scope. It is called again a minute later.",
+    "server_not_durable": "These settings of the server are `off`. A crash of its host may lose or "
+    "corrupt committed data.",
+    "setting_unknown": "An environment variable that begins with CRONLEDGER_ is not a setting.",
+    "slots_saturated": "All slots are in use. Due executions wait.",
+    "source_applied": "The jobs of the source were applied to the ledger.",
+    "source_refused": "A newer deploy of this source was applied before. Its jobs stay unchanged.",
+    "step_failed": "A step of a loop failed, and is retried.",
 }
-"""Every event this package logs, and what it means."""
+"""Every event that this package logs, and its meaning."""
 
 Format = Literal["auto", "console", "json"]
 
 _FIRST = ("time", "level", "event", "job", "scope", "execution_id", "plan_time", "attempt")
 _USER = re.compile(r"(?<=://)([^\s:@/?#]*):\S*@")
-_ROW = re.compile(r"(Failing row contains \()(.*\)|.*)")  # a lease_token may be in it
+_ROW = re.compile(r"(Failing row contains \()(.*\)|.*)")  # it may contain a lease_token
 _PASSWORD = re.compile(r"(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&]+)")
 _WORDS = {
     "execution_succeeded": "done",
     "execution_failed": "failed",
     "execution_cancelled": "cancelled",
-    "execution_given_back": "given back",
+    "execution_released": "released",
     "execution_swept": "swept",
 }
 _COLOURS = {"debug": "2", "warning": "33", "error": "31", "critical": "31"}
@@ -111,7 +125,7 @@ _RESET = "\x1b[0m"
 
 
 def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
-    """Afterwards every log line of this process goes to `stream` (standard error) in that form."""
+    """Write every log line of this process to `stream` (standard error) in that form."""
     stream = stream or sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     before: list[Processor] = [
@@ -142,12 +156,12 @@ def configure(form: Format, level: str, stream: TextIO | None = None) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=threshold, force=True)
-    # It warns of every connection that breaks or cannot be made; `database_away` says that once.
+    # psycopg warns about every broken connection, which `database_unreachable` reports once.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 def renderer_of(form: Format, stream: TextIO) -> Processor:
-    """Return what makes a line of an event, in the form that fits `stream`."""
+    """Return a renderer of events, in the form that fits `stream`."""
     on_terminal = stream.isatty()
     if form == "json" or (form == "auto" and not on_terminal):
         return json_line()
@@ -155,12 +169,12 @@ def renderer_of(form: Format, stream: TextIO) -> Processor:
 
 
 def steady(stream: TextIO) -> Any:
-    """Return `stream` so that a failure to write to it raises nothing."""
-    return _Patient(stream)
+    """Return `stream`, wrapped so that a failure to write raises nothing."""
+    return _SafeStream(stream)
 
 
-class _Patient:
-    """A stream that cannot fail: a full disk or a closed pipe must not reach the engine."""
+class _SafeStream:
+    """A stream that cannot fail, because a full disk or a closed pipe must not stop the engine."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -180,7 +194,7 @@ class _Patient:
 
 
 def scrub(_: object, __: str, event: EventDict) -> EventDict:
-    """Mask the passwords of connection strings, and rows that PostgreSQL quotes, in every text."""
+    """Mask passwords of connection strings, and rows that PostgreSQL quotes, in every value."""
     for key, value in event.items():
         if isinstance(value, str) and ("://" in value or "assword" in value.lower()):
             event[key] = _PASSWORD.sub(rf"\g<1>{MASK}", _USER.sub(rf"\1:{MASK}@", value))
@@ -190,7 +204,7 @@ def scrub(_: object, __: str, event: EventDict) -> EventDict:
 
 
 def json_line() -> Callable[[Any, str, EventDict], str]:
-    """A renderer: one JSON object; what every line has, and which execution it is about, first."""
+    """Return a renderer of JSON objects, which begin with the common keys and the execution."""
     render = structlog.processors.JSONRenderer(ensure_ascii=False)
 
     def line(logger: Any, name: str, event: EventDict) -> str:
@@ -201,7 +215,7 @@ def json_line() -> Callable[[Any, str, EventDict], str]:
 
 
 class ConsoleLine:
-    """A renderer: `12:00:05 won  report  plan 12:00:00Z  #123`, times of day in UTC."""
+    """A renderer of lines: `12:00:05 won  report  plan 12:00:00Z  #123`, with times in UTC."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
@@ -210,13 +224,13 @@ class ConsoleLine:
         name = str(event.pop("event", ""))
         level = str(event.pop("level", "info"))
         time = str(event.pop("time", ""))[11:19]
-        trouble = event.pop("exception", None)
+        traceback = event.pop("exception", None)
         word = str(event.pop("how", name)) if name == "execution_started" else _WORDS.get(name)
-        said = word or (name.replace("_", " ") if name in EVENTS else name)
-        parts = [f"{said:<10}", *_of_execution(event)]
+        title = word or (name.replace("_", " ") if name in EVENTS else name)
+        parts = [f"{title:<10}", *_of_execution(event)]
         parts += [f"{key}={_text(value)}" for key, value in event.items() if value is not None]
         line = f"{time} {self._painted(name, level, '  '.join(parts).rstrip())}"
-        return line if trouble is None else f"{line}\n{trouble}"
+        return line if traceback is None else f"{line}\n{traceback}"
 
     def _painted(self, name: str, level: str, text: str) -> str:
         colour = "32" if name == "execution_succeeded" else _COLOURS.get(level)
@@ -226,7 +240,7 @@ class ConsoleLine:
 
 
 def _of_execution(event: EventDict) -> list[str]:
-    """What says which execution a line is about, taken out of the event."""
+    """Remove from the event what identifies the execution, and return it as text."""
     job, scope = event.pop("job", None), event.pop("scope", None)
     plan_time, number = event.pop("plan_time", None), event.pop("execution_id", None)
     attempt, trigger = event.pop("attempt", None), event.pop("trigger", None)
@@ -242,7 +256,7 @@ def _of_execution(event: EventDict) -> list[str]:
         parts.append(f"attempt {attempt}")
     if trigger not in (None, "schedule"):
         parts.append(str(trigger))
-    # A handler may log whatever it likes under these names.
+    # A handler may log values of any type under these names.
     if isinstance(length := event.get("duration_ms"), int):
         del event["duration_ms"]
         parts.append(f"in {length} ms" if length < 1000 else f"in {length / 1000:.1f} s")

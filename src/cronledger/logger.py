@@ -1,8 +1,8 @@
-"""The loggers of this package: where their lines go in `cronledger run`, and in a host program.
+"""The loggers of this package, in `cronledger run` and in a host program.
 
-`cronledger run` configures structlog (see `log`), and a host program may do that too: then that
-configuration decides. In any other program the lines go to the standard `logging`, under the name
-of the module, and nothing is written unless the program configured that.
+`cronledger run` configures structlog (see `log`). If a host program configures structlog, that
+configuration is used. Otherwise the lines go to the standard `logging` under the name of the
+module, so that nothing is written unless the program configures it.
 """
 
 import logging
@@ -16,13 +16,13 @@ from cronledger.log import as_text, renderer_of, scrub, steady
 from cronledger.settings import Settings
 
 ROOT = "cronledger"
-"""The logger above all of this package's. Its level, if it has one, holds in every program."""
+"""The parent of all loggers of this package. Its level, if set, applies in every program."""
 
 _LEVELS = logging.getLevelNamesMapping() | {"EXCEPTION": logging.ERROR}
 
 
 class Line:
-    """The message of a record: text for the handlers of others, the values for our own."""
+    """The message of a record: text for foreign handlers, values for the handler of `follow`."""
 
     def __init__(self, event: EventDict) -> None:
         self.event = event
@@ -32,7 +32,7 @@ class Line:
 
 
 class Logger:
-    """The logger of one module, used like one of structlog's."""
+    """The logger of one module, with the interface of structlog."""
 
     def __init__(self, name: str) -> None:
         self._structured = structlog.get_logger(name)
@@ -62,10 +62,10 @@ def get_logger(name: str) -> Any:
 
 
 def follow(settings: Settings) -> None:
-    """Let `log_level` and `log_format` take effect in a host program where they were given.
+    """Apply `log_level` and `log_format` in a host program, if they are set.
 
-    A format needs a handler of our own, on standard error; it takes the place of the host's
-    handlers for the lines of this package. A host that configured structlog chose the format.
+    A format needs a handler of its own, which writes to standard error. It replaces the handlers of
+    the host for the lines of this package. If the host configured structlog, the format is ignored.
     """
     given = settings.model_fields_set
     if "log_level" in given:
@@ -97,7 +97,7 @@ def follow(settings: Settings) -> None:
 
 
 _root = logging.getLogger(ROOT)
-# Otherwise `logging` prints warnings to standard error in a program that configured nothing.
+# Without a handler, `logging` would print warnings in a program that configures nothing.
 _root.addHandler(logging.NullHandler())
 
 
@@ -106,11 +106,11 @@ def _silent(*_: object, **__: object) -> None:
 
 
 def _record(_: object, __: str, event: EventDict) -> tuple[tuple[Line], dict[str, Any]]:
-    """The arguments of the standard logger's method."""
+    """Return the arguments of the standard logger's method."""
     return (Line(event),), {"exc_info": event.pop("exc_info", None)}
 
 
 def _values(_: object, __: str, event: EventDict) -> EventDict:
-    """The values of our own line, in place of its text."""
+    """Replace the text of a line of this package by its values."""
     line = event["_record"].msg
     return {**event, **line.event} if isinstance(line, Line) else event

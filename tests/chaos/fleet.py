@@ -230,4 +230,4 @@ def trouble(events: list[dict[str, Any]]) -> list[str]:
 
 def _was_away(lines: list[dict[str, Any]]) -> bool:
     """Whether the member was without its database: its process ends in time, whatever hangs."""
-    return any(line["event"] in ("database_away", "heartbeats_failing") for line in lines)
+    return any(line["event"] in ("database_unreachable", "heartbeats_failed") for line in lines)

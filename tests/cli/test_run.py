@@ -151,7 +151,7 @@ def test_a_drain_waits_and_a_second_signal_does_not(
     assert run.process.poll() is None
     run.signal(signal.SIGTERM)
     assert run.end(30) == 1, run.err
-    assert [event["event"] for event in run.events()].count("abort_asked") == 1
+    assert [event["event"] for event in run.events()].count("abort_requested") == 1
     ((status, code),) = ask(
         "SELECT status, error_code FROM cronledger.executions WHERE job_name = 'long'"
     )

@@ -90,7 +90,7 @@ async def test_a_password_that_is_changed_meanwhile_is_named(
                        " WHERE usename = 'guarded'")  # fmt: skip
             named = 'password authentication failed for user "guarded"'
             await eventually("it is named", lambda: [
-                x for x in logged if x["event"] == "database_away" and named in x["error"]
+                x for x in logged if x["event"] == "database_unreachable" and named in x["error"]
             ])  # fmt: skip
             health = replica.health()
             assert not health.ready
@@ -98,7 +98,7 @@ async def test_a_password_that_is_changed_meanwhile_is_named(
             assert named in health.failing["check_in"]
             server.sql("ALTER ROLE guarded PASSWORD 'right'")
             await eventually("it is back", lambda: replica.health().ready)
-    assert [x for x in logged if x["event"] == "database_back"]
+    assert [x for x in logged if x["event"] == "database_recovered"]
 
 
 async def test_a_replica_whose_rights_are_revoked_is_not_ready(

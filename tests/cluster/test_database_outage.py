@@ -30,12 +30,14 @@ def _assert_it_went_on(cluster: Cluster, replica: Process) -> None:
     assert len(trouble) <= LOG_LINES, trouble
     assert replica.events("step_failed") == []
     assert replica.events("lease_lost") == []
-    until("every absence has ended", lambda: _absences(replica)[-1:] in ([], ["database_back"]))
+    until(
+        "every absence has ended", lambda: _absences(replica)[-1:] in ([], ["database_recovered"])
+    )
 
 
 def _absences(replica: Process) -> list[str]:
     names = [event["event"] for event in replica.events()]
-    return [name for name in names if name in ("database_away", "database_back")]
+    return [name for name in names if name in ("database_unreachable", "database_recovered")]
 
 
 def _busy(cluster: Cluster) -> None:
@@ -53,12 +55,12 @@ def test_outcomes_are_kept_while_the_database_cannot_be_reached(cluster: Cluster
         _busy(cluster)
         proxy.cut()
         until("its handler has ended", lambda: _ended(cluster))
-        replica.event("database_away")
-        replica.event("heartbeats_failing")
+        replica.event("database_unreachable")
+        replica.event("heartbeats_failed")
         assert cluster.execution("outlives")["status"] == "RUNNING"
         proxy.heal()
         _assert_it_went_on(cluster, replica)
-        assert "database_back" in _absences(replica)
+        assert "database_recovered" in _absences(replica)
         replica.popen.terminate()
         assert replica.wait() == 0
 
@@ -69,7 +71,7 @@ def test_a_slow_network_costs_nothing_but_time(cluster: Cluster) -> None:
         replica = cluster.start("away", url=proxy.dsn)
         _busy(cluster)
         until("it has ended", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
-        assert replica.events("database_away") == []
+        assert replica.events("database_unreachable") == []
         assert replica.events("step_failed") == []
 
 
@@ -112,7 +114,7 @@ def test_a_restart_of_the_database_is_survived(
         assert server.start() == url
         cluster.reconnect()
         _assert_it_went_on(cluster, replica)
-        assert "database_back" in _absences(replica)
+        assert "database_recovered" in _absences(replica)
     finally:
         cluster.close()
         print(cluster.report(), os.linesep)

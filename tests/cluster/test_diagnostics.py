@@ -145,7 +145,7 @@ def test_f14_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     ledger.trigger("hogs_the_loop")
     until("the loop is blocked", (tmp_path / "began").exists)
     run.process.send_signal(signal.SIGUSR1)
-    said = run.event("diagnostics_asked")
+    said = run.event("diagnostics_requested")
     (active,) = said["diagnostics"]["executions"]
     assert active["job"] == "hogs_the_loop"
     (main,) = [x for x in said["threads"] if x["thread"] == "MainThread"]

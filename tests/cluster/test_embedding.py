@@ -128,12 +128,12 @@ async def test_f26_the_deadline_of_a_drain_is_kept_and_reported(ledger: Ledger) 
     assert took >= 3
     cut_off = {one.job for one in report.cut_off}
     assert cut_off == {"again", "once", "deaf"}
-    assert (report.finished, report.given_back, report.failed) == (1, 1, 2)
+    assert (report.finished, report.released, report.failed) == (1, 1, 2)
     assert report.unfinished == 0
     (passed,) = [x for x in logged if x["event"] == "drain_deadline_passed"]
     assert {x["job"] for x in passed["executions"]} == cut_off
     (stopped,) = [x for x in logged if x["event"] == "runner_stopped"]
-    assert (stopped["given_back"], stopped["failed"]) == (1, 2)
+    assert (stopped["released"], stopped["failed"]) == (1, 2)
     rows = {row["job_name"]: row["status"] for row in ledger.executions()}
     assert rows == {"quick": "SUCCESS", "again": "PENDING", "once": "FAILED", "deaf": "FAILED"}
 
@@ -161,7 +161,7 @@ async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     report = await replica.drain(timeout=0)
     (row,) = ledger.executions()
     assert (row["status"], row["runner_id"], row["error_code"]) == ("RUNNING", "one", None)
-    assert (report.failed, report.given_back, report.unfinished) == (0, 0, 1)
+    assert (report.failed, report.released, report.unfinished) == (0, 0, 1)
     async with Replica(other, url=ledger.url, settings=Settings(runner_id="two")):
         await eventually("stolen", lambda: ledger.executions()[0]["status"] == "SUCCESS")
     release.set()
@@ -200,5 +200,5 @@ async def test_f27_lifecycle_events_say_who_and_where(ledger: Ledger) -> None:
     assert started["runner"] == replica.runner_id
     assert (started["pid"], started["host"]) == (os.getpid(), socket.gethostname())
     assert (started["queues"], started["slots"], started["apps"]) == (["heavy"], 3, ["lively"])
-    assert events["runner_draining"]["patience_s"] == 25.0
+    assert events["runner_draining"]["timeout_s"] == 25.0
     assert events["runner_stopped"]["runner"] == replica.runner_id

@@ -309,7 +309,7 @@ def test_the_database_host_is_lost_and_comes_back(site: Site, power: bool) -> No
     site.server.lose(silently=not power)
     if power:
         site.own.stop("kill")
-    a.event("database_away")
+    a.event("database_unreachable")
     _assert_within(KEEPALIVES, time.monotonic() - lost, "the replica knows")
     if power:
         with site.server.inside():
@@ -319,7 +319,7 @@ def test_the_database_host_is_lost_and_comes_back(site: Site, power: bool) -> No
         until("the server has noticed", lambda: not _listeners(site))
     site.server.heal()
     _assert_within(CONNECTS, _starts_after(site, site.now()), "what is triggered at once starts")
-    a.event("database_back")
+    a.event("database_recovered")
     until("it listens", lambda: _listeners(site))
     until("it is written", lambda: not site.executions("RUNNING"))
     _assert_within(0, _starts_after(site, site.now()), "what is triggered later starts")

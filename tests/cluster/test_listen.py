@@ -40,7 +40,7 @@ def test_stale_leases_are_stolen_and_swept(cluster: Cluster, ledger: Ledger, how
     until("it was stolen", lambda: cluster.execution("async_again")["runner_id"] == "second", 60)
     until("it was swept", lambda: cluster.execution("async_once")["status"] == "FAILED", 60)
     assert cluster.execution("async_once")["error_code"] == "stale_timeout"
-    assert second.events("database_away") == []
+    assert second.events("database_unreachable") == []
     if how == "closed_port":
         assert "refused" in second.event("listen_failed")["error"]
     else:
@@ -73,7 +73,7 @@ async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) ->
             )
     events = [x["event"] for x in logged]
     assert events.count("listen_failed") == 1
-    assert not {"database_away", "step_failed"} & set(events)
+    assert not {"database_unreachable", "step_failed"} & set(events)
 
 
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:

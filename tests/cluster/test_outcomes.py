@@ -222,7 +222,7 @@ async def test_run_timeout_stops_what_can_be_stopped(
                 assert 200 <= row["duration_ms"] < 5000
                 assert row["output"] == ("begun\n" if row["job_name"] == "command" else None)
             # The thread keeps its slot and its lease until it returns.
-            await until("it is reported", lambda: _named(logs, "handler_overran", "deaf"))
+            await until("it is reported", lambda: _named(logs, "handler_not_stopped", "deaf"))
             assert world.get(held)["status"] == "RUNNING"
             assert replica.health().running == 1
             await world.run("beside")
@@ -230,9 +230,9 @@ async def test_run_timeout_stops_what_can_be_stopped(
             row = await until("it returned", lambda: world.ended(held))
             assert (row["status"], row["error_code"]) == ("FAILED", "timeout")
             assert replica.health().running == 0
-    assert len(_named(logs, "handler_overran", "deaf")) == 1
-    assert len(_named(logs, "handler_overran", "swallows")) == 1
-    assert not _named(logs, "handler_overran", "sleeps")
+    assert len(_named(logs, "handler_not_stopped", "deaf")) == 1
+    assert len(_named(logs, "handler_not_stopped", "swallows")) == 1
+    assert not _named(logs, "handler_not_stopped", "sleeps")
 
 
 def _named(logs: Any, event: str, job: str) -> list[Any]:

@@ -97,8 +97,8 @@ def test_a_replica_that_runs_finishes_what_it_has_and_waits(
     cluster.trigger("outlives")
     until("it runs", lambda: [m for m in cluster.marks("start") if m.job == "outlives"])
     cluster.rows("UPDATE cronledger.identity SET database_oid = 0 RETURNING 1")
-    said = replica.event("other_database")
-    assert "with oid 0" in said["why"]
+    said = replica.event("other_database_found")
+    assert "with oid 0" in said["reason"]
     assert "accept-database" in said["remedy"]
     count = len(cluster.executions())
     until("it says so", lambda: cluster.rows("SELECT state FROM cronledger.runner_status")[0]
@@ -107,7 +107,7 @@ def test_a_replica_that_runs_finishes_what_it_has_and_waits(
     overdue = "SELECT reason FROM cronledger.overdue WHERE job_name = 'goes_on'"
     until("it is overdue", lambda: cluster.rows(overdue) == ["database"])
     assert len(cluster.executions()) == count
-    assert len(replica.events("other_database")) == 1
+    assert len(replica.events("other_database_found")) == 1
     accepted = cli(cluster.url, tmp_path, "accept-database", "--catch-up")
     assert accepted.returncode == 0, accepted.stderr
     replica.event("database_accepted")

@@ -61,11 +61,11 @@ def test_a_restart_under_load_costs_a_handful_of_lines(how: How, tmp_path: Path)
             until("it is under load", lambda: len(cluster.executions("SUCCESS")) >= 4)
             server.stop(how)
             for replica in replicas:
-                replica.event("database_away")
+                replica.event("database_unreachable")
             assert server.start() == url
             cluster.reconnect()
             for replica in replicas:
-                replica.event("database_back")
+                replica.event("database_recovered")
             _goes_on(cluster)
             for replica in replicas:
                 replica.popen.terminate()
@@ -144,9 +144,9 @@ def test_pgbouncer_between_is_killed_and_comes_back(listen: bool, tmp_path: Path
             replica = cluster.start("steady", url=bouncer.dsn("postgres"), pgbouncer=True, **around)
             until("it runs", lambda: len(cluster.executions("SUCCESS")) >= 4)
             bouncer.kill()
-            replica.event("database_away")
+            replica.event("database_unreachable")
             bouncer.start()
-            replica.event("database_back")
+            replica.event("database_recovered")
             _goes_on(cluster)
             assert len(_trouble(replica)) <= HANDFUL, _trouble(replica)
             assert replica.events("step_failed") == []
@@ -197,9 +197,9 @@ def test_no_connection_to_be_had_is_a_database_that_is_away(cluster: Cluster, ro
     until("it runs", lambda: cluster.executions("SUCCESS"))
     role.alter("ALTER ROLE {} CONNECTION LIMIT 0")
     role.end_connections()
-    replica.event("database_away")
+    replica.event("database_unreachable")
     role.alter("ALTER ROLE {} CONNECTION LIMIT 2")  # fewer than it asks for
-    replica.event("database_back")
+    replica.event("database_recovered")
     _goes_on(cluster)
     role.alter("ALTER ROLE {} CONNECTION LIMIT -1")
     _goes_on(cluster)
@@ -255,8 +255,8 @@ def test_answers_that_never_come(cluster: Cluster, spoil: Callable[[Proxy], None
         spoil(proxy)
         until("nothing starts any more", lambda: _silent_for(cluster) > 2.5)
         proxy.heal()  # what hung is closed
-        replica.event("database_away")
-        replica.event("database_back")
+        replica.event("database_unreachable")
+        replica.event("database_recovered")
         _goes_on(cluster, 8)
         _assert_nothing_twice(cluster)
 

@@ -41,7 +41,7 @@ def test_i8_clocks_an_hour_off_that_jump_neither_hurry_nor_repeat(
         for replica in replicas:
             assert replica.events("step_failed") == []
             assert replica.events("lease_expired") == []
-            assert replica.events("database_clock_leapt") == []
+            assert replica.events("database_clock_jumped") == []
     finally:
         forget(replica.pid for replica in replicas)
 

@@ -122,10 +122,10 @@ async def test_what_runs_is_kept_until_the_ledger_is_back(ledger: Ledger) -> Non
             (row,) = ledger.rows("SELECT status, result FROM executions WHERE id = %s", number)
             assert (row["status"], row["result"]) == ("SUCCESS", "kept")
     events = [entry["event"] for entry in logs]
-    assert (events.count("other_ledger"), events.count("ledger_back")) == (1, 1)
+    assert (events.count("other_ledger_found"), events.count("own_ledger_found")) == (1, 1)
     assert "step_failed" not in events
-    (said,) = [entry for entry in logs if entry["event"] == "other_ledger"]
-    assert f"and the runner began with ledger {before}" in said["why"]
+    (said,) = [entry for entry in logs if entry["event"] == "other_ledger_found"]
+    assert f"and the runner began with ledger {before}" in said["reason"]
     assert "restart the runner" in said["remedy"]
 
 
@@ -226,8 +226,8 @@ def test_a_replica_as_a_process_waits_for_its_own_ledger(
         until("it runs", lambda: [m for m in cluster.marks("start") if m.job == "outlives"])
         cluster._connection.close()
         _rename(databases, (name, aside), (other, name))
-        said = replica.event("other_ledger")
-        assert "this is not the ledger" in said["why"] or "holds ledger" in said["why"]
+        said = replica.event("other_ledger_found")
+        assert "this is not the ledger" in said["reason"] or "holds ledger" in said["reason"]
         cluster.reconnect()
         assert cluster.rows("SELECT count(*) FROM cronledger.executions") == [0]
         assert cluster.rows("SELECT count(*) FROM cronledger.runners") == [0]
@@ -236,7 +236,7 @@ def test_a_replica_as_a_process_waits_for_its_own_ledger(
         _rename(databases, (name, other), (aside, name))
         cluster.reconnect()
         databases.drop(other)
-    replica.event("ledger_back")
+    replica.event("own_ledger_found")
     until("it ended", lambda: cluster.execution("outlives")["status"] == "SUCCESS")
     count = len(cluster.executions("SUCCESS"))
     until("it goes on", lambda: len(cluster.executions("SUCCESS")) > count + 2)

@@ -305,7 +305,7 @@ def test_deadlines_pass_on_time_while_the_connection_hangs(beating: Beating) -> 
                 " FROM cronledger.executions"
             )
             assert left > 0  # nobody else may have it yet
-            until("a hanging round is given up", lambda: _events(logs, "heartbeats_failing"))
+            until("a hanging round is given up", lambda: _events(logs, "heartbeats_failed"))
             proxy.heal()
             until("heartbeats go on", lambda: _events(logs, "heartbeats_resumed"))
         assert beating.told["hung"] == ["lease_lost"]

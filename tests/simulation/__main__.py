@@ -16,8 +16,8 @@ from tests.simulation.support.run import prepare, simulate
 
 TOLD = (
     "execution_started stolen", "execution_started retried", "execution_swept", "lease_expired",
-    "lease_lost", "commit_was_unknown", "execution_given_back", "database_clock_leapt",
-    "heartbeats_failing", "slots_saturated", "step_failed",
+    "lease_lost", "claim_commit_unknown", "execution_released", "database_clock_jumped",
+    "heartbeats_failed", "slots_saturated", "step_failed",
 )  # fmt: skip
 """Log events whose numbers are printed: what the faults made the engine do."""
 

@@ -46,7 +46,7 @@ def happened(part: str, database: Database, verdict: Verdict) -> bool:
         case "providers":
             return all(verdict.events[x] for x in ("scopes_changed", "scope_provider_failed"))
         case _:
-            return all(verdict.events[x] for x in ("other_database", "database_accepted"))
+            return all(verdict.events[x] for x in ("other_database_found", "database_accepted"))
     row = database.eye.execute(query.encode()).fetchone()
     return row is not None and row[0] > 0
 

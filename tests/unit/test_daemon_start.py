@@ -37,7 +37,7 @@ async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
         assert await _work(60)._once_it_answers(flaky, asyncio.Event())
     assert flaky.tries == 3
     assert [entry["event"] for entry in logs] == [
-        "database_awaited", "database_awaited", "database_answers",
+        "database_awaited", "database_awaited", "database_reached",
     ]  # fmt: skip
 
 

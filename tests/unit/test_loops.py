@@ -113,7 +113,7 @@ async def test_a_clock_loop_that_is_not_answered_does_not_say_so_at_each_try() -
         made.drive("dispatcher", refused, reads_clock=True)
         await asyncio.wait_for(turn.wait(), 5)
         await made.halt()
-    assert [entry["event"] for entry in logs] == ["database_away", "database_back"]
+    assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"]
     assert clock.distrusted > 1
 
 
@@ -137,11 +137,11 @@ async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
         made.drive("check_in", refused, reads_clock=True)
         await asyncio.wait_for(done.wait(), 5)
         await made.halt()
-    assert [(x["event"], x.get("error"), x["away_s"]) for x in logs] == [
-        ("database_away", "refused", 0.0),
-        ("database_away", "starting up", 40.0),
-        ("database_away", "refused", 60.0),
-        ("database_back", None, 100.0),
+    assert [(x["event"], x.get("error"), x["outage_s"]) for x in logs] == [
+        ("database_unreachable", "refused", 0.0),
+        ("database_unreachable", "starting up", 40.0),
+        ("database_unreachable", "refused", 60.0),
+        ("database_recovered", None, 100.0),
     ]
 
 
@@ -162,7 +162,7 @@ async def test_an_absence_right_after_another_is_said() -> None:
         made.drive("check_in", step, reads_clock=True)
         await asyncio.wait_for(done.wait(), 5)
         await made.halt()
-    assert [entry["event"] for entry in logs] == ["database_away", "database_back"] * 2
+    assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"] * 2
 
 
 @pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "stands"])

@@ -238,7 +238,7 @@ def test_everything_is_reported_together(file: Path) -> None:
             'http = { urls = "x" }',
             ["jobs.a.http.url: is missing", "jobs.a.http.urls: unknown name"],
         ),
-        ('command = "a"\ncwd = "work"', ['jobs.a.cwd = "work": must be an absolute path']),
+        ('command = "a"\ncwd = "work"', ['jobs.a.cwd = "work": is not an absolute path']),
         ("external = true\nmax_attempts = true", ["jobs.a.max_attempts = true: should be a valid"]),
         ('external = true\nmax_attempts = "2"', ["jobs.a.max_attempts = "]),
         ("external = true\nmax_running = 2147483648", ["jobs.a.max_running = "]),

@@ -97,7 +97,7 @@ class DaemonOptions:
         for problem in self.settings.warnings():
             log.warning("setting_unknown", problem=str(problem))
         for problem in self.warnings:
-            log.warning("declaration_warned", problem=str(problem))
+            log.warning("declaration_warning", problem=str(problem))
         async with AsyncExitStack() as stack:
             patience = self.settings.drain_timeout.total_seconds() + DRAIN_MARGIN_SECONDS
             work = Daemon(self)
@@ -208,13 +208,13 @@ class Daemon:
                     raise
                 self._awaited = reason(error)
                 if lines.due(self._awaited):
-                    log.warning("database_awaited", error=self._awaited, at_most_s=round(left))
+                    log.warning("database_awaited", error=self._awaited, timeout_s=round(left))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(1.0, left)):
                         await stop.wait()
             else:
                 if self._awaited is not None:
-                    log.info("database_answers")
+                    log.info("database_reached")
                     self._awaited = None
                 return True
         return False
@@ -233,7 +233,7 @@ class Daemon:
         schema = self._settings.schema_name
         if self._daemon.migrate:
             for name in migrations.migrate(self._url, schema, phases=("pre", "repeated")):
-                log.info("migrated", name=name)
+                log.info("migration_applied", name=name)
         state = migrations.check(self._url, schema)
         migrations.require_current(state, schema)
         for found in state.pending:
@@ -260,7 +260,7 @@ class Daemon:
             by=daemon.by,
         )
         if applied.refused is not None:
-            log.warning("source_refused", source=daemon.source, why=applied.refused)
+            log.warning("source_refused", source=daemon.source, reason=applied.refused)
             return
         log.info(
             "source_applied",
@@ -278,13 +278,13 @@ class Daemon:
         replica = self._replica
         assert replica is not None
         await signals.first.wait()
-        log.info("drain_asked")
+        log.info("drain_requested")
         drain = asyncio.ensure_future(replica.drain())
         again = asyncio.ensure_future(signals.second.wait())
         await asyncio.wait([drain, again], return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
         if not drain.done():
-            log.warning("abort_asked")
+            log.warning("abort_requested")
             await replica.abort()
         await drain
         await self._summarize()
@@ -313,7 +313,7 @@ class Daemon:
         except psycopg.OperationalError as error:
             if not is_unreachable(error):
                 raise
-            log.warning("database_away", error=reason(error))
+            log.warning("database_unreachable", error=reason(error))
             return
         sys.stdout.write(summary(rows, mark.since, now))
         sys.stdout.flush()

@@ -24,7 +24,7 @@ MOST_FRAMES = 12
 
 
 class Reporter:
-    """Logs `diagnostics_asked` each time `ask` is called: what `diagnose` answers, the tasks of
+    """Logs `diagnostics_requested` each time `ask` is called: what `diagnose` answers, the tasks of
     `loop`, all threads. `ask` may be called by a signal handler: it takes no lock and never waits.
     """
 
@@ -54,14 +54,14 @@ class Reporter:
         while select.select([self._told], [], []) and os.read(self._told, 4096):
             try:
                 log.info(
-                    "diagnostics_asked",
+                    "diagnostics_requested",
                     diagnostics=self._diagnose(),
                     tasks=tasks(self._loop),
                     threads=threads(),
                 )
             except Exception:
                 # It looks at what others change meanwhile.
-                log.exception("diagnostics_broke")
+                log.exception("diagnostics_crashed")
 
 
 def tasks(loop: asyncio.AbstractEventLoop) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class PythonTarget(_Target):
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise RefusedError(
-            "must be an absolute path, because each replica has its own working directory",
+            "is not an absolute path, and replicas have different working directories",
             "write an absolute path",
         )
     return path

@@ -30,8 +30,8 @@ from tests.simulation.support.loop import LANE, SimLoop, StuckError, virtual_loo
 from tests.simulation.support.providers import hurried_providers
 
 BUGS = frozenset(
-    {"planner_failed", "execution_broke", "heartbeats_broke", "outcome_dropped", "job_broken",
-     "outcome_not_storable", "other_database", "other_ledger", "scope_provider_failed"}
+    {"planner_crashed", "execution_crashed", "heartbeats_crashed", "outcome_dropped", "job_broken",
+     "outcome_refused", "other_database_found", "other_ledger_found", "scope_provider_failed"}
 )  # fmt: skip
 """Log events that no fault of the simulator may cause."""
 
@@ -149,7 +149,7 @@ def simulate(seed: int, database: Database, tell: Tell | None = None) -> Verdict
                 cluster.handlers.judge_lost(event["execution_id"], event["attempt"])
             if name == "scope_provider_failed" and cluster.providers.expected(event["job"]):
                 return
-            if name in ("other_database", "other_ledger") and cluster.elsewhere.began:
+            if name in ("other_database_found", "other_ledger_found") and cluster.elsewhere.began:
                 return
             if name in BUGS or unknown:
                 cluster.record.wrong(f"log: {dict(event)}", loop.time())

@@ -264,7 +264,7 @@ class Claim:
                 rearmed = answer.rowcount
             await self._record_spec_errors(c)
         except psycopg.Error as error:
-            log.warning("after_claim_failed", parked=len(decision.parked), error=str(error))
+            log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
         # Without progress, wait for the next poll; otherwise a disagreement between the decision
         # and the re-arming query would busy-loop.
         return rearmed > 0 and bool(decision.new or decision.pending)

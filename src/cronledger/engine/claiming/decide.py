@@ -147,7 +147,7 @@ class _Decider:
                 row, revisions, self._inputs.now, blocker=blocker, room=room, step=self._step
             )
         except Exception as bug:  # whatever is wrong with one job must not stop the others
-            log.exception("planner_failed", job=row.key.job_name, scope=row.key.scope_id)
+            log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"
             self._park(row, Parked.SPEC_ERROR, facts, error)
             return

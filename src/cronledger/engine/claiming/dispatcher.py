@@ -117,7 +117,7 @@ class Dispatcher:
 
     def _note_refusal(self, why: str) -> float:
         if self.refused is None:
-            log.error("other_database", why=why, remedy=identity.ACCEPT)
+            log.error("other_database_found", reason=why, remedy=identity.ACCEPT)
         self.refused = why
         self.stats.last_step = monotonic()
         return self._poll()

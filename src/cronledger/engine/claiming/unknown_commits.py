@@ -43,7 +43,7 @@ class UnknownCommits:
         while self._executions:
             released += await self._release()
         if unknown:
-            log.warning("commit_was_unknown", claims=unknown, landed_and_given_back=released)
+            log.warning("claim_commit_unknown", claims=unknown, released=released)
 
     async def _release(self) -> int:
         """Release what was committed, guarded by its token. Return the number of executions.

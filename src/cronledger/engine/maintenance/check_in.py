@@ -104,9 +104,9 @@ class CheckIn:
             reply = await answer.fetchone()
         assert reply is not None
         if self._clock.observe(reply.now, sent):
-            log.warning("database_clock_leapt", now=reply.now.isoformat())
+            log.warning("database_clock_jumped", now=reply.now.isoformat())
         if self._peers.observe(reply.others):
-            log.info("planning_left_to_others", **self._peers.described())
+            log.info("planning_delegated", **self._peers.described())
         return reply
 
     def _row(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class Listener:
 
     def _restored(self) -> None:
         if self._failing_since is not None:
-            log.info("listen_restored", away_s=round(monotonic() - self._failing_since, 1))
+            log.info("listen_restored", outage_s=round(monotonic() - self._failing_since, 1))
         self.failing, self._failing_since, self.failures = None, None, 0
 
     async def _failed(self, why: str) -> float:
@@ -105,8 +105,8 @@ class Listener:
             self._lines.note(why)
             log.warning("listen_failed", error=why)
         elif self._lines.due(why):
-            away_s = round(monotonic() - self._failing_since, 1)
-            log.warning("listen_failed", error=why, away_s=away_s)
+            outage_s = round(monotonic() - self._failing_since, 1)
+            log.warning("listen_failed", error=why, outage_s=outage_s)
         if self._connection is not None:
             await self.close()
             self._lost()

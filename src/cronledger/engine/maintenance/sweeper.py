@@ -92,7 +92,7 @@ class Sweeper:
             log.warning(
                 "execution_swept", job=row.key.job_name, scope=row.key.scope_id,
                 plan_time=row.key.plan_time.isoformat(), execution_id=row.id, status=row.status,
-                was_held_by=row.runner_id,
+                held_by=row.runner_id,
             )  # fmt: skip
         for name in names:
             log.info("pause_ended", job=name)

@@ -187,7 +187,7 @@ class Executor:
         if not running.overran:
             running.overran = True
             log.warning(
-                "handler_overran",
+                "handler_not_stopped",
                 **running.lease.log_fields,
                 reason=running.stop,
                 holds="its slot until it returns",
@@ -226,7 +226,7 @@ class Executor:
             running.stop = running.stop or "lease_lost"
             return self._stopped(running, ended.output)
         except Exception as error:
-            log.exception("execution_broke")
+            log.exception("execution_crashed")
             return outcome.failure(error)
         finally:
             if timer is not None:
@@ -347,7 +347,7 @@ class Executor:
 
 def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
     if give_back:
-        log.info("execution_given_back", duration_ms=duration_ms)
+        log.info("execution_released", duration_ms=duration_ms)
         return
     match ended.status:
         case Status.SUCCESS:
@@ -357,8 +357,8 @@ def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
                 log.warning(
                     "execution_succeeded",
                     duration_ms=duration_ms,
-                    note=ended.error_code,
-                    why=(ended.error_msg or "").partition("\n")[0],
+                    error_code=ended.error_code,
+                    error=(ended.error_msg or "").partition("\n")[0],
                 )
         case Status.CANCELLED:
             log.info("execution_cancelled", duration_ms=duration_ms)

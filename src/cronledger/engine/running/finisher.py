@@ -138,7 +138,7 @@ class Finisher:
         )  # fmt: skip
         if ended.outcome.status is not Status.SUCCESS:
             plain = replace(plain, error_code=ErrorCode.RESULT_INVALID)
-        log.warning("outcome_not_storable", execution_id=ended.lease.claimed.id, error=text)
+        log.warning("outcome_refused", execution_id=ended.lease.claimed.id, error=text)
         try:
             return await self._write_once([replace(ended, outcome=plain)])
         except UNSTORABLE:

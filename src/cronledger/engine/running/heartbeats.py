@@ -109,7 +109,7 @@ class Heartbeats:
                 delay = self.step()
             except Exception:
                 # The thread has to survive, because without it every lease would end.
-                log.exception("heartbeats_broke")
+                log.exception("heartbeats_crashed")
                 delay = self.RETRY
             self._wake.clear()
             with suppress(TimeoutError):
@@ -168,7 +168,7 @@ class Heartbeats:
         if self._lines.due(why) or begins:
             self._lines.note(why)
             known = isinstance(error, psycopg.Error | OSError)
-            log.warning("heartbeats_failing", error=why, exc_info=None if known else error)
+            log.warning("heartbeats_failed", error=why, exc_info=None if known else error)
 
     async def _beat(self, batch: list[Lease], patience: float) -> None:
         connection = await self._connected(patience)

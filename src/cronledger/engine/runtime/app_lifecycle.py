@@ -57,7 +57,7 @@ class AppLifecycle:
                 self.apps.add(app)
                 raise
         if done.refused is not None:
-            log.warning("source_refused", source=source, why=done.refused)
+            log.warning("source_refused", source=source, reason=done.refused)
         log.info(
             "app_unregistered", runner=self.runner, app=app.name, retired=list(done.retired),
             kept=list(done.kept), cancelling=list(done.cancelling),
@@ -82,7 +82,7 @@ class AppLifecycle:
             deploy=app.deploy, force=force, by=f"runner {self.runner}", ledger=self.expected.id,
         )  # fmt: skip
         if applied.refused is not None:
-            log.warning("source_refused", source=source, why=applied.refused)
+            log.warning("source_refused", source=source, reason=applied.refused)
         log.info(
             "app_registered", runner=self.runner, app=app.name, added=len(applied.added),
             changed=len(applied.changed), retired=len(applied.retired),

@@ -23,13 +23,13 @@ CLAIM_SECONDS = 2.0
 class DrainReport:
     """How the executions ended that were running when a drain began.
 
-    `finished`: by themselves; `given_back`: PENDING, for another runner; `failed`: FAILED
-    `shutdown`; `unfinished`: their end is not written, or their handler did not end. `cut_off`:
-    those that were still running at the deadline, as they were then.
+    `finished`: by themselves; `released`: PENDING, for another runner; `failed`: FAILED with the
+    code `shutdown`; `unfinished`: their end is not written, or their handler did not end.
+    `cut_off`: those that were still running at the deadline, in their state at that time.
     """
 
     finished: int = 0
-    given_back: int = 0
+    released: int = 0
     failed: int = 0
     unfinished: int = 0
     cut_off: tuple[Active, ...] = ()
@@ -101,7 +101,7 @@ class Drain:
 
     def report(self) -> DrainReport:
         """Return how the executions ended."""
-        given_back = sum(ended.give_back for ended in self._ended)
+        released = sum(ended.give_back for ended in self._ended)
         failed = sum(
             not ended.give_back and ended.outcome.error_code == ErrorCode.SHUTDOWN
             for ended in self._ended
@@ -110,8 +110,8 @@ class Drain:
         written = {ended.lease.token for ended in self._ended}
         left = {x.lease.token for x in self.executor.executions()} - written
         return DrainReport(
-            finished=len(self._ended) - given_back - failed,
-            given_back=given_back,
+            finished=len(self._ended) - released - failed,
+            released=released,
             failed=failed,
             unfinished=max(len(left), self.finisher.waiting),
             cut_off=self._cut_off,

@@ -131,11 +131,11 @@ class Loops:
         """The database answered. Return whether it had been away, or was another ledger's."""
         elsewhere, self.elsewhere = self.elsewhere, None
         if elsewhere is not None:
-            log.info("ledger_back")
+            log.info("own_ledger_found")
         if self.away_since is None:
             return elsewhere is not None
         if self._away_logged:
-            log.info("database_back", away_s=round(monotonic() - self.away_since, 1))
+            log.info("database_recovered", outage_s=round(monotonic() - self.away_since, 1))
         self.away_since, self.away_because, self._away_logged = None, None, False
         return True
 
@@ -209,7 +209,7 @@ class Loops:
             self._away()  # nobody knows what happens in the runner's own ledger meanwhile
         if self._lines.due(other.why) or begins:
             self._lines.note(other.why)
-            log.error("other_ledger", why=other.why, remedy=identity.RETURN)
+            log.error("other_ledger_found", reason=other.why, remedy=identity.RETURN)
 
     def _report_away(self, loop: Loop, why: str, remedy: str | None) -> None:
         if self.away_since is None:
@@ -222,9 +222,11 @@ class Loops:
         if due or (loop.failures == 1 and not self._away_logged):
             self._lines.note(why)
             self._away_logged = True
-            away_s = round(monotonic() - self.away_since, 1)
+            outage_s = round(monotonic() - self.away_since, 1)
             known = {} if remedy is None else {"remedy": remedy}
-            log.warning("database_away", error=why, loop=loop.name, away_s=away_s, **known)
+            log.warning(
+                "database_unreachable", error=why, loop=loop.name, outage_s=outage_s, **known
+            )
 
     def _report(self, loop: Loop, error: Exception) -> None:
         """Log it once per trouble, and per minute."""

@@ -184,7 +184,7 @@ class Runtime:
         patience = self.settings.drain_timeout.total_seconds() if timeout is None else timeout
         began = monotonic()
         drain, running = self.components.drain, self.components.executor.running
-        log.info("runner_draining", runner=self.runner_id, running=running, patience_s=patience)
+        log.info("runner_draining", runner=self.runner_id, running=running, timeout_s=patience)
         try:
             claim_cut_off = await drain.stop_claiming()
             self.components.loops.wake("check_in")  # so that others see the runner drain
@@ -203,7 +203,7 @@ class Runtime:
                 "runner_stopped",
                 runner=self.runner_id,
                 finished=self._report.finished,
-                given_back=self._report.given_back,
+                released=self._report.released,
                 failed=self._report.failed,
                 unfinished=self._report.unfinished,
                 after_s=round(monotonic() - began, 3),

@@ -311,7 +311,7 @@ class ExecutionTransaction:
             except psycopg.Error as error:
                 if not logged:
                     logged = True
-                    log.warning("commit_unknown", error=str(error).partition("\n")[0])
+                    log.warning("finish_commit_unknown", error=str(error).partition("\n")[0])
                 await asyncio.sleep(RETRY)
         return False
 
