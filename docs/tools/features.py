@@ -17,8 +17,8 @@ WHERE = ("tests", "examples")
 NUMBERED = re.compile(r"test_((?:f\d\d_)+)")
 
 INTRODUCTION = """\
-Each feature has a number, and the tests that show it have the number in their names: a test of F8
-and F9 is called `test_f08_f09_…`.
+Each feature has a number, and the tests that show it have the number in their names: those of F1
+begin with `test_f01_`.
 """
 
 GROUPS: dict[str, dict[int, str]] = {

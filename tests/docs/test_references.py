@@ -1,0 +1,25 @@
+"""Pages refer to what exists: files, headings, modules, commands, settings, tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.support.pages import ROOT
+from tests.docs.support.references import anchors, dead_references, pages
+
+
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in pages()])
+def test_no_reference_of_a_page_is_dead(page: str) -> None:
+    assert dead_references(ROOT / page) == []
+
+
+def test_a_dead_reference_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A heading\n[a](missing.md) [b](#a-heading) [c](#none) `src/none.py` `jobs none`\n"
+        "`cronledger jobs list --none` `cronledger.none` `make none` `CRONLEDGER_NONE`\n"
+        "`test_none` `python -m tests.none` `cronledger.audit.verify` `cronledger.trigger`\n",
+        "utf-8",
+    )
+    assert anchors(page) == {"a-heading"}
+    assert len(dead_references(page)) == 10
