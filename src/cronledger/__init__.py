@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cronledger.app import App, Cancelled, CancelToken, Context
+    from cronledger.replica import Replica
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
     __version__: str
@@ -15,6 +16,7 @@ __all__ = [
     "Context",
     "Discard",
     "LeaseLost",
+    "Replica",
     "Result",
     "Retry",
     "__version__",
@@ -27,13 +29,14 @@ _HOMES = {
     "Context": "cronledger.app",
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",
+    "Replica": "cronledger.replica",
     "Result": "cronledger.rules.outcome",
     "Retry": "cronledger.rules.outcome",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for only then, so that importing the package costs nothing."""
+    """Import a name when it is first used, so that the import of the package is cheap."""
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415
 

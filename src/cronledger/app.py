@@ -1,6 +1,7 @@
-"""Declaring jobs in Python: `App`, `@app.job`, and the `Context` a handler is called with.
+"""Declare jobs in Python: `App`, `@app.job`, and the `Context` that a handler receives.
 
-Declarations only, so that any module can import this: nothing here connects or reads a schedule.
+This module only declares. It neither connects to a database nor parses a schedule, so that an
+import is cheap.
 """
 
 import inspect
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -29,6 +30,10 @@ from cronledger.rules.model import (
 from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 from cronledger.rules.problems import ConfigurationError, Problem, problems_of
 
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+    from psycopg.rows import TupleRow
+
 __all__ = [
     "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
     "Retry", "Transaction", "bind",
@@ -42,7 +47,7 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Policies(TypedDict, total=False):
-    """What `@app.job` takes besides schedule and name; the words and meanings of `Job`."""
+    """The policies of `@app.job`, with the names and meanings of `Job`."""
 
     description: str | None
     timezone: str
@@ -72,10 +77,12 @@ class Policies(TypedDict, total=False):
 
 
 class Transaction(Protocol):
-    """What `ctx.transaction()` answers: `with` it in a sync handler, `async with` in an async one;
-    a psycopg connection comes out."""
+    """The result of `ctx.transaction()`, which yields a psycopg connection.
 
-    def __enter__(self) -> Any: ...
+    Use `async with` in an async handler, and `with` in a sync one.
+    """
+
+    def __enter__(self) -> "Connection[TupleRow]": ...
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -83,7 +90,7 @@ class Transaction(Protocol):
         at: TracebackType | None,
         /,
     ) -> None: ...
-    async def __aenter__(self) -> Any: ...
+    async def __aenter__(self) -> "AsyncConnection[TupleRow]": ...
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -95,11 +102,11 @@ class Transaction(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The execution a handler is called for.
+    """The execution for which a handler is called.
 
-    `plan_time` is the nominal UTC instant, the same in every attempt; `attempt` counts from 1. With
-    `execution_id` as idempotency key, effects elsewhere can be made once. `payload` is the JSON as
-    it was given; a handler's parameter `payload` is the validated value.
+    `plan_time` is the nominal UTC instant, the same in every attempt. `attempt` counts from 1. Use
+    `execution_id` as the idempotency key of effects outside of the database. `payload` is the JSON
+    as it was given, and the handler's parameter `payload` is the validated value.
     """
 
     execution_id: int
@@ -112,48 +119,51 @@ class Context:
     payload: Any
     lease_token: UUID = field(repr=False)
     runner_id: str
-    cancel_scope: CancelToken = field(repr=False, compare=False)
+    cancel_token: CancelToken = field(repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
     _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
 
     @property
     def scope(self) -> ScopeKey:
-        """The (job, scope) this execution is of."""
+        """The (job, scope) of this execution."""
         return ScopeKey(self.job, self.scope_kind, self.scope_id)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the work should stop: cancelled, timed out, lease over or the runner drains."""
-        return self.cancel_scope.cancelled
+        """Return whether to stop: cancelled, timed out, lease lost, or drain deadline passed."""
+        return self.cancel_token.cancelled
 
-    def heartbeat(self) -> None:
-        """Return while the lease is held; raise LeaseLost once it is not.
+    def check_lease(self) -> None:
+        """Raise LeaseLost if the lease is no longer held.
 
-        The runner renews the lease by itself. This only asks what it knows, in memory, and may be
-        called from any thread, as often as is convenient.
+        The runner renews the lease by itself. This method only reads the runner's state in memory.
+        It is cheap, and safe to call from any thread.
         """
         if not self._held():
-            raise LeaseLost(f"the lease of execution {self.execution_id} is no longer held")
+            raise LeaseLost(f"the lease of execution {self.execution_id} is lost")
 
     def transaction(self) -> Transaction:
-        """A transaction in the ledger's database that holds this execution's SUCCESS too.
+        """Return a transaction in the ledger's database that also contains the SUCCESS.
 
-        `async with ctx.transaction() as conn:` (`with` in a sync handler) answers a psycopg
-        connection. Leaving the block commits nothing yet: the transaction is committed, together
-        with SUCCESS and what the handler returned, when the handler returns; it is rolled back
-        when the block or the handler raises, when the handler is stopped, and when the lease is
-        lost. One at a time: raises RuntimeError while another is open, and where no runner is.
+        `async with ctx.transaction() as conn:` yields a psycopg `AsyncConnection`. In a sync
+        handler, `with` yields a `Connection`. The end of the block does not commit. When the
+        handler returns, the transaction is committed together with SUCCESS and the result. It is
+        rolled back if the block or the handler raises, if the handler is stopped, and if the lease
+        is lost.
+
+        Raises RuntimeError while another transaction of this execution is open, and if the Context
+        belongs to no runner.
         """
         if self._transaction is None:
-            raise RuntimeError("ctx.transaction() needs a runner; this Context has none")
+            raise RuntimeError("ctx.transaction() needs a runner, and this Context has none")
         return self._transaction()
 
 
 class App:
     """The jobs that one program declares.
 
-    `deploy`: the ordered version of the deployment, an integer or an instant with its zone (kept as
-    whole seconds since 1970); an older deploy does not overwrite a newer one's jobs.
+    `deploy`: the version of the deployment, an integer or an aware datetime, which is stored as
+    seconds since 1970. An older deploy does not overwrite the jobs of a newer one.
     """
 
     def __init__(self, name: str | None = None, *, deploy: int | datetime | None = None) -> None:
@@ -170,26 +180,54 @@ class App:
 
     @property
     def handlers(self) -> Mapping[str, Function]:
-        """The decorated functions by name of the job."""
+        """The decorated functions by job name."""
         return MappingProxyType(self._handlers)
 
     @property
     def providers(self) -> Mapping[str, Provider]:
-        """By name of the job, the functions (sync or async) that answer its scope_ids."""
+        """The scope providers by job name: sync or async functions that return the scope_ids."""
         return MappingProxyType(self._providers)
 
     def job(
         self, schedule: str | None = None, *, name: str | None = None, **policies: Unpack[Policies]
     ) -> Callable[[F], F]:
-        """Declare the decorated function as a job; it stays callable as before.
+        """Declare the decorated function as a job. The function stays callable as before.
 
-        Without `schedule` it runs only when triggered or enqueued; `name` defaults to the
-        function's. `scopes` is a list of scope_ids or a function without parameters that answers
-        them. Raises ConfigurationError for policies that cannot be read and for a name that is
-        taken, TypeError for a function that cannot be a handler (see `bind`).
+        Args:
+            schedule: Such as `*/5 * * * *`, `@daily`, `@every 90s`. None: only when triggered.
+            name: Identity of the job. Default: the name of the function.
+            description: A description for people.
+            timezone: Time zone of the schedule. Default: UTC.
+            day_or: True: day of month or day of week, as in Debian's cron. False: both.
+            dst_gap: A time that a clock change skips: "shift" it after the gap, or "skip" it.
+            dst_fold: A time that a clock change repeats: run the "first" time, or "both".
+            schedule_delay: Time between plan_time and the earliest start.
+            jitter: Starts are spread over this time; the delay of one plan_time never changes.
+            starts_at: There is no plan_time before this time.
+            ends_at: There is no plan_time after this time.
+            grace: How late the newest plan_time may start before it is missed. Default: 60 s.
+            catch_up: Missed plan_times: "skip", run the "latest" (default), or run "all".
+            catch_up_window: A plan_time that is missed for longer never runs. Default: 1 day.
+            catch_up_limit: With catch_up="all", at most this many run. Default: 100.
+            overlap: While the scope runs: "skip" (default), "wait", "allow" or "replace".
+            max_running: Most executions of this job at once, over all scopes and replicas.
+            queue: Only runners that serve this queue run the job. Default: "default".
+            payload: JSON that is passed to the handler.
+            run_timeout: An attempt is stopped after this time. None: no limit. Default: 1 hour.
+            stale_timeout: Length of the lease, renewed every third of it. Default: 60 s.
+            allow_stale_reentry: True: the work is reentrant, so a stale lease may be stolen.
+            max_attempts: Most attempts, including the first. Default: 1.
+            retry_backoff: Times before attempt 2, 3, …; the last one repeats.
+            retry_jitter: Share of the backoff, 0 to 1, up to which a random time is added.
+            scope_kind: Kind of the job's scopes, such as "tenant".
+            scopes: The scope_ids, or a function without parameters that returns them.
+
+        Raises:
+            ConfigurationError: A policy is invalid, or the name is taken.
+            TypeError: The function cannot be a handler (see `bind`).
         """
         if callable(schedule):
-            raise TypeError("write `@app.job()` with parentheses; the schedule goes between them")
+            raise TypeError("write `@app.job()` with parentheses, and the schedule between them")
 
         def declare(function: F) -> F:
             self._declare(function, schedule, name, policies)
@@ -205,7 +243,7 @@ class App:
         chosen = name if name is not None else _name(function)
         if chosen in self._jobs:
             taken = _place(self._handlers[chosen])
-            message, remedy = f"is taken by {taken}", "write name=… for one of them"
+            message, remedy = f"is already used by {taken}", "set name=… for one of them"
             raise _refusal(where, chosen, "name", message, remedy)
         values: dict[str, Any] = dict(policies)
         for decided in values.keys() & {"handler", "target"}:
@@ -241,7 +279,7 @@ def _place(function: Function) -> str:
 def _name(function: Function) -> str:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise TypeError(f"{function!r} has no name; write @app.job(..., name=…)")
+        raise TypeError(f"{function!r} has no name; set @app.job(..., name=…)")
     return name
 
 
@@ -249,7 +287,7 @@ def _plain(where: str, job: str, payload: object) -> Any:
     try:
         return to_jsonable_python(payload)
     except ValueError as exc:
-        message, remedy = f"is not JSON: {exc}", "hand over plain values"
+        message, remedy = f"is not JSON: {exc}", "pass plain values"
         raise _refusal(where, job, "payload", message, remedy) from exc
 
 
@@ -261,18 +299,18 @@ def _check_provider(provider: Function) -> None:
     for parameter in inspect.signature(provider).parameters.values():
         if parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
             raise TypeError(
-                f"the scope provider {_place(provider)} needs `{parameter.name}`; it is called "
-                "without arguments"
+                f"the scope provider {_place(provider)} is called without arguments; give "
+                f"`{parameter.name}` a default"
             )
 
 
 def _deploy(deploy: int | datetime | None) -> int | None:
     if isinstance(deploy, datetime):
         if deploy.utcoffset() is None:
-            raise ValueError(f"deploy={deploy!r} has no zone; write tzinfo=UTC")
+            raise ValueError(f"deploy={deploy!r} has no time zone; add tzinfo=UTC")
         return int(deploy.timestamp())
     if deploy is not None and (not isinstance(deploy, int) or isinstance(deploy, bool)):
-        raise TypeError(f"deploy={deploy!r} is neither an integer nor a datetime")
+        raise TypeError(f"deploy={deploy!r} is neither an integer nor a datetime; use one of them")
     if deploy is not None and abs(deploy) > LARGEST_BIGINT:
-        raise ValueError(f"deploy={deploy!r} does not fit into 63 bits; write a smaller one")
+        raise ValueError(f"deploy={deploy!r} does not fit into 63 bits; use a smaller number")
     return deploy

@@ -1,7 +1,7 @@
-"""How a function is called as a handler: with or without the Context, with or without its payload.
+"""Call a function as a handler, with or without the Context and the payload.
 
-`bind` decides once, when the function is declared or loaded; what a type says of the payload is
-compiled then, not at each call.
+`bind` inspects the function once, when it is declared or loaded, and compiles the validation of its
+payload.
 """
 
 import inspect
@@ -25,40 +25,40 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class PayloadInvalidError(Exception):
-    """The payload of an execution is not what its handler's parameter says; the text says why."""
+    """The payload of an execution does not match the type of the handler's parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadParameter:
-    """The parameter `payload` of a handler; `adapter` validates it, None: any JSON is taken."""
+    """The parameter `payload` of a handler. `adapter` validates it; None: any JSON is valid."""
 
     adapter: TypeAdapter[Any] | None
     positional: bool
     has_default: bool
 
     def decode(self, payload: Any) -> Any:
-        """The value for the parameter. Raises PayloadInvalidError, and nothing else.
+        """Return the value for the parameter. Raises PayloadInvalidError, and nothing else.
 
-        Validated as JSON, so that strict models accept dates and UUIDs as JSON writes them.
+        The payload is validated as JSON, so that strict models accept dates and UUIDs as text.
         """
         if self.adapter is None:
             return payload
         try:
             return self.adapter.validate_json(json.dumps(payload))
         except ValidationError as error:
-            raise PayloadInvalidError(_said(error)) from None
+            raise PayloadInvalidError(_described(error)) from None
         except Exception as error:
-            # A validator of the user's own may raise anything.
-            said = f"validating the payload raised {type(error).__name__}: {error}"
-            raise PayloadInvalidError(said) from error
+            # A validator of the user may raise any exception.
+            message = f"validating the payload raised {type(error).__name__}: {error}"
+            raise PayloadInvalidError(message) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A handler and how it is called: `bound(context)` hands over what its parameters ask for.
+    """A handler: `bound(context)` calls the function with the arguments that it declares.
 
-    `is_async`: the call answers a coroutine to await; otherwise it blocks its thread. Raises
-    PayloadInvalidError before the function is called.
+    `is_async`: the call returns a coroutine; otherwise it blocks its thread. Raises
+    PayloadInvalidError before it calls the function.
     """
 
     function: Function
@@ -78,24 +78,25 @@ class Bound:
 
 
 def bind(function: Function) -> Bound:
-    """Answer how `function` is called as a handler.
+    """Return `function` as a handler.
 
-    Its first positional parameter receives the Context when it is named `ctx` or annotated as
+    Its first positional parameter receives the Context if it is named `ctx` or annotated as
     `Context`. A parameter named `payload` receives the payload, validated by its annotation: a
-    pydantic model or any type pydantic knows; without an annotation, the JSON as it is. An
-    execution without a payload leaves a default in place. Raises TypeError for what cannot be
-    called so: a class, a generator, a payload of a type that cannot be validated, any other
-    parameter without a default.
+    pydantic model or any type that pydantic knows. Without an annotation it receives the JSON
+    unchanged. If an execution has no payload, the default of the parameter is used.
+
+    Raises TypeError for a class, a generator, a payload type that cannot be validated, and any
+    other parameter without a default.
     """
     name = getattr(function, "__qualname__", repr(function))
     if not callable(function) or inspect.isclass(function):
-        raise TypeError(f"{name} is not a function; a handler is a `def` or an `async def`")
+        raise TypeError(f"{name} is not a function; use a `def` or an `async def`")
     inner = function
     while isinstance(inner, partial):
         inner = inner.func
     called = inner if inspect.isroutine(inner) else type(inner).__call__
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise TypeError(f"{name} yields; a handler returns its result")
+        raise TypeError(f"{name} is a generator; a handler must return its result")
     parameters = list(inspect.signature(function).parameters.values())
     takes_context = bool(parameters) and _is_context(parameters[0])
     payload = None
@@ -108,8 +109,9 @@ def bind(function: Function) -> Bound:
             payload = _payload(name, called, parameter)
         elif parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
             raise TypeError(
-                f"{name} needs `{parameter.name}`, which no handler is given; the first parameter "
-                "may be `ctx`, one may be `payload`, and others need defaults"
+                f"{name} has the parameter `{parameter.name}`, which a handler does not receive; "
+                "give "
+                "it a default, or use `ctx` first and `payload`"
             )
     return Bound(function, inspect.iscoroutinefunction(called), takes_context, payload)
 
@@ -138,26 +140,26 @@ def _adapter(name: str, called: Any, annotation: Any) -> TypeAdapter[Any] | None
     if annotation is inspect.Parameter.empty or annotation is Any:
         return None
     try:
-        # This annotation alone: those beside it may name what is imported for checkers only.
+        # Only this annotation: others may use names that are imported for type checkers only.
         holder: Any = SimpleNamespace(__annotations__={PAYLOAD: annotation})
         around = getattr(inspect.unwrap(called), "__globals__", {})
         hint = get_type_hints(holder, globalns=around, include_extras=True)[PAYLOAD]
         return TypeAdapter(hint)
     except NameError as error:
         raise TypeError(
-            f"{name}: the type of `payload`, {annotation!r}, cannot be found ({error}); define it "
-            "at module level, above the handler"
+            f"{name}: the type of `payload`, {annotation!r}, is unknown ({error}); define it at "
+            "module level, above the handler"
         ) from error
     except (PydanticUserError, TypeError) as error:
-        said = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise TypeError(
-            f"{name}: `payload` of type {annotation!r} cannot be validated: {said}; write a "
+            f"{name}: `payload` of type {annotation!r} cannot be validated: {reason}; use a "
             "pydantic model, a dataclass, a TypedDict or a plain type"
         ) from error
 
 
-def _said(error: ValidationError) -> str:
-    """One line for each problem. Not the values: a payload may hold what is nobody's business."""
+def _described(error: ValidationError) -> str:
+    """Return one line for each problem, without the values, which may be private."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
     lines = []
     for detail in details[:SHOWN_PROBLEMS]:

@@ -1,4 +1,4 @@
-"""Cancellation that a handler shares with its helpers, in any thread."""
+"""A cancellation token that a handler shares with its helpers, in any thread."""
 
 import threading
 import weakref
@@ -8,43 +8,46 @@ from typing import Self
 
 
 class Cancelled(Exception):  # noqa: N818 - public word
-    """The scope was cancelled: stop, and let this exception pass."""
+    """The work was cancelled. Stop, and do not catch this exception."""
 
 
 class CancelToken:
-    """Whether work should stop. Cancelling a scope cancels its children, never its parent.
+    """A token that work checks to see whether it should stop.
 
-    Every method may be called from any thread. `with scope.child() as helpers:` cancels the child
-    when the block ends, however it ends. Async work is cancelled through its task; this is for
-    what no task reaches: threads, and loops that never await.
+    Cancelling a token cancels its children, never its parent. All methods are safe to call from any
+    thread. `with token.child() as helpers:` cancels the child at the end of the block. Async work
+    is cancelled through its task. The token is for code that no task reaches: threads, and loops
+    that never await.
     """
 
     __slots__ = ("__weakref__", "_children", "_event", "_lock", "_over")
 
     def __init__(self, over: Callable[[], bool] | None = None) -> None:
-        """Make a scope; it counts as cancelled while `over` returns True, without being told."""
+        """Create a token, which also counts as cancelled while `over` returns True."""
         self._over = over
         self._lock = threading.Lock()
         self._event = threading.Event()
-        self._children: weakref.WeakSet[CancelToken] | None = None  # one in each execution is dear
+        self._children: weakref.WeakSet[CancelToken] | None = None  # most executions need none
 
     @property
     def cancelled(self) -> bool:
-        """Whether this scope, or one above it, was cancelled."""
+        """Return whether this token or one of its parents was cancelled."""
         return self._event.is_set() or (self._over is not None and self._over())
 
     def check(self) -> None:
-        """Return while the work may go on; raise Cancelled once it should stop."""
+        """Raise Cancelled if the work should stop."""
         if self.cancelled:
-            raise Cancelled("the work was asked to stop")
+            raise Cancelled("the work was requested to stop")
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Sleep for `seconds` (None: for ever), or until cancelled; answers whether it was. Blocks
-        its thread: not for async code."""
+        """Wait for `seconds` (None: forever) or until cancelled. Return whether it was cancelled.
+
+        Blocks the thread, so async code must not call it.
+        """
         return self._event.wait(seconds) or self.cancelled
 
     def child(self) -> "CancelToken":
-        """A scope below this one; cancelled already if this one is."""
+        """Return a child of this token, which is cancelled if this token is cancelled."""
         made = CancelToken(self._over)
         with self._lock:
             if self._children is None:
@@ -56,9 +59,9 @@ class CancelToken:
         return made
 
     def cancel(self) -> None:
-        """This scope and all below it are cancelled. Idempotent."""
+        """Cancel this token and all of its children. Idempotent."""
         with self._lock:
-            # Set under the lock: a child made beside this is either seen here or sees it set.
+            # Under the lock, so that a child created at the same time is not missed.
             self._event.set()
             children = tuple(self._children or ())
         for child in children:

@@ -43,10 +43,10 @@ async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(task("one"))
             group.create_task(task("two"))
-            group.create_task(asyncio.to_thread(thread, ctx.cancel_scope.child()))
+            group.create_task(asyncio.to_thread(thread, ctx.cancel_token.child()))
 
     def synchronous(ctx: Context) -> None:
-        thread(ctx.cancel_scope.child())
+        thread(ctx.cancel_token.child())
 
     jobs = [whole.job(asynchronous), whole.job(synchronous)]
     async with whole.replica():
@@ -62,7 +62,7 @@ async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
 
 async def test_f25_cancelling_ones_own_helpers_is_not_the_end(whole: Whole) -> None:
     async def handler(ctx: Context) -> list[bool]:
-        helpers = ctx.cancel_scope.child()
+        helpers = ctx.cancel_token.child()
         helpers.cancel()
         return [helpers.cancelled, ctx.cancelled]
 

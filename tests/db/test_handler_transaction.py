@@ -186,7 +186,7 @@ async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> No
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["never"])
         inside.set()
-        ctx.cancel_scope.wait(20)  # and returns as if all were well
+        ctx.cancel_token.wait(20)  # and returns as if all were well
 
     async def swallows(ctx: Context) -> None:
         async with ctx.transaction() as conn:

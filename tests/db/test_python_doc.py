@@ -66,7 +66,7 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
         "fetch": ("SUCCESS", "attempt 2"),
         "bill": ("FAILED", "no_such_customer"),
         "crunch_all": ("SUCCESS", 499500),
-        "race": ("SUCCESS", [45, "told to stop"]),
+        "race": ("SUCCESS", [45, "stopped"]),
         "transfer": ("SUCCESS", "moved"),
         "transfer_in_a_thread": ("SUCCESS", None),
         "fenced": ("SUCCESS", None),

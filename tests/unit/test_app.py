@@ -33,7 +33,7 @@ def context(held: bool = True) -> Context:
         payload={"a": 1},
         lease_token=UUID(int=5),
         runner_id="r",
-        cancel_scope=CancelToken(),
+        cancel_token=CancelToken(),
         _held=lambda: held,
     )
 
@@ -156,7 +156,7 @@ def test_a_name_is_taken_once() -> None:
     app = App()
     app.job("* * * * *")(plain)
     app.job("* * * * *", name="other")(plain)
-    with pytest.raises(ConfigurationError, match=r"jobs\.plain\.name: is taken by .*:plain"):
+    with pytest.raises(ConfigurationError, match=r"jobs\.plain\.name: is already used by .*:plain"):
         app.job("@hourly")(plain)
     assert list(app.jobs) == ["plain", "other"]
 
@@ -227,11 +227,11 @@ def test_context() -> None:
     ctx = context()
     assert ctx.scope == ScopeKey("j", "tenant", "a")
     assert not ctx.cancelled
-    ctx.cancel_scope.cancel()
+    ctx.cancel_token.cancel()
     assert [ctx.cancelled] == [True]
-    ctx.heartbeat()
+    ctx.check_lease()
     with pytest.raises(LeaseLost, match="execution 7"):
-        context(held=False).heartbeat()
+        context(held=False).check_lease()
     with pytest.raises(FrozenInstanceError):
         ctx.attempt = 2  # type: ignore[misc]
     assert "lease_token" not in repr(ctx)

@@ -103,5 +103,5 @@ def test_f16_a_type_that_cannot_be_validated_is_refused_at_once() -> None:
 
     def unknown(payload: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(TypeError, match="cannot be found"):
+    with pytest.raises(TypeError, match="is unknown"):
         bind(unknown)

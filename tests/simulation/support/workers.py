@@ -192,7 +192,7 @@ class Worker:
         context = Context(
             execution_id=execution, job=job, scope_kind=kind, scope_id=scope, plan_time=plan,
             trigger=Trigger(trigger), attempt=attempt, payload=payload, lease_token=token,
-            runner_id=self._process.runner, cancel_scope=CancelToken(), _held=lambda: True,
+            runner_id=self._process.runner, cancel_token=CancelToken(), _held=lambda: True,
         )  # fmt: skip
         # Who does not say how long its lease is to be learns of no edit that makes it shorter.
         length = stale.total_seconds() if self._explicit else SHORTEST_LEASE
@@ -257,7 +257,7 @@ class Worker:
     def _stop(self, held: Held, why: str) -> None:
         if held.why is None or why == "lost":
             held.why = why
-            held.context.cancel_scope.cancel()
+            held.context.cancel_token.cancel()
             if held.work is not None:
                 held.work.cancel()
 
@@ -276,7 +276,7 @@ class Worker:
         loop = self._cluster.loop
         while not held.answered and held.until > loop.time():  # noqa: ASYNC110 - it may be renewed
             await asyncio.sleep(held.until - loop.time())
-        held.context.cancel_scope.cancel()
+        held.context.cancel_token.cancel()
 
     async def _keep(self, held: Held, share: float = 1 / 3) -> None:
         """Renews after this share of the lease."""

@@ -283,7 +283,7 @@ class Executor:
             payload=claimed.payload,
             lease_token=claimed.token,
             runner_id=self._runner,
-            cancel_scope=running.cancel,
+            cancel_token=running.cancel,
             _held=lambda: running.lease.usable,
             _transaction=transaction.open,
         )

@@ -210,8 +210,8 @@ class ExecutionTransaction:
         room = self._connections.room
         waiting = asyncio.run_coroutine_threadsafe(room.acquire(), self._connections.loop)
         while not waiting.done():
-            if self._given.cancel_scope.wait(POLL) and waiting.cancel():
-                self._given.cancel_scope.check()
+            if self._given.cancel_token.wait(POLL) and waiting.cancel():
+                self._given.cancel_token.check()
         waiting.result()
         self._has_room = True
 

@@ -1,0 +1,54 @@
+"""The types and texts that an editor shows to the author of a handler."""
+
+import inspect
+import re
+from typing import Any, assert_type, get_type_hints
+
+import psycopg
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import TupleRow
+
+import cronledger
+from cronledger import App, Context, Replica
+from cronledger.app import Policies
+
+app = App("hints")
+
+
+@app.job()
+async def with_an_async_transaction(ctx: Context) -> None:
+    async with ctx.transaction() as connection:
+        assert_type(connection, AsyncConnection[TupleRow])
+        cursor = await connection.execute("SELECT 1")
+        assert_type(await cursor.fetchone(), tuple[Any, ...] | None)
+
+
+@app.job()
+def with_a_sync_transaction(ctx: Context) -> None:
+    with ctx.transaction() as connection:
+        assert_type(connection, Connection[TupleRow])
+        assert_type(connection.execute("SELECT 1").fetchone(), tuple[Any, ...] | None)
+
+
+def test_the_hints_of_a_transaction_exist() -> None:
+    """`make lint` checks `assert_type` above. The names in the hints are those of psycopg."""
+    hints = get_type_hints(
+        cronledger.app.Transaction.__enter__, vars(psycopg) | {"TupleRow": TupleRow}
+    )
+    assert hints["return"] == Connection[TupleRow]
+    assert list(app.jobs) == ["with_an_async_transaction", "with_a_sync_transaction"]
+
+
+def test_each_argument_of_job_has_one_line_of_description() -> None:
+    text = inspect.getdoc(App.job) or ""
+    described = re.search(r"Args:\n(.*?)\n\n", text, re.DOTALL)
+    assert described is not None
+    lines = described[1].split("\n")
+    names = [re.fullmatch(r"    (\w+): [A-Z`].*\.", line) for line in lines]
+    assert all(names), lines
+    assert [name[1] for name in names if name] == ["schedule", "name", *Policies.__annotations__]
+
+
+def test_the_package_exports_the_replica() -> None:
+    assert Replica is cronledger.replica.Replica
+    assert "Replica" in cronledger.__all__
