@@ -80,7 +80,7 @@ async def test_a_loop_that_does_not_read_the_clock_costs_no_trust() -> None:
     made = clock.loops()
 
     async def refused() -> float | None:
-        if made.seen()["sweeper"].failures == 5:
+        if made.stats()["sweeper"].failures == 5:
             turn.set()
         raise AWAY
 
@@ -105,7 +105,7 @@ async def test_a_clock_loop_that_is_not_answered_does_not_say_so_at_each_try() -
 
     async def refused() -> float | None:
         made.answered()  # by the check_in
-        if made.seen()["dispatcher"].failures == 5:
+        if made.stats()["dispatcher"].failures == 5:
             turn.set()
         raise AWAY
 
@@ -170,7 +170,7 @@ async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
     monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
     """As one that waits for the pool when a connection comes in the tick of its cancellation."""
-    monkeypatch.setattr(module, "INSIST_SECONDS", 0.01)
+    monkeypatch.setattr(module, "CANCEL_AGAIN_SECONDS", 0.01)
     made, waits, swallowed = Loops(lambda: None, lambda: None), asyncio.Event(), asyncio.Event()
 
     async def deaf() -> float | None:

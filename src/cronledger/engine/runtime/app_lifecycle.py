@@ -1,4 +1,4 @@
-"""Apps that come and go while a runner runs: their jobs in the ledger, their functions here."""
+"""Registers and unregisters Apps: their jobs in the ledger, and their functions in the runner."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class AppLifecycle:
-    """`check_in` makes the runner seen as it is now, with the functions that it has."""
+    """Changes the Apps of a runner. `check_in` publishes the functions that it has now."""
 
     apps: AppRegistry
     url: str = field(repr=False)
@@ -32,7 +32,7 @@ class AppLifecycle:
             if not known:
                 self.apps.add(app)
             try:
-                await self.check_in()  # nobody parks the new jobs for lack of a runner
+                await self.check_in()  # otherwise a peer parks the new jobs as `no_runner`
                 return await self.apply(app, force=force)
             except BaseException:
                 if not known:
@@ -47,7 +47,7 @@ class AppLifecycle:
             source = source_of(app)
             self.apps.remove(app)
             try:
-                await self.check_in()  # others see that this runner has the functions no more
+                await self.check_in()  # so that others know that this runner lost the functions
                 done = await asyncio.to_thread(
                     retire, self.url, list(app.jobs), source=source, runner=self.runner,
                     schema=self.expected.schema, deploy=app.deploy, by=f"runner {self.runner}",
@@ -65,8 +65,10 @@ class AppLifecycle:
         return done
 
     async def apply_all(self) -> None:
-        """The jobs of all Apps are in the ledger. Raises ConfigurationError before the first one is
-        applied if a job of any of them belongs to another source."""
+        """Apply the jobs of all Apps to the ledger.
+
+        Raises ConfigurationError, and applies nothing, if a job belongs to another source.
+        """
         apps = self.apps.apps
         sources = {source_of(app): list(app.jobs) for app in apps}
         if len(apps) > 1:
@@ -75,7 +77,7 @@ class AppLifecycle:
             await self.apply(app)
 
     async def apply(self, app: App, *, force: bool = False) -> Applied:
-        """The jobs of `app` are in the ledger as it declares them."""
+        """Apply the jobs of `app` to the ledger, as the App declares them."""
         source = source_of(app)
         applied = await asyncio.to_thread(
             apply, self.url, list(app.jobs.values()), source=source, schema=self.expected.schema,

@@ -1,4 +1,4 @@
-"""The components of one runner, built and connected; `Runtime` drives them."""
+"""Assembly: builds and connects the components of one runner, which `Runtime` drives."""
 
 import os
 import random
@@ -39,11 +39,11 @@ from cronledger.settings import Settings
 
 LISTENING_POLL = 15.0
 SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
-"""Variables, in any case of letters, that commands do not inherit."""
+"""Environment variables that commands do not inherit, in upper or lower case."""
 
 
 class Coordinator(Protocol):
-    """What the components report that concerns others, and what they ask; see `Runtime`."""
+    """The calls of components that concern other components. `Runtime` implements them."""
 
     def ledger_became(self, other: OtherLedger) -> bool: ...
     def database_unreachable(self) -> None: ...
@@ -56,19 +56,19 @@ class Coordinator(Protocol):
 
 
 def poll_seconds(s: Settings, *, listening: bool) -> float:
-    """How often a runner looks for work though nothing wakes it."""
+    """Return the seconds between two claims of a runner that nothing wakes."""
     poll = s.poll_interval.total_seconds()
     return max(poll, LISTENING_POLL) if listening and poll == 5.0 else poll
 
 
 def ttl(s: Settings) -> timedelta:
-    """A runner that has not been seen for so long is dead."""
+    """Return the time after its last check-in after which a runner counts as dead."""
     listens = s.listen_url is not None or not s.pgbouncer
     return timedelta(seconds=3 * poll_seconds(s, listening=listens) + 5)
 
 
 class Components:
-    """Everything of one runner that has a name, built and not yet started."""
+    """The components of one runner, built and not yet started."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Components:
         )  # fmt: skip
 
     def _listener(self, coordinator: Coordinator) -> Listener | None:
-        """None behind a pooler that was given no DSN to LISTEN on: polling suffices."""
+        """Return None behind a pooler without a DSN to LISTEN on. The runner polls then."""
         s = self._settings
         if s.listen_url is not None:
             access = Access(s.listen_url.get_secret_value())
@@ -183,10 +183,10 @@ class Components:
         return Listener(access, s.schema_name, coordinator.notified, coordinator.listening_stopped)
 
     def poll(self) -> float:
-        """How often the runner looks for work now: more often while it cannot LISTEN."""
+        """Return the seconds between two claims. They are fewer while the runner cannot LISTEN."""
         listening = self.listener is not None and self.listener.listening
         return poll_seconds(self._settings, listening=listening)
 
     def wake_dispatcher(self) -> None:
-        """The dispatcher looks for work now."""
+        """Let the dispatcher claim now."""
         self.dispatcher.wake.set()

@@ -1,4 +1,4 @@
-"""How a live runner is: what /healthz and /diagnostics answer, and `runners.diagnostics` keeps."""
+"""The state of a live runner, for /healthz, /diagnostics and the column `runners.diagnostics`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,12 +20,13 @@ LISTEN = "listen"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`database`: `other` than the ledger's own (restored or cloned), and nothing is claimed until
-    it is accepted; or it holds another ledger than the one that the runner began with. `stuck`:
-    name of a loop that has not stepped for two minutes while the database answered.
+    """Whether a runner works.
 
-    `failing`: the error of each loop whose last step failed, of `heartbeats` while leases cannot be
-    renewed, and of `listen` while notifications cannot be received.
+    `database`: `away` if it is unreachable. `other` if it was restored or cloned, so that nothing
+    is claimed until it is accepted, or if it contains another ledger than the one the runner began
+    with. `stuck`: the name of a loop that has not stepped for two minutes although the database
+    answered. `failing`: the error of each loop whose last step failed, of `heartbeats` while leases
+    cannot be extended, and of `listen` while notifications cannot be received.
     """
 
     state: State
@@ -39,14 +40,17 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes work: its last steps succeeded. Without LISTEN it polls instead."""
+        """Whether the runner takes work. A failing LISTEN does not count, because it polls then."""
         return self.state == "running" and self.database == "ok" and self.failing.keys() <= {LISTEN}
 
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """One execution in this process. `lease_left_s`: until its handler is stopped unless the lease
-    is renewed; `stopping`: why it was asked to end, if it was."""
+    """One execution in this process.
+
+    `lease_left_s`: the seconds until its handler is stopped, unless the lease is extended.
+    `stopping`: the reason why it was requested to end, or None.
+    """
 
     execution_id: int
     job: str
@@ -62,11 +66,12 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """A live runner at one moment. Ages and lags are seconds. `database`, `failing`: see Health.
+    """The state of a live runner at one moment. Ages and lags are in seconds.
 
-    `ticks`: how often it looked for work; `lag_s`: how late the latest of the last claim started;
-    `saturated`: all slots are taken, so what is due waits; `unwritten`: ends that the database has
-    not taken yet; `database_errors` of its loops since the start.
+    `database` and `failing` are described at `Health`. `ticks`: the number of claims. `lag_s`: how
+    long after its due_at the latest new execution of the last claim started. `saturated`: all slots
+    are taken, so that due executions wait. `unwritten`: outcomes that the database has not taken
+    yet. `database_errors`: the errors of the loops since the start.
     """
 
     runner: str
@@ -93,13 +98,13 @@ class Diagnostics:
     executions: Sequence[Active]
 
     def as_json(self, most: int | None = None) -> dict[str, Any]:
-        """Plain values; with `most`, only so many of the executions, the oldest."""
+        """Return plain values. `most` limits the number of executions; the oldest are kept."""
         return asdict(self) | {"executions": [asdict(x) for x in self.executions[:most]]}
 
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """Of what a runner consists, as far as people ask about it. Only read; any thread may."""
+    """Reads the state of the components. Any thread may call it."""
 
     dispatcher: Dispatcher
     executor: Executor
@@ -112,7 +117,7 @@ class Inspector:
     def diagnose(
         self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
     ) -> Diagnostics:
-        """What is going on now."""
+        """Return the state of the runner now."""
         stats, now = self.dispatcher.stats, monotonic()
         _, slots = self.executor.free()
         active = sorted(map(_active, self.executor.executions()), key=lambda x: -x.age_s)
@@ -138,7 +143,7 @@ class Inspector:
             database_errors=self.loops.database_errors,
             apps=list(apps),
             failing=self._failing(),
-            loops=self.loops.seen(),
+            loops=self.loops.stats(),
             executions=active,
         )
 
@@ -157,7 +162,7 @@ class Inspector:
         return found
 
     def health(self, state: State) -> Health:
-        """What a load balancer or a supervisor asks for."""
+        """Return what a load balancer or a process supervisor needs to know."""
         now, away = monotonic(), self.loops.away_since
         _, slots = self.executor.free()
         stepped = self.loops.last_step("dispatcher") or self.dispatcher.stats.last_step

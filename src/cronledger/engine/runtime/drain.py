@@ -21,11 +21,11 @@ CLAIM_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """How the executions ended that were running when a drain began.
+    """The end of the executions that were running when a drain began.
 
-    `finished`: by themselves; `released`: PENDING, for another runner; `failed`: FAILED with the
-    code `shutdown`; `unfinished`: their end is not written, or their handler did not end.
-    `cut_off`: those that were still running at the deadline, in their state at that time.
+    `finished`: ended by themselves. `released`: PENDING again, for another runner. `failed`:
+    FAILED `shutdown`. `unfinished`: the outcome is not written, or the handler did not end.
+    `cut_off`: those that still ran at the deadline, in their state of that moment.
     """
 
     finished: int = 0
@@ -37,7 +37,7 @@ class DrainReport:
 
 @dataclass(slots=True)
 class Drain:
-    """One drain: stops claiming, waits for the executions, stops the rest, and gathers the ends."""
+    """One drain: stops claiming, waits for the executions, stops the rest, and reports."""
 
     runner: str
     claimer: Claimer
@@ -53,7 +53,7 @@ class Drain:
 
     async def stop_claiming(self) -> bool:
         """Wait until no claim is in flight. Return whether one had to be cut off."""
-        # A claim in the middle of its COMMIT may end: otherwise its executions were orphans.
+        # A claim in the middle of its COMMIT may end, because its executions would be orphans.
         cut_off = self.claimer.in_flight and not await self.loops.finish(
             "dispatcher", CLAIM_SECONDS
         )
@@ -106,7 +106,7 @@ class Drain:
             not ended.give_back and ended.outcome.error_code == ErrorCode.SHUTDOWN
             for ended in self._ended
         )
-        # An abandoned handler goes on though its FAILED is written; it counts once, as that.
+        # An abandoned handler still runs although its FAILED is written. It counts once, as failed.
         written = {ended.lease.token for ended in self._ended}
         left = {x.lease.token for x in self.executor.executions()} - written
         return DrainReport(

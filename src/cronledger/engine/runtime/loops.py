@@ -1,4 +1,4 @@
-"""Loops: each drives one `step()`, sleeps as long as it answers, and outlives what it raises."""
+"""Loops: each one calls a `step()` again and again, sleeps in between, and survives its errors."""
 
 import asyncio
 import random
@@ -20,16 +20,18 @@ Step = Callable[[], Awaitable[float | None]]
 
 BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
 STUCK_SECONDS = 120.0
-INSIST_SECONDS = 1.0
+CANCEL_AGAIN_SECONDS = 1.0
 SUSPECTED = 10
-"""So often may one loop lose its connection, while others are answered, before it is reported."""
+"""A loop that loses its connection so often is reported, although the other loops are answered."""
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """One driven step: when it last began, and what wakes it.
+    """One driven step.
 
-    `reads_clock`: its step reads the database's clock. `error`: of its last step, if that failed.
+    `at`: the monotonic instant at which the last step began. `busy`: that step has not ended.
+    `reads_clock`: the step reads the database's clock. `last`: the loop ends after this step.
+    `error`: the error of the last step, or None. `logged`: the last error logged, and when.
     """
 
     name: str
@@ -38,17 +40,20 @@ class Loop:
     reads_clock: bool = False
     at: float = field(default_factory=monotonic)
     busy: bool = False
-    last: bool = False  # ends after the step it is in
+    last: bool = False
     failures: int = 0
     error: str | None = None
-    said: tuple[type[Exception] | None, float] = (None, 0.0)  # the last error logged, and when
+    logged: tuple[type[Exception] | None, float] = (None, 0.0)
     task: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStats:
-    """`step_age_s`: since its step began; `busy`: it is in it; `failures`: steps that failed since
-    the last one that succeeded, the last of them with `error`."""
+    """The state of one loop.
+
+    `step_age_s`: the seconds since its last step began. `busy`: that step has not ended.
+    `failures`: the steps that have failed since the last success, the last of them with `error`.
+    """
 
     step_age_s: float
     busy: bool
@@ -59,12 +64,12 @@ class LoopStats:
 class Loops:
     """The loops of one replica by name.
 
-    The database is away when a loop that reads its clock gets no answer: then `away` is called.
-    Any other loop without an answer may have lost only its own connection: then `suspect` is
-    called, to find out. The caller that hears from the database again calls `answered`.
+    `away` is called when a loop that reads the database's clock gets no answer: the database is
+    unreachable. `suspect` is called when any other loop gets no answer, because it may have lost
+    only its own connection. The first one that hears from the database again calls `answered`.
 
-    `elsewhere`: why the database holds another ledger than the runner's own; None: it does not.
-    `became` is asked whether the runner's own ledger has become the other one.
+    `elsewhere`: the error if the database contains another ledger than the runner's own, or None.
+    `became` returns whether the runner's own ledger has become the other one.
     """
 
     def __init__(
@@ -92,18 +97,18 @@ class Loops:
         *,
         reads_clock: bool = False,
     ) -> None:
-        """`step` is called now, and again when it said, or when `wake` is set."""
+        """Call `step` now, and again after the delay that it returns or when `wake` is set."""
         loop = Loop(name, step, wake or asyncio.Event(), reads_clock)
         self._loops[name] = loop
         loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
 
     def wake(self, name: str) -> None:
-        """The loop steps again now, if it is driven; a step that runs is followed by another."""
+        """Let the loop step now, or again after the step that it is in."""
         if name in self._loops:
             self._loops[name].wake.set()
 
     async def finish(self, name: str, seconds: float) -> bool:
-        """The loop ended after the step it is in; False: not within `seconds`, it goes on."""
+        """End the loop after the step that it is in. Return False if that took over `seconds`."""
         loop = self._loops.get(name)
         if loop is None:
             return True
@@ -113,22 +118,22 @@ class Loops:
         return bool(done)
 
     async def halt(self, *names: str) -> None:
-        """These (all of them, when none is named) step no more: they are cancelled where they
-        wait."""
+        """Cancel these loops, or all of them when none is named, and wait for their end."""
         left = set()
         for name in names or tuple(self._loops):
             loop = self._loops.pop(name, None)
             if loop is not None and loop.task is not None:
-                # Who gets a connection of the pool in the tick of its cancellation is not told.
+                # A task that receives a pooled connection while it is cancelled loses the
+                # cancellation. So the loop is told to end as well, and is cancelled repeatedly.
                 loop.last = True
                 left.add(loop.task)
         while left:
             for task in left:
                 task.cancel()
-            _, left = await asyncio.wait(left, timeout=INSIST_SECONDS)
+            _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
 
     def answered(self) -> bool:
-        """The database answered. Return whether it had been away, or was another ledger's."""
+        """Note that the database answered. Return whether it was away or had another ledger."""
         elsewhere, self.elsewhere = self.elsewhere, None
         if elsewhere is not None:
             log.info("own_ledger_found")
@@ -140,18 +145,18 @@ class Loops:
         return True
 
     def stuck(self) -> str | None:
-        """The name of a loop that has been in one step for two minutes."""
+        """Return the name of a loop that has been in one step for two minutes, or None."""
         now = monotonic()
         return next(
             (x.name for x in self._loops.values() if x.busy and now - x.at > STUCK_SECONDS), None
         )
 
     def last_step(self, name: str) -> float | None:
-        """When the loop last began a step, monotonic; None: it is not driven."""
+        """Return when the loop last began a step, monotonic, or None if it is not driven."""
         return self._loops[name].at if name in self._loops else None
 
-    def seen(self) -> dict[str, LoopStats]:
-        """How each driven loop is. Any thread may ask."""
+    def stats(self) -> dict[str, LoopStats]:
+        """Return the state of each loop. Any thread may call this."""
         now = monotonic()
         return {
             x.name: LoopStats(round(now - x.at, 3), x.busy, x.failures, x.error)
@@ -159,12 +164,12 @@ class Loops:
         }
 
     def failing(self) -> dict[str, str]:
-        """Return the errors of the loops whose last step failed. Any thread may ask."""
+        """Return the errors of the loops whose last step failed. Any thread may call this."""
         return {x.name: x.error for x in tuple(self._loops.values()) if x.error is not None}
 
     async def _run(self, loop: Loop) -> None:
         while True:
-            # Before the step: a wake from here on is answered by another one.
+            # Before the step: a wake from here on causes another one.
             loop.wake.clear()
             loop.at, loop.busy = monotonic(), True
             try:
@@ -178,7 +183,7 @@ class Loops:
             if delay == 0:
                 await asyncio.sleep(0)
                 continue
-            # Not wait_for: it swallows a cancellation in the tick in which the wait ends.
+            # Not wait_for, which swallows a cancellation in the tick in which the wait ends.
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await loop.wake.wait()
@@ -206,7 +211,7 @@ class Loops:
             return
         begins, self.elsewhere = self.elsewhere is None, other.why
         if begins:
-            self._away()  # nobody knows what happens in the runner's own ledger meanwhile
+            self._away()  # the runner's own ledger may change meanwhile
         if self._lines.due(other.why) or begins:
             self._lines.note(other.why)
             log.error("other_ledger_found", reason=other.why, remedy=identity.RETURN)
@@ -217,8 +222,8 @@ class Loops:
             self._away()
         self.away_because = why
         due = self._lines.due(why)
-        # The first failure of a new absence is logged, however soon it follows the last absence.
-        # A loop that fails on and on while the other one is answered makes no new absence.
+        # The first failure of a new absence is logged, however soon it follows the last one. A loop
+        # that keeps failing while another one is answered does not begin a new absence.
         if due or (loop.failures == 1 and not self._away_logged):
             self._lines.note(why)
             self._away_logged = True
@@ -229,10 +234,10 @@ class Loops:
             )
 
     def _report(self, loop: Loop, error: Exception) -> None:
-        """Log it once per trouble, and per minute."""
+        """Log the error once per problem, and once per minute."""
         if loop.failures in (1, 10) or loop.failures % 100 == 0:
-            # One that fails only when it has something to write often fails for the first time.
-            kind, at = loop.said
+            # A loop that fails only when it has something to write often fails for the first time.
+            kind, at = loop.logged
             if loop.failures > 1 or kind is not type(error) or monotonic() - at > QUIET_SECONDS:
-                loop.said = type(error), monotonic()
+                loop.logged = type(error), monotonic()
                 log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)

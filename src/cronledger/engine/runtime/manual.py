@@ -1,4 +1,4 @@
-"""A replica by hand: one call does what the loops would do with everything that is due now."""
+"""Manual steps: one call does what the loops would do with everything that is due now."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,8 +19,10 @@ MOST_ROUNDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One attempt and how it ended. `status` is that of the execution: SUCCESS, FAILED, CANCELLED,
-    or PENDING when it was given back."""
+    """One attempt and its outcome.
+
+    `status` is that of the execution: SUCCESS, FAILED, CANCELLED, or PENDING if it was released.
+    """
 
     execution_id: int
     job: str
@@ -36,7 +38,7 @@ class Ran:
 
 @dataclass(slots=True)
 class ManualSteps:
-    """Takes the parts of one runner whose loops are not driven, the finisher's excepted."""
+    """Steps the components of a runner whose loops are not driven, except for the finisher's."""
 
     dispatcher: Dispatcher
     executor: Executor
@@ -48,14 +50,14 @@ class ManualSteps:
     _ran: list[Ran] | None = None
 
     def ended(self, ended: Sequence[Ended]) -> None:
-        """These are written."""
+        """Note that these outcomes are committed."""
         if self._ran is not None:
             self._ran.extend(map(_ran, ended))
 
     async def step(self) -> tuple[Ran, ...]:
-        """See `Replica.step`. Raises RuntimeError when executions make others due without end."""
+        """See `Replica.step`. Raises RuntimeError if executions make others due without end."""
         if self._ran is not None:
-            raise RuntimeError("a step is under way already; await it first")
+            raise RuntimeError("a step is already running; await it first")
         ran: list[Ran] = []
         self._ran = ran
         try:
@@ -79,9 +81,10 @@ class ManualSteps:
             if not fresh and delay != 0:
                 return
             if fresh and all(x.plan_time > began and x.trigger == "schedule" for x in fresh):
-                return  # what came due meanwhile, and only that
+                return  # only schedules that came due meanwhile
         raise RuntimeError(
-            f"after {MOST_ROUNDS} rounds there is still work due: do handlers make it without end?"
+            f"after {MOST_ROUNDS} rounds there is still work due; check for handlers that make "
+            "each other due without end"
         )
 
 

@@ -36,15 +36,15 @@ from cronledger.sources.apply import Applied, Retired
 log = get_logger(__name__)
 
 POOL_SIZE = 5
-"""One for each loop that steps: who waits for a connection waits for the database."""
+"""One connection for each loop, because a loop that waits for one would wait for the database."""
 FLUSH_SECONDS = 10.0
 
 
 class Runtime:
     """One runner, from its start to the end of its drain.
 
-    The components call its public methods `ledger_became` to `describe` when something happens
-    that concerns more than one of them (see `assembly.Coordinator`).
+    The components call its public methods `ledger_became` to `describe` when something concerns
+    other components too (see `assembly.Coordinator`).
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Runtime:
     def runner_id(self) -> str:
         """The name of the runner. Raises RuntimeError before it is known."""
         if self._runner_id is None:
-            raise RuntimeError("the runner has its name once it has started")
+            raise RuntimeError("the runner has no name before it has started; call start() first")
         return self._runner_id
 
     # -- start ------------------------------------------------------------------------------------
 
     async def start(self, before: Callable[[], Awaitable[None]] | None) -> None:
-        """See `Replica.start`. Where it raises, nothing of the runner is left behind."""
+        """See `Replica.start`. If it raises, nothing of the runner is left behind."""
         self._statements = Statements(self.settings.schema_name)
         self.pool = self.access.pool("cronledger", POOL_SIZE)
         built = False
@@ -104,7 +104,7 @@ class Runtime:
                 await self._sign_off(claim_cut_off=False)
             await (self._close() if built else self.pool.close(timeout=2))
             if isinstance(error, PoolTimeout):
-                # The pool's own error only reports that it waited; its cause is why it did.
+                # The pool's own error only reports the wait. Its cause is the error of the connection.
                 raise psycopg.OperationalError(str(error)) from error
             raise
         self.state = "running"
@@ -138,7 +138,7 @@ class Runtime:
         migrations.require_current(migrations.check(self.access.url, schema), schema)
 
     async def _begin_in_ledger(self) -> None:
-        """The ledger of this database is the one that the runner works in from now on."""
+        """Check the server and bind the runner to the ledger of this database."""
         try:
             async with self.pool.connection() as c:
                 found = await (await self._statements.read_server_settings(c)).fetchone()
@@ -226,7 +226,7 @@ class Runtime:
                     await self._statements.stop_runner(c, self.runner_id, self.expected.id)
 
     async def _close(self) -> None:
-        """Close what `start` opened; the heartbeats after the commands, whose ends need a lease."""
+        """Close what `start` opened. The heartbeats come after the commands, which need leases."""
         if self.components.listener is not None:
             await self.components.listener.close()
         await self.components.supervisor.close()
@@ -241,8 +241,8 @@ class Runtime:
     def ledger_became(self, other: identity.OtherLedger) -> bool:
         """Return whether the runner's own ledger has become the `other` one.
 
-        That is so where the runner waited in a copy, refused, and the copy was accepted as a ledger
-        of its own: whoever accepted it decided about the runners that were there.
+        This happens when the runner waited in a refused copy, and the copy was accepted as a ledger
+        of its own. The acceptance includes the runners that were waiting there.
         """
         if self.components.dispatcher.refused is None or other.copy_of != self.expected.id:
             return False
@@ -255,11 +255,11 @@ class Runtime:
         self.components.loops.wake("check_in")  # which notices the return, and trusts anew
 
     def connection_lost(self) -> None:
-        """Another connection broke. Only a check-in that fails shows that the database is away."""
+        """Another connection broke. A check-in shows whether the database is unreachable."""
         self.components.loops.wake("check_in")
 
     def listening_stopped(self) -> None:
-        """LISTEN was lost, on which the sleep of the dispatcher relied."""
+        """LISTEN was lost, so that the dispatcher must not rely on it for its sleep."""
         self.connection_lost()
         self.components.wake_dispatcher()
 
@@ -270,7 +270,7 @@ class Runtime:
             # Jobs were edited, or may be those of a restored ledger.
             self.components.peers.reconsider()
             self.components.dispatcher.reconsider()
-        # Requests to cancel may be among what was notified while nobody listened.
+        # Requests to cancel may have been missed while the runner did not listen.
         if payload in ("cancel", "connected"):
             self.components.heartbeats.renew_now()
 
@@ -282,10 +282,10 @@ class Runtime:
             self.components.drain.ended(ended)
 
     async def check_in(self) -> float:
-        """Check in, and wake the loops that its reply concerns.
+        """Check in, and wake the loops that the reply concerns.
 
-        Return the seconds until the next check-in. Raises psycopg.Error when the database is away,
-        or holds another ledger.
+        Return the seconds until the next check-in. Raises psycopg.Error if the database is
+        unreachable, or contains another ledger.
         """
         parts = self.components
         reply = await parts.check_ins.check_in()
@@ -305,7 +305,7 @@ class Runtime:
         return parts.poll() if due is None else min(parts.poll(), due + 0.05)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a check-in writes of the runner that changes."""
+        """Return the columns of the runner's row that change."""
         return {
             "state": "draining" if self.state in ("draining", "stopped") else "running",
             "running": self.components.executor.running,
@@ -333,7 +333,9 @@ class Runtime:
     async def step(self) -> tuple[Ran, ...]:
         """See `Replica.step`."""
         if not self._manual:
-            raise RuntimeError("step() is for a Replica(..., manual=True); this one runs by itself")
+            raise RuntimeError(
+                "this replica runs by itself; step() needs Replica(..., manual=True)"
+            )
         self._require_running("step")
         return await self.components.manual.step()
 
@@ -358,7 +360,7 @@ class Runtime:
             raise RuntimeError(f"cannot {what}: the replica is {self.state}, not running")
 
     def _reconsider(self) -> None:
-        """The set of functions has changed: look again at what is parked or left to others."""
+        """Reconsider what is parked or left to others, because the functions have changed."""
         self.components.sweeper.full_round()
         self.components.dispatcher.reconsider()
         for loop in ("sweeper", "scopes"):
