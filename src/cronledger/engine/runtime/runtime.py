@@ -104,7 +104,7 @@ class Runtime:
                 await self._sign_off(claim_cut_off=False)
             await (self._close() if built else self.pool.close(timeout=2))
             if isinstance(error, PoolTimeout):
-                # The pool's own error only reports the wait. Its cause is the error of the connection.
+                # The pool's own error only reports the wait. Its cause is the connection's error.
                 raise psycopg.OperationalError(str(error)) from error
             raise
         self.state = "running"
