@@ -102,7 +102,7 @@ async def test_f29_retries_follow_the_job_and_keep_their_key(whole: Whole, site:
     async with whole.replica():
         row, expected = await whole.run("busy"), await whole.run("teapot")
     assert (row["status"], row["attempt"], row["error_code"]) == ("FAILED", 3, "http_status")
-    assert row["error_msg"] == "GET answered 503 Service Unavailable; expected 200 to 299"
+    assert row["error_msg"] == "GET returned 503 Service Unavailable; expected 200 to 299"
     assert row["output"] == "later"
     assert {asked[2]["Idempotency-Key"] for asked in site.asked[:3]} == {f"cronledger-{row['id']}"}
     assert expected["status"] == "SUCCESS"

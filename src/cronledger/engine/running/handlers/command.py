@@ -1,4 +1,4 @@
-"""Commands: an argv or a shell string under the supervisor process."""
+"""Command handlers: an argv or a shell string, run by the supervisor process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class CommandHandlers:
     tail_bytes: int
 
     async def run(self, job: Job, context: Context, lease: Lease) -> Outcome:
-        """Run the command to its end; cancelling stops all of it and then propagates.
+        """Run the command to its end. A cancellation stops all its processes and then propagates.
 
-        Raises LeaseEndedError when it was killed at the end of its lease, or its lease had ended
-        before it could start.
+        Raises LeaseEndedError if the command was killed at the end of its lease, or if the lease
+        had ended before the command could start.
         """
         target = job.target
         end = await self.supervisor.run(
@@ -53,7 +53,7 @@ class CommandHandlers:
 
 
 def environment(context: Context) -> Mapping[str, str]:
-    """What a command learns of its execution; instants as ISO 8601 in UTC."""
+    """Return the environment variables that describe the execution. Times are ISO 8601 in UTC."""
     return {
         "CRONLEDGER_EXECUTION_ID": str(context.execution_id),
         "CRONLEDGER_JOB": context.job,

@@ -1,8 +1,8 @@
 """Resumes a handler's coroutines only while its lease is usable.
 
-A process that had no CPU for a while finds everything that became ready meanwhile in the queue of
-its event loop, and the request to stop a handler at the end of that queue. So the lease is checked
-at each resumption, before any line of the handler runs.
+After a process had no CPU for a while, the queue of its event loop contains everything that became
+ready meanwhile. The request to stop a handler comes at the end of that queue. So the lease is
+checked at each resumption, before any line of the handler runs.
 """
 
 import asyncio
@@ -20,7 +20,10 @@ _GUARD: ContextVar["Guard | None"] = ContextVar("cronledger_guard", default=None
 
 
 class LeaseEndedError(Exception):
-    """The lease ended before the work did, or before it began; `output` is its tail."""
+    """The lease ended before the handler did, or before it began.
+
+    `output`: the tail of the handler's output.
+    """
 
     def __init__(self, output: str | None = None) -> None:
         super().__init__("the lease ended before the work did")
@@ -30,11 +33,11 @@ class LeaseEndedError(Exception):
 class Guard:
     """Guards the coroutines of one handler while the `with` block lasts, in the loop's thread.
 
-    `stop` requests the end of the handler for the loss of its lease, which cancels the handler's
-    task; it returns False if that was requested before.
+    `stop` requests the end of the handler because its lease is lost, and cancels its task. It
+    returns False if that was requested before.
 
     Tasks that the handler starts are guarded too. They are not cancelled, because some may belong
-    to a library and outlive the handler: they are held back until the handler, which is being
+    to a library and outlive the handler. They are held back until the handler, which is being
     cancelled, has cancelled them or has ended.
     """
 
@@ -64,7 +67,7 @@ class Guard:
                 waiting.set_result(None)
 
     def call(self, function: Callable[..., T], *given: Any) -> T:
-        """Call `function` if the lease is usable, in any thread; raise LeaseEndedError if not."""
+        """Call `function`, in any thread. Raises LeaseEndedError if the lease is not usable."""
         if not self._lease.usable:
             raise LeaseEndedError
         return function(*given)
@@ -74,7 +77,7 @@ class Guard:
         return _Main(self, work if asyncio.iscoroutine(work) else _awaited(work))
 
     def covers(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether tasks that are started on `loop` now are of a handler that runs."""
+        """Return whether tasks that are started on `loop` now belong to the running handler."""
         return not self._over and loop is self._loop
 
     def lapsed(self) -> bool:
@@ -86,7 +89,7 @@ class Guard:
         return isinstance(error, Cancelled | LeaseLost) and self.lapsed()
 
     def stop(self) -> bool:
-        """Request the end of the handler; return False if that was requested before."""
+        """Request the end of the handler. Return False if that was requested before."""
         return self._stop()
 
     def hold_back(self) -> "asyncio.Future[None]":
@@ -102,7 +105,7 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 
 class _Guarded(Coroutine[Any, Any, T]):
-    """A coroutine around another one: what awaits or drives it cannot tell them apart."""
+    """A coroutine around another one, with the same interface."""
 
     __slots__ = ("__name__", "__qualname__", "_guard", "_inner")
 
@@ -161,8 +164,8 @@ class _Main(_Guarded[T]):
     __slots__ = ()
 
     def _resume(self, error: BaseException | None) -> Any:
-        # `stop` cancels the task that runs this. Yielding nothing makes the loop come back at once,
-        # with that cancellation. It takes the place of whatever was awaited, `error` included.
+        # `stop` cancels the task that runs this. Yielding nothing makes the loop resume it at once,
+        # with that cancellation. It replaces whatever was awaited, `error` included.
         if self._guard.lapsed() and self._guard.stop():
             return None
         return super()._resume(error)

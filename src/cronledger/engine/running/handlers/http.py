@@ -1,8 +1,8 @@
-"""HTTP: one request, and what its answer makes of the execution.
+"""HTTP handlers: one request, whose response decides the outcome.
 
-Secrets come from the environment when the request is sent; they are nowhere in the ledger, and
-what an answer echoes of them is struck out. Addresses are checked where they are connected to:
-what a name resolves to is what the socket gets, so a name cannot change in between.
+Secrets come from the environment when the request is sent. They are never in the ledger, and a
+response that echoes them is redacted. Addresses are checked after the name is resolved, and the
+socket connects to the address that was checked. So a name cannot change in between.
 """
 
 import json
@@ -35,7 +35,7 @@ LONGEST_RETRY_AFTER = timedelta(days=1)
 REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 16 * 1024
 LONGEST_SPELLING = 12
-"""Bytes that one character of a secret may take in an answer."""
+"""The most bytes that one character of a secret may take in a response."""
 OWN_BODY = ("GET", "HEAD")
 CREDENTIALS = ("authorization", "cookie", "proxy-authorization")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -44,13 +44,15 @@ Address = IPv4Address | IPv6Address
 
 
 class AddressRefusedError(Exception):
-    """A request was about to go to an address that is not public."""
+    """A request would have been sent to an address that is not public."""
 
 
 @dataclass(slots=True)
 class _Request:
-    """What is sent next; a redirect changes it. `secrets`: the headers that came from the
-    environment."""
+    """The next request to send, which a redirect changes.
+
+    `secrets`: the names of the headers from the environment. `hidden`: the values to redact.
+    """
 
     method: str
     url: URL
@@ -61,8 +63,10 @@ class _Request:
     hops: int = 0
 
     def redirected(self, status: int, location: str) -> None:
-        """Follow as browsers do: 303, and 301 and 302 after a POST, become GET without a body.
-        Another origin gets no secrets."""
+        """Follow a redirect as browsers do. Another origin receives no secrets.
+
+        After a 303, and after a 301 or 302 for a POST, the request becomes a GET without a body.
+        """
         target = self.url.join(URL(location))
         if target.scheme not in ("http", "https") or target.host is None:
             raise aiohttp.InvalidURL(target, "a redirect to something that is not HTTP")
@@ -79,26 +83,27 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class HttpHandlers:
-    """Sends the requests of a runner. `environ`: where the secrets are, read at each request."""
+    """Sends the requests of a runner. `environ` contains the secrets; each request reads it."""
 
     tail_bytes: int
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
     async def run(self, job: Job, context: Context, guard: Guard) -> Outcome:
-        """Send the request and read its answer; cancelling drops the connection and propagates.
+        """Send the request and read the response. A cancellation closes the connection.
 
-        SUCCESS for an expected status, its body's tail as output and `{"status": …}` as result.
+        An expected status is a SUCCESS, with the tail of the body as output and `{"status": …}` as
+        result.
         """
         target = HttpTarget.model_validate(dict(job.target))
         missing = _missing(target, self.environ)
         if missing:
             return outcome.not_started(
-                f"the environment of the runner has no {', '.join(missing)}, which the headers "
-                "of the job name; set it for every replica"
+                f"{', '.join(missing)} is not set in the environment of the runner, but the "
+                "headers of the job use it; set it for every replica"
             )
         request = _request(target, context, self.environ)
         connector = aiohttp.TCPConnector(resolver=_Resolver(target.allow_private), limit=1)
-        # run_timeout is the executor's: it cancels.
+        # The executor enforces run_timeout by a cancellation.
         timeout = aiohttp.ClientTimeout(total=None)
         try:
             async with aiohttp.ClientSession(
@@ -124,20 +129,20 @@ class HttpHandlers:
                 location = response.headers.get("Location")
                 follow = target.allow_redirects and response.status not in target.expect
                 if not (follow and location and response.status in REDIRECTS):
-                    return await self._judged(target, request, response)
+                    return await self._outcome(target, request, response)
             request.redirected(response.status, location)
         return outcome.failed(ErrorCode.HTTP_STATUS, f"more than {MOST_REDIRECTS} redirects")
 
-    async def _judged(
+    async def _outcome(
         self, target: HttpTarget, request: _Request, response: aiohttp.ClientResponse
     ) -> Outcome:
         tail = await _tail(response, self.tail_bytes, request.hidden) or None
         status = response.status
         if status in target.expect or (not target.expect and 200 <= status <= 299):
             return outcome.success({"status": status}, tail)
-        said = f"{request.method} answered {status} {response.reason or ''}".rstrip()
+        found = f"{request.method} returned {status} {response.reason or ''}".rstrip()
         wanted = ", ".join(map(str, target.expect)) or "200 to 299"
-        message = _struck(f"{said}; expected {wanted}", request.hidden)
+        message = _redacted(f"{found}; expected {wanted}", request.hidden)
         if status in REDIRECTS and not target.allow_redirects:
             message += "; redirects are followed only with allow_redirects = true"
         return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, retry_after(response.headers))
@@ -171,15 +176,15 @@ def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -
     elif body is not None:
         data = json.dumps(body).encode()
         headers.setdefault("Content-Type", "application/json")
-    # The longest first: one secret may be part of another.
+    # The longest first, because one secret may be part of another.
     shown = tuple(sorted({x for x in hidden if x}, key=len, reverse=True))
     return _Request(target.method, URL(target.url), headers, data, frozenset(secrets), shown)
 
 
 async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str, ...]) -> str:
-    """Return the last `limit` bytes of the body as text, with `hidden` struck out.
+    """Return the last `limit` bytes of the body as text, with `hidden` redacted.
 
-    More are kept before that: otherwise the tail could begin in the middle of a secret.
+    More bytes are kept until then, because the tail could begin in the middle of a secret.
     """
     more = max((LONGEST_SPELLING * len(secret) for secret in hidden), default=0)
     kept = b""
@@ -189,10 +194,10 @@ async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str,
         text = kept.decode(response.charset or "utf-8", "replace")
     except LookupError:
         text = kept.decode("utf-8", "replace")
-    return _struck(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
+    return _redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
 
 
-def _struck(text: str, hidden: tuple[str, ...]) -> str:
+def _redacted(text: str, hidden: tuple[str, ...]) -> str:
     if not hidden:
         return text
     return re.sub(
@@ -201,40 +206,40 @@ def _struck(text: str, hidden: tuple[str, ...]) -> str:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    """Return how an answer or an exception may write `secret`, but for backslashes."""
+    """Return the spellings of `secret` in a response or an exception, except for backslashes."""
     return secret, json.dumps(secret)[1:-1], quote(secret, safe=""), escape(secret)
 
 
 def _pattern(text: str) -> str:
-    """Match `text` with any number of backslashes: an exception quotes what was quoted before."""
+    """Return a pattern of `text` with any number of backslashes, as repeated quoting adds them."""
     plain = text.replace("\\", "")
     between = r"\\*"
     return between.join(re.escape(character) for character in plain) if plain else re.escape(text)
 
 
 def _why(error: Exception, hidden: tuple[str, ...]) -> str:
-    said = str(error) if isinstance(error, AddressRefusedError) else None
-    return clean_text(_struck(said or f"{type(error).__name__}: {error}", hidden))
+    own = str(error) if isinstance(error, AddressRefusedError) else None
+    return clean_text(_redacted(own or f"{type(error).__name__}: {error}", hidden))
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """The wait that `Retry-After` asks for, a day at most; None without one that can be read.
+    """Return the wait that `Retry-After` requests, at most a day, or None without a valid one.
 
-    A date is counted from the answer's own `Date`: no clock of this machine is asked.
+    A date counts from the `Date` of the same response, not from the clock of this machine.
     """
-    said = headers.get("Retry-After", "").strip()
+    value = headers.get("Retry-After", "").strip()
     try:
-        if said.isdecimal():
-            wait = timedelta(seconds=min(int(said), 86_400))
+        if value.isdecimal():
+            wait = timedelta(seconds=min(int(value), 86_400))
         else:
-            wait = parsedate_to_datetime(said) - parsedate_to_datetime(headers.get("Date", ""))
+            wait = parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return min(max(wait, timedelta(0)), LONGEST_RETRY_AFTER)
 
 
 def is_public(address: Address) -> bool:
-    """Whether `address`, and the IPv4 address that it may carry inside, is of the public net."""
+    """Return whether `address`, and an IPv4 address embedded in it, is a public address."""
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address.teredo is not None:
@@ -251,12 +256,12 @@ def is_public(address: Address) -> bool:
 def _refuse(host: str, address: str) -> AddressRefusedError:
     at = "" if host == address else f" ({address})"
     return AddressRefusedError(
-        f"{host}{at} is not a public address; it is connected to only with allow_private = true"
+        f"{host}{at} is not a public address; set allow_private = true to permit it"
     )
 
 
 def _check_literal(url: URL, allow_private: bool) -> None:
-    """An address that is written out is not resolved: it is checked here."""
+    """Check a literal address, which is never resolved."""
     host = url.host or ""
     try:
         literal = ip_address(host.partition("%")[0])
@@ -267,7 +272,7 @@ def _check_literal(url: URL, allow_private: bool) -> None:
 
 
 class _Resolver(AbstractResolver):
-    """Answers only addresses that may be connected to; the connector takes no others."""
+    """Refuses names that resolve to an address that is not permitted."""
 
     def __init__(self, allow_private: bool) -> None:
         self._allow_private = allow_private
@@ -278,7 +283,7 @@ class _Resolver(AbstractResolver):
     ) -> list[ResolveResult]:
         found: list[Any] = await self._inner.resolve(host, port, family)
         for answer in found:
-            # One bad address among good ones refuses the name: which of them is tried is chance.
+            # One bad address refuses the name, because any of the addresses may be used.
             address = ip_address(answer["host"].partition("%")[0])
             if not (self._allow_private or is_public(address)):
                 raise _refuse(host, str(address))

@@ -1,4 +1,4 @@
-"""Python functions: async ones on the main loop, sync ones in threads."""
+"""Python handlers: async functions on the main loop, sync functions in threads."""
 
 import asyncio
 import contextvars
@@ -19,7 +19,7 @@ from cronledger.rules.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class PythonHandlers:
-    """The functions of a runner by name (`module:qualname`), and the threads for sync ones."""
+    """Runs the functions of a runner, which have names of the form `module:qualname`."""
 
     functions: Mapping[str, Bound]
     threads: Threads
@@ -28,14 +28,15 @@ class PythonHandlers:
     async def run(
         self, name: str, context: Context, transaction: ExecutionTransaction, guard: Guard
     ) -> Outcome:
-        """Run the function to its end, and commit what it wrote in `transaction` with its SUCCESS.
+        """Run the function to its end, and commit its writes in `transaction` with its SUCCESS.
 
-        Cancelling stops an async one. Raises LeaseEndedError when the lease had ended before a sync
-        one could start, or the function noticed that it had.
+        A cancellation stops an async function. A sync one can only be requested to end
+        (`ctx.cancelled`). Its cancellation is held until it returns, so that its slot and its lease
+        stay taken. If a sync function returns an awaitable (a `def` around an `async def`), that is
+        awaited.
 
-        A sync one can only be asked (`ctx.cancelled`): the cancellation is held until it returns,
-        so that its slot and its lease stay taken. What a sync one returns is awaited if it can be
-        (a plain `def` around an `async def`).
+        Raises LeaseEndedError if the lease had ended before a sync function could start, or if the
+        function noticed the end of its lease.
         """
         try:
             with guard:
@@ -74,7 +75,8 @@ class PythonHandlers:
         except asyncio.CancelledError as error:
             if task.cancelling():
                 raise
-            return outcome.failure(error)  # nobody cancelled it: something it awaited was
+            # The task was not cancelled, but something that it awaited was.
+            return outcome.failure(error)
         except BaseException as error:
             if guard.ended_by(error):
                 raise LeaseEndedError from error
@@ -101,7 +103,7 @@ class PythonHandlers:
 
 
 class _RaisedError(Exception):
-    """Carries what a function raised in its thread: a StopIteration cannot pass a coroutine."""
+    """Carries the exception of a function, because a coroutine cannot raise a StopIteration."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""SQL: a statement or a script, in one transaction with its own terminal write.
+"""SQL handlers: a statement or a script, in one transaction with the write of its outcome.
 
-Exactly once by construction: what it wrote and its SUCCESS are committed together, or neither is.
+Its effects happen exactly once, because its writes and its SUCCESS commit together.
 """
 
 from dataclasses import dataclass
@@ -30,36 +30,37 @@ class SqlHandlers:
     tail_bytes: int
 
     async def run(self, job: Job, context: Context, transaction: ExecutionTransaction) -> Outcome:
-        """Run the statement to its end; cancelling cancels it in the server and propagates.
+        """Run the statement to its end. A cancellation cancels it in the server and propagates.
 
-        `rows_affected` counts what INSERT, UPDATE, DELETE and MERGE touched, over all statements;
-        None without any. The output has the notices and each statement's tag.
+        `rows_affected` is the number of rows that INSERT, UPDATE, DELETE and MERGE changed, over
+        all statements, or None without any of these. The output contains the notices and the tag of
+        each statement.
         """
-        said = _Said(self.tail_bytes)
+        output = _Output(self.tail_bytes)
         limit = job.run_timeout
         began = monotonic()
         try:
             async with transaction as connection:
-                connection.add_notice_handler(said.notice)
+                connection.add_notice_handler(output.notice)
                 await connection.execute(
                     "SELECT pg_catalog.set_config('statement_timeout', %s, true)",
                     [_milliseconds(limit)],
                 )
                 cursor = AsyncCursor(connection)
-                # Without parameters it goes out as it is: many statements, and % is no mark.
+                # Without parameters it is sent as it is: it may be a script, and may contain %.
                 await cursor.execute(job.target["statement"].encode(), prepare=False)
-                rows = await _affected(cursor, said)
-            return await transaction.commit(outcome.success(Result(None, rows), said.text()))
+                rows = await _affected(cursor, output)
+            return await transaction.commit(outcome.success(Result(None, rows), output.text()))
         except LeaseLost as error:
-            return outcome.failure(error, said.text())
+            return outcome.failure(error, output.text())
         except psycopg.Error as error:
             if (
                 limit is not None
                 and error.sqlstate == QUERY_CANCELED
                 and (monotonic() - began >= limit.total_seconds())
             ):
-                return outcome.timed_out(limit, said.text(), end_known=True)
-            return outcome.failed(ErrorCode.HANDLER_ERROR, explained(error), said.text())
+                return outcome.timed_out(limit, output.text(), end_known=True)
+            return outcome.failed(ErrorCode.HANDLER_ERROR, explained(error), output.text())
         finally:
             await transaction.close()
 
@@ -71,8 +72,8 @@ def _milliseconds(limit: timedelta | None) -> str:
     return str(min(LONGEST_TIMEOUT_MS, round(limit.total_seconds() * 1000)))
 
 
-class _Said:
-    """The last of what the server said, in characters."""
+class _Output:
+    """The last `limit` characters of the server's messages."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -88,13 +89,13 @@ class _Said:
         return self._text or None
 
 
-async def _affected(cursor: AsyncCursor[Any], said: _Said) -> int | None:
+async def _affected(cursor: AsyncCursor[Any], output: _Output) -> int | None:
     total: int | None = None
     more: bool | None = True
     while more:
         tag = cursor.statusmessage or ""
         if tag:
-            said.add(tag)
+            output.add(tag)
         if tag.startswith(COUNTED):
             total = (total or 0) + max(0, cursor.rowcount)
         more = cursor.nextset()
@@ -102,9 +103,9 @@ async def _affected(cursor: AsyncCursor[Any], said: _Said) -> int | None:
 
 
 def explained(error: psycopg.Error) -> str:
-    """SQLSTATE, class and what the server said of it; without a server's answer, the error's text.
+    """Return the SQLSTATE, the class and the server's messages, or the text of a local error.
 
-    The statement itself is not in it, only the line that the server points at.
+    The statement itself is not included, only the line that the server refers to.
     """
     diag = error.diag
     state = f"SQLSTATE {error.sqlstate} " if error.sqlstate else ""
