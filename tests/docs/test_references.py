@@ -18,8 +18,9 @@ def test_a_dead_reference_is_found(tmp_path: Path) -> None:
     page.write_text(
         "# A heading\n[a](missing.md) [b](#a-heading) [c](#none) `src/none.py` `jobs none`\n"
         "`cronledger jobs list --none` `cronledger.none` `make none` `CRONLEDGER_NONE`\n"
-        "`test_none` `python -m tests.none` `cronledger.audit.verify` `cronledger.trigger`\n",
+        "It logs `none`. `test_none` `python -m tests.none`\n"
+        "`cronledger.audit.verify` `cronledger.trigger`\n",
         "utf-8",
     )
     assert anchors(page) == {"a-heading"}
-    assert len(dead_references(page)) == 10
+    assert len(dead_references(page)) == 11

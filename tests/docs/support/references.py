@@ -11,6 +11,7 @@ import click
 
 from cronledger.cli import main
 from cronledger.ledger.migrate import created
+from cronledger.log import EVENTS
 from cronledger.settings import VARIABLES
 from docs.tools.commands import commands
 from docs.tools.configuration import ENVIRONMENT
@@ -31,6 +32,7 @@ NO_NAMES = ("toml", "service")
 COMMAND = re.compile(r"(?:^|[$;(\"]|&& )\s*(?:[A-Z_]+=\S+ )*cronledger ((?:[^|>#;&\n]|(?<=\[)\|)*)")
 VARIABLE = re.compile(r"\bCRONLEDGER_[A-Z_]*[A-Z]\b")
 TARGET = re.compile(r"\bmake ([a-z]+)")
+EVENT = re.compile(r"\blogs (?:an? )?`([a-z_]+)`")
 TEST = re.compile(r"\btest_\w+\*?")
 
 
@@ -50,6 +52,7 @@ def dead_references(page: Path) -> list[str]:
         if inline:
             dead += [f"`{inline}`: {why}" for why in _dead_in_code(inline.strip())]
         dead += [f"`{inline or block}`: {why}" for why in _dead_names(inline or block)]
+    dead += [f"{name}: no such event" for name in EVENT.findall(text) if name not in EVENTS]
     dead += [f"{name}: no such variable" for name in VARIABLE.findall(text) if not _is_set(name)]
     return dead
 
