@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.migrate import migrate
@@ -21,6 +22,8 @@ from tests.cluster.support.harness import ROOT, clean_environ
 NAME: LiteralString = "side"
 COPY: LiteralString = "side_snapshot"
 PATIENCE = 180.0
+PASSING = (psycopg.OperationalError, errors.ObjectInUse, errors.ReadOnlySqlTransaction)
+"""Errors of the other faults, which end by themselves."""
 TICK: LiteralString = """
 INSERT INTO cronledger.jobs (name, schedule, handler, target, stale_timeout)
 VALUES ('tick', '*/5 * * * * *', 'sql', '{"statement": "SELECT 1"}', '6 s')
@@ -169,7 +172,7 @@ class _Side:
     def _repeat(self, what: str, step: Any) -> Any:
         give_up_at = time.monotonic() + PATIENCE
         while True:
-            with suppress(psycopg.OperationalError, psycopg.errors.ObjectInUse):
+            with suppress(*PASSING):
                 if found := step():
                     return found
             assert time.monotonic() < give_up_at, f"not within {PATIENCE} s: {what}"
