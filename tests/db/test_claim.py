@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from cronledger.engine.claiming.breadth import LARGEST_CLAIM
 from cronledger.rules import outcome
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
@@ -342,7 +343,7 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
         ledger.clock.travel(by=MINUTE)
         assert {s.claimed.key.job_name for s in await one.step()} == {"backlog"}
         assert len(one.held) == 11
-        assert one.claimer.breadth.narrowed
+        assert one.claimer.breadth.rows(LARGEST_CLAIM) < LARGEST_CLAIM
         assert (
             ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1") == before
         )

@@ -21,11 +21,6 @@ class Breadth:
         self._limit = LARGEST_CLAIM
         self._per_slot = 1
 
-    @property
-    def narrowed(self) -> bool:
-        """Whether earlier claims locked schedules for which no slot was left."""
-        return self._limit < LARGEST_CLAIM
-
     def rows(self, slots: int) -> int:
         """Return how many due schedules to lock while `slots` are free."""
         beyond = min(SETTLED_AT_ONCE, slots * self._per_slot)

@@ -108,8 +108,8 @@ class ClaimContext:
 class Claim:
     """One attempt at a claim, for one call of `run`.
 
-    Whoever handles the error of a failed attempt can read what it was about to do: `schedules` are
-    those that it has locked, and `decision` is what it would have written.
+    After a failed attempt, `schedules` are those that it had locked, and `decision` is what it
+    would have written.
     """
 
     def __init__(self, context: ClaimContext, request: ClaimRequest) -> None:
@@ -154,7 +154,7 @@ class Claim:
         yield from self.decision.new
 
     async def _claim_existing_and_lock_schedules(self, c: Connection) -> datetime:
-        """Return the database's time before the statements, which share one round trip."""
+        """Send both statements in one round trip. Return the database's time before them."""
         context, request = self._context, self._request
         clock = await self._statements.read_clock(c)
         self._sent = self._asked = monotonic()
