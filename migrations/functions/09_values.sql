@@ -41,7 +41,7 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
             ('sql', 'statement', 'string', false),
             ('http', 'url', 'string', true), ('http', 'method', 'string', false),
             ('http', 'headers', 'object', true), ('http', 'body', NULL, true),
-            ('http', 'expect', 'array', false), ('http', 'allow_redirects', 'boolean', false),
+            ('http', 'expect', 'array', false),
             ('http', 'allow_private', 'boolean', false)) f(of_handler, key, kind, secret)
         WHERE f.of_handler = handler
     ), needed(key, example) AS (VALUES

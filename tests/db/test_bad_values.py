@@ -85,7 +85,7 @@ def test_every_target_of_the_models_is_known_to_the_trigger(ledger: Ledger) -> N
         "sql": {"statement": "SELECT 1"},
         "http": {
             "url": "http://x", "method": "POST", "headers": {"A": {"env": "B"}}, "body": [1],
-            "expect": [200], "allow_redirects": True, "allow_private": True,
+            "expect": [200], "allow_private": True,
         },
         "external": {"anything": {"its": ["workers", "understand"]}},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The audit reads a stored definition, whatever session wrote it, as the ledger's own types do."""
+"""The audit reads a stored definition of any session as PostgreSQL reads the columns of the job."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -31,6 +31,7 @@ def test_reads_what_any_session_wrote(database_url: str, style: str) -> None:
         ).fetchall()
     assert len(stored) == len(INTERVALS)
     for row in stored:
+        assert row["definition"]["schedule_delay"] == "1 mon"  # in every IntervalStyle
         assert Definition.from_revision(row["definition"]) == Definition(
             schedule="@daily",
             day_or=False,

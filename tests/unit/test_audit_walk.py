@@ -231,20 +231,11 @@ def test_reads_a_revision() -> None:
         ("1 year 2 mons -1 days", 424 * DAY),
         ("1 day -01:30:00", timedelta(hours=22, minutes=30)),
         ("876600:00:00", 876_600 * HOUR),
-        ("@ 0", timedelta(0)),
-        ("@ 1 day 2 hours 3 mins 4.5 secs", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
-        ("PT0S", timedelta(0)),
-        ("P1DT2H3M4.5S", timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
-        ("P1M", 30 * DAY),
-        ("PT1M", MINUTE),
-        ("0", timedelta(0)),
-        ("0:01:30", timedelta(seconds=90)),
-        ("+1-2 +3 -1:00:00", 428 * DAY - HOUR),
-        ("0-1", 30 * DAY),
-        ("1 2:03:04", timedelta(days=1, hours=2, minutes=3, seconds=4)),
+        ("2 days +01:30:00", 2 * DAY + timedelta(minutes=90)),
+        ("00:01:30", timedelta(seconds=90)),
     ],
 )
-def test_intervals_of_every_style(written: str, expected: timedelta) -> None:
+def test_intervals_of_the_style_postgres(written: str, expected: timedelta) -> None:
     assert Definition.from_revision({**STORED, "jitter": written}).jitter == expected
 
 
@@ -254,8 +245,9 @@ def test_intervals_of_every_style(written: str, expected: timedelta) -> None:
         ("jitter", "soon"),
         ("jitter", "1 day soon"),
         ("jitter", "-00:00:01"),
-        ("jitter", "P1X"),
-        ("jitter", "P1H"),
+        ("jitter", "PT1M"),
+        ("jitter", "@ 1 min"),
+        ("jitter", "1 2:03:04"),
         ("jitter", "5"),
         ("jitter", ""),
         ("jitter", 5),

@@ -4,14 +4,10 @@ from datetime import timedelta
 from ipaddress import ip_address
 from typing import Any
 
-import aiohttp
 import pytest
-from multidict import CIMultiDict
-from yarl import URL
 
 from cronledger.engine.running.handlers.http import (
     AddressRefusedError,
-    _Request,
     _Resolver,
     is_public,
     retry_after,
@@ -78,36 +74,3 @@ DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
 )
 def test_f29_retry_after(headers: dict[str, str], seconds: int | None) -> None:
     assert retry_after(headers) == (None if seconds is None else timedelta(seconds=seconds))
-
-
-def request(method: str = "POST") -> _Request:
-    headers = CIMultiDict({"X-Key": "s", "Cookie": "c", "X-Plain": "p", "Content-Type": "t"})
-    return _Request(method, URL("https://a/x"), headers, b"d", frozenset({"X-Key"}), ("s",))
-
-
-@pytest.mark.parametrize(
-    ("method", "status", "after"),
-    [
-        ("POST", 301, "GET"), ("POST", 302, "GET"), ("PUT", 302, "PUT"), ("PUT", 303, "GET"),
-        ("HEAD", 303, "HEAD"), ("POST", 307, "POST"), ("POST", 308, "POST"),
-    ],
-)  # fmt: skip
-def test_f29_the_method_after_a_redirect(method: str, status: int, after: str) -> None:
-    made = request(method)
-    made.redirected(status, "/y")
-    assert (made.method, str(made.url)) == (after, "https://a/y")
-    assert (made.data is None) == (after != method or status == 303)
-    assert "X-Key" in made.headers
-
-
-@pytest.mark.parametrize("location", ["http://a/y", "https://b/y", "https://a:8443/y", "//b/y"])
-def test_f29_another_origin_gets_no_secrets(location: str) -> None:
-    made = request()
-    made.redirected(307, location)
-    assert set(made.headers) == {"X-Plain", "Content-Type"}
-
-
-def test_f29_a_redirect_to_something_else_is_refused() -> None:
-    for location in ("file:///etc/passwd", "ftp://a/b"):
-        with pytest.raises(aiohttp.InvalidURL):
-            request().redirected(302, location)

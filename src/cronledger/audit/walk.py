@@ -73,7 +73,7 @@ class Definition:
         def read(name: str, kind: type, nullable: bool = False) -> Any:
             value = definition.get(name)
             if not (isinstance(value, kind) or (nullable and value is None)):
-                raise ValueError(f"definition: {name} = {value!r} is no {kind.__name__}")
+                raise ValueError(f"definition: {name} = {value!r} is not a {kind.__name__}")
             return value
 
         return cls(
@@ -95,49 +95,31 @@ def _timestamp(name: str, written: str | None) -> datetime | None:
     try:
         instant = datetime.fromisoformat(written)
     except ValueError:
-        raise ValueError(f"definition: {name} = {written!r} is no timestamp") from None
+        raise ValueError(f"definition: {name} = {written!r} is not a timestamp") from None
     if instant.tzinfo is None:
         raise ValueError(f"definition: {name} = {written!r} has no UTC offset")
     return instant.astimezone(UTC)
 
 
-_COUNT, _PART = "[+-]?[0-9]+", r"[+-]?[0-9]+(?:\.[0-9]{1,6})?"
-_CLOCK = r"(?:(?P<sign>[+-])?(?P<h>[0-9]+):(?P<m>[0-9]{2}):(?P<s>[0-9]{2}(?:\.[0-9]{1,6})?))"
-_INTERVALS = tuple(
-    map(
-        re.compile,
-        (
-            rf"(?:@ )?(?:(?P<year>{_COUNT}) years? ?)?(?:(?P<mon>{_COUNT}) mons? ?)?"
-            rf"(?:(?P<day>{_COUNT}) days? ?)?(?:(?P<hour>{_COUNT}) hours? ?)?"
-            rf"(?:(?P<minute>{_COUNT}) mins? ?)?(?:(?P<second>{_PART}) secs?)?{_CLOCK}?",
-            rf"P(?:(?P<year>{_COUNT})Y)?(?:(?P<mon>{_COUNT})M)?(?:(?P<day>{_COUNT})D)?"
-            rf"(?:T(?:(?P<hour>{_COUNT})H)?(?:(?P<minute>{_COUNT})M)?(?:(?P<second>{_PART})S)?)?",
-            rf"(?:(?P<year>{_COUNT})-(?P<mon>[0-9]+) ?)?(?:(?P<day>{_COUNT}) )?{_CLOCK}?",
-        ),
-    )
+_INTERVAL = re.compile(
+    r"(?:([+-]?[0-9]+) years? ?)?(?:([+-]?[0-9]+) mons? ?)?(?:([+-]?[0-9]+) days? ?)?"
+    r"(?:([+-]?)([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]{1,6})?))?"
 )
-_SECONDS = {
-    **{"year": 365 * 86_400, "mon": 30 * 86_400, "day": 86_400, "hour": 3_600, "minute": 60},
-    **{"second": 1, "h": 3_600, "m": 60, "s": 1},
-}
+_DAYS_OF_YEAR, _DAYS_OF_MONTH = 365, 30
 
 
 def _interval(name: str, written: str) -> timedelta:
-    """Read an interval as PostgreSQL writes it in any IntervalStyle; a month is 30 days."""
-    if written in ("0", "@ 0"):
-        return timedelta(0)
-    found = next((m for style in _INTERVALS if (m := style.fullmatch(written))), None)
+    """Read an interval in the IntervalStyle `postgres`, which `job_definition` in SQL sets."""
+    found = _INTERVAL.fullmatch(written)
     if found is None or not any(found.groups()):
-        raise ValueError(f"definition: {name} = {written!r} is no interval")
-    parts = {part: value for part, value in found.groupdict().items() if value}
-    back = parts.pop("sign", "+") == "-"
-    seconds = sum(
-        Decimal(value) * _SECONDS[part] * (-1 if back and part in "hms" else 1)
-        for part, value in parts.items()
-    )
-    if seconds < 0:
+        raise ValueError(f"definition: {name} = {written!r} is not an interval")
+    years, months, days, sign, hours, minutes, seconds = (part or "0" for part in found.groups())
+    clock = Decimal(hours) * 3_600 + Decimal(minutes) * 60 + Decimal(seconds)
+    whole = int(years) * _DAYS_OF_YEAR + int(months) * _DAYS_OF_MONTH + int(days)
+    length = whole * 86_400 + (-clock if sign == "-" else clock)
+    if length < 0:
         raise ValueError(f"definition: {name} = {written!r} is negative")
-    return timedelta(microseconds=int(seconds * 1_000_000))
+    return timedelta(microseconds=int(length * 1_000_000))
 
 
 # --- the walk ----------------------------------------------------------------------------------

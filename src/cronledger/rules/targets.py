@@ -110,9 +110,6 @@ class HttpTarget(_Target):
     expect: list[Annotated[int, Field(ge=100, le=599)]] = Field(
         default_factory=list, description="Statuses that mean success. If it is empty: 200 to 299."
     )
-    allow_redirects: bool = Field(
-        False, description="Follow up to 5 redirects; false: a redirect is a status like others."
-    )
     allow_private: bool = Field(
         False,
         description="Allow addresses that are not public, such as loopback and private networks.",

@@ -30,14 +30,13 @@ from cronledger.rules.model import Job
 from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
 from cronledger.rules.targets import FromEnvironment, HttpTarget
 
-MOST_REDIRECTS = 5
 LONGEST_RETRY_AFTER = timedelta(days=1)
 REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 16 * 1024
+SHOWN_LOCATION = 500
 LONGEST_SPELLING = 12
 """The most bytes that one character of a secret may take in a response."""
 OWN_BODY = ("GET", "HEAD")
-CREDENTIALS = ("authorization", "cookie", "proxy-authorization")
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 Address = IPv4Address | IPv6Address
@@ -47,38 +46,15 @@ class AddressRefusedError(Exception):
     """A request would have been sent to an address that is not public."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
-    """The next request to send, which a redirect changes.
-
-    `secrets`: the names of the headers from the environment. `hidden`: the values to redact.
-    """
+    """The request that is sent. `hidden`: the secrets in it, which are masked in all output."""
 
     method: str
     url: URL
     headers: CIMultiDict[str]
     data: bytes | None
-    secrets: frozenset[str]
     hidden: tuple[str, ...] = field(repr=False)
-    hops: int = 0
-
-    def redirected(self, status: int, location: str) -> None:
-        """Follow a redirect as browsers do. Another origin receives no secrets.
-
-        After a 303, and after a 301 or 302 for a POST, the request becomes a GET without a body.
-        """
-        target = self.url.join(URL(location))
-        if target.scheme not in ("http", "https") or target.host is None:
-            raise aiohttp.InvalidURL(target, "a redirect to something that is not HTTP")
-        if target.origin() != self.url.origin():
-            for name in (*self.secrets, *CREDENTIALS):
-                self.headers.popall(name, None)
-        if status == 303 or (status in (301, 302) and self.method == "POST"):
-            self.method = "HEAD" if self.method == "HEAD" else "GET"
-            self.data = None
-            self.headers.popall("Content-Type", None)
-        self.url = target
-        self.hops += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +88,19 @@ class HttpHandlers:
                 with guard:
                     return await guard.drive(self._send(session, target, request))
         except (AddressRefusedError, aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-            code = ErrorCode.HANDLER_ERROR if request.hops else ErrorCode.NOT_STARTED
-            return outcome.failed(code, _why(error, request.hidden))
+            return outcome.failed(ErrorCode.NOT_STARTED, _why(error, request.hidden))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return outcome.failed(ErrorCode.HANDLER_ERROR, _why(error, request.hidden))
 
     async def _send(
         self, session: aiohttp.ClientSession, target: HttpTarget, request: _Request
     ) -> Outcome:
-        for _ in range(MOST_REDIRECTS + 1):
-            _check_literal(request.url, target.allow_private)
-            async with session.request(
-                request.method, request.url, headers=request.headers, data=request.data,
-                allow_redirects=False,
-            ) as response:  # fmt: skip
-                location = response.headers.get("Location")
-                follow = target.allow_redirects and response.status not in target.expect
-                if not (follow and location and response.status in REDIRECTS):
-                    return await self._outcome(target, request, response)
-            request.redirected(response.status, location)
-        return outcome.failed(ErrorCode.HTTP_STATUS, f"more than {MOST_REDIRECTS} redirects")
+        _check_literal(request.url, target.allow_private)
+        async with session.request(
+            request.method, request.url, headers=request.headers, data=request.data,
+            allow_redirects=False,
+        ) as response:  # fmt: skip
+            return await self._outcome(target, request, response)
 
     async def _outcome(
         self, target: HttpTarget, request: _Request, response: aiohttp.ClientResponse
@@ -140,11 +109,14 @@ class HttpHandlers:
         status = response.status
         if status in target.expect or (not target.expect and 200 <= status <= 299):
             return outcome.success({"status": status}, tail)
-        found = f"{request.method} returned {status} {response.reason or ''}".rstrip()
         wanted = ", ".join(map(str, target.expect)) or "200 to 299"
-        message = _redacted(f"{found}; expected {wanted}", request.hidden)
-        if status in REDIRECTS and not target.allow_redirects:
-            message += "; redirects are followed only with allow_redirects = true"
+        message = f"{request.method} returned {status} {response.reason or ''}".rstrip()
+        message += f"; expected {wanted}"
+        location = response.headers.get("Location")
+        if status in REDIRECTS and location:
+            place = _redacted(location, request.hidden)[:SHOWN_LOCATION]
+            message += f"; the redirect to {place} is not followed"
+        message = clean_text(_redacted(message, request.hidden))
         return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, retry_after(response.headers))
 
 
@@ -155,12 +127,11 @@ def _missing(target: HttpTarget, environ: Mapping[str, str]) -> list[str]:
 
 def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -> _Request:
     headers: CIMultiDict[str] = CIMultiDict()
-    hidden, secrets = [], []
+    hidden = []
     for name, value in target.headers.items():
         if isinstance(value, FromEnvironment):
             secret = environ[value.env].strip()
             headers[name] = value.prefix + secret
-            secrets.append(name)
             hidden.append(secret)
         else:
             headers[name] = value
@@ -178,7 +149,7 @@ def _request(target: HttpTarget, context: Context, environ: Mapping[str, str]) -
         headers.setdefault("Content-Type", "application/json")
     # The longest first, because one secret may be part of another.
     shown = tuple(sorted({x for x in hidden if x}, key=len, reverse=True))
-    return _Request(target.method, URL(target.url), headers, data, frozenset(secrets), shown)
+    return _Request(target.method, URL(target.url), headers, data, shown)
 
 
 async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str, ...]) -> str:
