@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from unittest import mock
 
 import pytest
 
@@ -96,8 +97,10 @@ def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, o
 
 
 def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
-    clock: list[float], caplog: pytest.LogCaptureFixture
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = mock.Mock()
+    monkeypatch.setattr(peers, "log", log)
     mine = NewerPeers(OLD)
     mine.observe([check_in()])
     assert mine.delegates(BERLIN, row("a"))
@@ -108,7 +111,7 @@ def test_what_a_newer_runner_does_not_plan_in_time_is_planned_here(
     # Planned meanwhile and due again; also where it comes before what was not planned.
     assert mine.delegates(BERLIN, row("a", NOON + timedelta(minutes=1)))
     assert not mine.delegates(BERLIN, row("b"))
-    assert "planning_taken_over" in caplog.text
+    assert [call.args for call in log.warning.call_args_list] == [("planning_taken_over",)]
     mine.observe([check_in()])
     assert not mine.delegates(BERLIN, row("c"))
     mine.observe([check_in(seen="12:01")])
