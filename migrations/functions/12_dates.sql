@@ -5,7 +5,6 @@
 -- nobody has planned a firing of them since.
 
 -- For scopes only: a runner calls it through set_scopes, and has no right to change the history of jobs.
-DROP FUNCTION IF EXISTS {schema}.date_at_commit(text, timestamptz, bigint, text[], text[], text[]);
 CREATE OR REPLACE FUNCTION {schema}.date_at_commit(
     job text, at timestamptz, kinds text[], scopes text[], changes text[])
 RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -56,7 +55,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.date_scopes({schema}.undated, timestamptz) IS 'Dates the uncommitted appearance, retirement or return of scopes, never before the newest revision of the job; returns the date.';
 
-CREATE OR REPLACE FUNCTION {schema}.date_all() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}.date_undated() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Not before the COMMIT itself, or its own date would look like an earlier one below, and it would
@@ -87,14 +86,14 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.date_all() IS 'At COMMIT: everything that the transaction noted in undated takes effect at this instant.';
+COMMENT ON FUNCTION {schema}.date_undated() IS 'At COMMIT: everything that the transaction noted in undated takes effect at this instant.';
 
 DO $$ BEGIN
     -- There is no CREATE OR REPLACE CONSTRAINT TRIGGER.
     IF NOT EXISTS (SELECT FROM pg_trigger t
                    WHERE t.tgrelid = '{schema}.undated'::regclass AND t.tgname = 'date_at_commit') THEN
         CREATE CONSTRAINT TRIGGER date_at_commit AFTER INSERT OR UPDATE ON {schema}.undated
-            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.date_all();
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.date_undated();
     END IF;
 END $$;
 COMMENT ON TRIGGER date_at_commit ON {schema}.undated IS 'Dates what the transaction has written, at its COMMIT.';

@@ -20,13 +20,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION {schema}.pruned_through() IS 'The instant up to which executions and skips may have been pruned, by plan_time; NULL: none were pruned.';
 
-CREATE OR REPLACE FUNCTION {schema}.mark_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION {schema}.record_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
     UPDATE {schema}.pruned p SET through = last_plan_time, recorded_at = {schema}.db_now()
     WHERE p.through < last_plan_time OR p.through IS NULL AND last_plan_time IS NOT NULL
 $$;
-COMMENT ON FUNCTION {schema}.mark_pruned(timestamptz) IS 'Records that plan_times up to this instant may have been pruned. An earlier instant than the recorded one changes nothing.';
+COMMENT ON FUNCTION {schema}.record_pruned(timestamptz) IS 'Records that plan_times up to this instant may have been pruned. An earlier instant than the recorded one changes nothing.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_partition(from_plan_time timestamptz, before_plan_time timestamptz)
+CREATE OR REPLACE FUNCTION {schema}.create_partition(from_plan_time timestamptz, before_plan_time timestamptz)
 RETURNS text LANGUAGE plpgsql SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
 DECLARE
     part text := 'executions_p' || to_char(from_plan_time,
@@ -43,9 +43,9 @@ BEGIN
                    part, from_plan_time, before_plan_time);
     RETURN part;
 END $$;
-COMMENT ON FUNCTION {schema}.make_partition(timestamptz, timestamptz) IS 'A partition for plan_times in [from, before); answers its name.';
+COMMENT ON FUNCTION {schema}.create_partition(timestamptz, timestamptz) IS 'A partition for plan_times in [from, before); answers its name.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_partitions(
+CREATE OR REPLACE FUNCTION {schema}.create_partitions(
     first_plan_time timestamptz, last_plan_time timestamptz, seconds double precision)
 RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -62,12 +62,12 @@ BEGIN
             SELECT least(min(q.from_plan_time),
                          epoch + (floor(extract(epoch FROM at - epoch) / seconds) + 1) * width)
             INTO upto FROM {schema}.partitions() q WHERE q.from_plan_time > at;
-            RETURN NEXT {schema}.make_partition(at, upto);
+            RETURN NEXT {schema}.create_partition(at, upto);
         END IF;
         at := upto;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.make_partitions(timestamptz, timestamptz, double precision) IS 'The partitions that lack for plan_times in [first, last], on a grid of that width; answers their names.';
+COMMENT ON FUNCTION {schema}.create_partitions(timestamptz, timestamptz, double precision) IS 'The partitions that lack for plan_times in [first, last], on a grid of that width; answers their names.';
 
 CREATE OR REPLACE FUNCTION {schema}.partition_is_busy(part text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -97,21 +97,25 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.drop_partition(text) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did. Raises lock_not_available after 200 ms.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_partitions_for(plan_times timestamptz[]) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION {schema}.create_missing_partitions(plan_times timestamptz[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
+    missing timestamptz;
     seconds double precision;
-    at      timestamptz;
 BEGIN
-    -- The same lock as maintenance, but waited for: the caller cannot go on without.
-    PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0));
-    SELECT coalesce(max(extract(epoch FROM q.before_plan_time - q.from_plan_time)), 604800)
-    INTO seconds FROM {schema}.partitions() q;
-    FOR at IN SELECT DISTINCT u.at FROM unnest(plan_times) u(at) ORDER BY 1 LOOP
-        RETURN QUERY SELECT m.name FROM {schema}.make_partitions(at, at, seconds) m(name);
+    LOOP
+        WITH p AS MATERIALIZED (SELECT * FROM {schema}.partitions())
+        SELECT min(u.at) INTO missing FROM unnest(plan_times) u(at)
+        WHERE NOT EXISTS (SELECT FROM p WHERE p.from_plan_time <= u.at AND p.before_plan_time > u.at);
+        EXIT WHEN missing IS NULL;
+        -- The lock of maintain_partitions, but waited for, because the caller cannot go on without it.
+        PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0));
+        SELECT coalesce(max(extract(epoch FROM q.before_plan_time - q.from_plan_time)), 604800)
+        INTO seconds FROM {schema}.partitions() q;
+        RETURN QUERY SELECT m.name FROM {schema}.create_partitions(missing, missing, seconds) m(name);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.make_partitions_for(timestamptz[]) IS 'The partitions that lack for these plan_times, as wide as those there are; answers their names. For a claim that comes after a long outage, before maintain_partitions has run.';
+COMMENT ON FUNCTION {schema}.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
 
 -- Answers what it did: one row per partition made, analyzed or dropped, and for skips pruned.
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
@@ -132,7 +136,7 @@ BEGIN
     END IF;
     SELECT greatest(interval '1 day', least(retention, max(j.catch_up_window))) INTO reach
     FROM {schema}.jobs j HAVING count(*) > 0;
-    RETURN QUERY SELECT 'made', m.name FROM {schema}.make_partitions(
+    RETURN QUERY SELECT 'made', m.name FROM {schema}.create_partitions(
         now_ - coalesce(reach, '1 day'), now_ + ahead, floor(extract(epoch FROM width))::float8) m(name);
     -- Rows that nobody has committed yet count as pages without rows, and a plan for a table that will
     -- never have any is the worst there is: not analyzed before one is seen.
@@ -157,7 +161,7 @@ BEGIN
     )
     SELECT count(*), max(g.through_plan_time) INTO pruned, last FROM gone g;
     IF pruned > 0 THEN
-        PERFORM {schema}.mark_pruned(last);
+        PERFORM {schema}.record_pruned(last);
         action := 'pruned'; subject := pruned || ' skips';
         RETURN NEXT;
     END IF;
@@ -167,7 +171,7 @@ BEGIN
         WHERE q.before_plan_time < now_ - retention LOOP
         BEGIN
             IF {schema}.drop_partition(subject) THEN
-                PERFORM {schema}.mark_pruned(last);
+                PERFORM {schema}.record_pruned(last);
                 RETURN NEXT;
             END IF;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN

@@ -35,7 +35,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises unless this job may be triggered for this scope now; force passes pauses, never a retirement.';
 
-CREATE OR REPLACE FUNCTION {schema}.clear_way(
+CREATE OR REPLACE FUNCTION {schema}.apply_overlap(
     definition {schema}.jobs, scope {schema}.schedules, requester text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -69,7 +69,7 @@ BEGIN
           AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL;
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.clear_way({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}.has_live_runner(definition {schema}.jobs) RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -100,8 +100,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.check_runner({schema}.jobs, boolean) IS 'Warns, or with require_runner raises, when no live runner can run this job.';
 
--- It had no require_runner: CREATE OR REPLACE would leave two of one name.
-DROP FUNCTION IF EXISTS {schema}.trigger(text, text, text, jsonb, boolean, text);
 CREATE OR REPLACE FUNCTION {schema}.free_plan_time(
     scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')
 RETURNS timestamptz LANGUAGE plpgsql AS $$
@@ -145,13 +143,13 @@ BEGIN
     FOR NO KEY UPDATE;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = trigger.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     ELSIF scope.job_name IS NULL THEN
-        PERFORM {schema}.unknown_scope(job, scope_kind, scope_id);
+        PERFORM {schema}.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
     PERFORM {schema}.check_trigger(definition, scope, force);
     PERFORM {schema}.check_runner(definition, require_runner);
-    PERFORM {schema}.clear_way(definition, scope, requester);
+    PERFORM {schema}.apply_overlap(definition, scope, requester);
     at := {schema}.free_plan_time(scope, {schema}.db_clock());
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,

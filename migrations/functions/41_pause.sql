@@ -1,22 +1,22 @@
 -- Operator functions: jobs and queues stop and go on. Lock: the queue's or the job's row, waiting;
 -- the triggers on jobs then take its schedules and make the revision.
 
-CREATE OR REPLACE FUNCTION {schema}.unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.raise_unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'job %: there is no such job', job
         USING HINT = 'The jobs: SELECT DISTINCT job_name FROM {schema}.job_status.',
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}.unknown_job(text) IS 'Raises that there is no such job.';
+COMMENT ON FUNCTION {schema}.raise_unknown_job(text) IS 'Raises that there is no such job.';
 
-CREATE OR REPLACE FUNCTION {schema}.unknown_scope(job text, scope_kind text, scope_id text)
+CREATE OR REPLACE FUNCTION {schema}.raise_unknown_scope(job text, scope_kind text, scope_id text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
         USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}.unknown_scope(text, text, text) IS 'Raises that this job has no such scope.';
+COMMENT ON FUNCTION {schema}.raise_unknown_scope(text, text, text) IS 'Raises that this job has no such scope.';
 
 CREATE OR REPLACE FUNCTION {schema}.lock_job(job text) RETURNS {schema}.jobs LANGUAGE plpgsql AS $$
 DECLARE
@@ -24,7 +24,7 @@ DECLARE
 BEGIN
     SELECT j.* INTO held FROM {schema}.jobs j WHERE j.name = job FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     END IF;
     RETURN held;
 END $$;

@@ -67,20 +67,20 @@ BEGIN
         SELECT c.id, c.job_name, c.scope_kind, c.scope_id, c.plan_time, c.attempt, c.trigger,
                c.payload::jsonb, j.target, c.lease_token, c.stale_after, j.stale_timeout, j.run_timeout
         FROM {schema}.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}', tokens,
-                                trusted_since, most => least(500, n + 20)) c
+                                trusted_since, max_rows => least(500, n + 20)) c
         JOIN {schema}.jobs j ON j.name = c.job_name
         WHERE c.how <> 'refused';
 END $$;
 COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'At most n executions of this queue whose jobs have handler external, RUNNING from now on under this runner''s name and the given lease_token, until stale_after unless heartbeat renews it (every third of stale_timeout). No row: nothing is due, may start, or was free; ask again. A runner that has been seen without a gap of a minute also steals stale leases of reentrant jobs. Raises unless the transaction is READ COMMITTED. The worker must stop the work after run_timeout, unless it is NULL: nothing else stops it.';
 
-CREATE OR REPLACE FUNCTION {schema}.unheld(execution_id bigint, token uuid) RETURNS text
+CREATE OR REPLACE FUNCTION {schema}.lease_refusal(execution_id bigint, token uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     held {schema}.executions;
 BEGIN
     SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_execution(execution_id);
+        PERFORM {schema}.raise_unknown_execution(execution_id);
     END IF;
     -- The sweeper leaves the token: that end is not the worker's.
     IF held.lease_token = token AND held.status <> 'RUNNING'
@@ -89,7 +89,7 @@ BEGIN
     END IF;
     RETURN 'lost';
 END $$;
-COMMENT ON FUNCTION {schema}.unheld(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
+COMMENT ON FUNCTION {schema}.lease_refusal(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
 
 CREATE OR REPLACE FUNCTION {schema}.heartbeat(id bigint, token uuid, lease interval DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -111,7 +111,7 @@ BEGIN
     WHERE e.id = heartbeat.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
     RETURNING e.cancel_requested_at IS NOT NULL, e.runner_id INTO cancelled, worker;
     IF NOT FOUND THEN
-        PERFORM {schema}.unheld(heartbeat.id, token);
+        PERFORM {schema}.lease_refusal(heartbeat.id, token);
         RETURN 'lost';
     END IF;
     -- SKIP LOCKED: a claim_next of the same worker may hold its row.
@@ -203,7 +203,7 @@ BEGIN
     WHERE e.id = execution_id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
     RETURNING e.* INTO ended;
     IF NOT FOUND THEN
-        RETURN {schema}.unheld(execution_id, token);
+        RETURN {schema}.lease_refusal(execution_id, token);
     END IF;
     PERFORM {schema}.rearm_after(ended);
     RETURN 'ok';
@@ -286,7 +286,7 @@ BEGIN
     WHERE e.id = release.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
     RETURNING e.* INTO ended;
     IF NOT FOUND THEN
-        RETURN {schema}.unheld(release.id, token);
+        RETURN {schema}.lease_refusal(release.id, token);
     END IF;
     PERFORM {schema}.rearm_after(ended);
     RETURN 'ok';

@@ -16,7 +16,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}.covered_watermark({schema}.schedules) IS 'The greatest watermark of a SUCCESS of this scope; NULL: none has one.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_enqueued(
+CREATE OR REPLACE FUNCTION {schema}.create_enqueued(
     definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, key text,
     payload jsonb, watermark bigint, group_id uuid, requester text)
 RETURNS bigint LANGUAGE sql AS $$
@@ -28,9 +28,9 @@ RETURNS bigint LANGUAGE sql AS $$
             watermark, group_id, 0, definition.max_attempts, requester)
     RETURNING id
 $$;
-COMMENT ON FUNCTION {schema}.make_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'A PENDING execution with the attempts of the job; answers its id. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'A PENDING execution with the attempts of the job; answers its id. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.open_scope(job text, kind text, scope text)
+CREATE OR REPLACE FUNCTION {schema}.lock_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
 DECLARE
     held       {schema}.schedules;
@@ -50,10 +50,10 @@ BEGIN
     -- SHARE: an edit that is under way would not give the new row its queue.
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     ELSIF definition.scope_kind = 'global' OR definition.scopes IS NOT NULL OR scope = 'global'
           OR kind <> definition.scope_kind OR definition.retired_at IS NOT NULL THEN
-        PERFORM {schema}.unknown_scope(job, kind, scope);
+        PERFORM {schema}.raise_unknown_scope(job, kind, scope);
     END IF;
     at := {schema}.db_clock();
     INSERT INTO {schema}.schedules
@@ -70,7 +70,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN held;
 END $$;
-COMMENT ON FUNCTION {schema}.open_scope(text, text, text) IS 'The schedule row of a scope, locked FOR NO KEY UPDATE. A scope that is not there appears, with its history starting now, if the job has a scope_kind and no fixed scopes; else it is refused. A scope provider retires what it does not name.';
+COMMENT ON FUNCTION {schema}.lock_or_create_scope(text, text, text) IS 'The schedule row of a scope, locked FOR NO KEY UPDATE. A scope that is not there appears, with its history starting now, if the job has a scope_kind and no fixed scopes; else it is refused. A scope provider retires what it does not name.';
 
 CREATE OR REPLACE FUNCTION {schema}.give_up_superseded(scope {schema}.schedules) RETURNS void
 LANGUAGE sql AS $$
@@ -96,17 +96,17 @@ LANGUAGE sql AS $$
 $$;
 COMMENT ON FUNCTION {schema}.give_up_superseded({schema}.schedules) IS 'FAILED executions of this scope that await a retry while a newer one of their key is PENDING are never retried: an old payload does not run after a new one. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.is_behind(scope {schema}.schedules) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}.has_uncovered_input(scope {schema}.schedules) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(scope.input_watermark > scope.success_watermark,
                     scope.input_watermark IS NOT NULL)
 $$;
-COMMENT ON FUNCTION {schema}.is_behind({schema}.schedules) IS 'Input beyond success_watermark: the scope is dirty.';
+COMMENT ON FUNCTION {schema}.has_uncovered_input({schema}.schedules) IS 'Input beyond success_watermark: the scope is dirty.';
 
 -- Who runs again what a success left dirty: with progress at once, without after the first backoff, so
 -- that a worker that covers nothing does not spin. Not beside anything that runs or waits with a key,
 -- which will cover it; not after a failure or a cancellation: that waits for new input, or a person.
-CREATE OR REPLACE FUNCTION {schema}.run_dirty_again(scope {schema}.schedules) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}.enqueue_dirty_scope(scope {schema}.schedules) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     definition {schema}.jobs;
@@ -145,7 +145,7 @@ BEGIN
     IF newest.watermark IS NULL OR newest.watermark < furthest[1] OR furthest[2] = furthest[1] THEN
         due := greatest(at, newest.finished_at + definition.retry_backoff[1]);
     END IF;
-    made := {schema}.make_enqueued(
+    made := {schema}.create_enqueued(
         definition, scope, {schema}.free_plan_time(scope, at), due,
         CASE newest.trigger WHEN 'enqueue' THEN coalesce(newest.enqueue_key, '') ELSE '' END,
         CASE newest.trigger WHEN 'enqueue' THEN newest.payload END,
@@ -153,7 +153,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.run_dirty_again({schema}.schedules) IS 'Makes a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and answers its id: due now if that success covered more than any before, else after the first backoff of the job. NULL: something runs or waits, or failed. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}.enqueue_dirty_scope({schema}.schedules) IS 'Makes a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and answers its id: due now if that success covered more than any before, else after the first backoff of the job. NULL: something runs or waits, or failed. Under the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}.settle_input(scope {schema}.schedules)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
@@ -184,9 +184,9 @@ BEGIN
         ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s SKIP LOCKED
     LOOP
         held := {schema}.settle_input(held);
-        IF {schema}.is_behind(held) THEN
+        IF {schema}.has_uncovered_input(held) THEN
             BEGIN
-                count := count + ({schema}.run_dirty_again(held) IS NOT NULL)::integer;
+                count := count + ({schema}.enqueue_dirty_scope(held) IS NOT NULL)::integer;
             EXCEPTION WHEN object_not_in_prerequisite_state OR data_exception
                            OR integrity_constraint_violation THEN
                 RAISE WARNING 'job %: %/% is dirty and could not be made to run again: %',
@@ -212,7 +212,7 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 $$;
 COMMENT ON FUNCTION {schema}.settle_left_behind() IS 'settle_inputs for every dirty scope and every keyed retry: what a crash between a finish and its settling left. Answers how many executions it made.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_push(job text, key text, group_id uuid, other bigint, of_group uuid)
+CREATE OR REPLACE FUNCTION {schema}.check_enqueue(job text, key text, group_id uuid, other bigint, of_group uuid)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF length(key) NOT BETWEEN 1 AND 200 THEN
@@ -225,9 +225,9 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_push(text, text, uuid, bigint, uuid) IS 'Raises unless this key and this group can be enqueued.';
+COMMENT ON FUNCTION {schema}.check_enqueue(text, text, uuid, bigint, uuid) IS 'Raises unless this key and this group can be enqueued.';
 
-CREATE OR REPLACE FUNCTION {schema}.merge_push(
+CREATE OR REPLACE FUNCTION {schema}.merge_enqueued(
     scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -242,11 +242,11 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM {schema}.check_push(scope.job_name, NULL, merge_push.group_id, held.id, held.group_id);
+    PERFORM {schema}.check_enqueue(scope.job_name, NULL, merge_enqueued.group_id, held.id, held.group_id);
     UPDATE {schema}.executions e
-    SET watermark = greatest(e.watermark, merge_push.watermark),
-        payload = coalesce(merge_push.payload, e.payload),
-        group_id = coalesce(e.group_id, merge_push.group_id),
+    SET watermark = greatest(e.watermark, merge_enqueued.watermark),
+        payload = coalesce(merge_enqueued.payload, e.payload),
+        group_id = coalesce(e.group_id, merge_enqueued.group_id),
         due_at = least(e.due_at, at), next_attempt_at = least(e.due_at, at),
         max_attempts = greatest(e.max_attempts,
             e.attempt + (SELECT j.max_attempts FROM {schema}.jobs j WHERE j.name = e.job_name)),
@@ -255,9 +255,9 @@ BEGIN
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     RETURN held.id;
 END $$;
-COMMENT ON FUNCTION {schema}.merge_push({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges a push into the PENDING execution of its key: watermark max, newest payload, due now, all the attempts of the job. Answers its id; NULL: there is none. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges a push into the PENDING execution of its key: watermark max, newest payload, due now, all the attempts of the job. Answers its id; NULL: there is none. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.answers_for(scope {schema}.schedules) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}.covering_execution(scope {schema}.schedules) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(
         (SELECT e.id FROM {schema}.executions e
@@ -270,7 +270,7 @@ LANGUAGE sql STABLE AS $$
              = (scope.job_name, scope.scope_kind, scope.scope_id)
            AND e.next_attempt_at IS NOT NULL AND e.enqueue_key = '' ORDER BY e.plan_time DESC LIMIT 1))
 $$;
-COMMENT ON FUNCTION {schema}.answers_for({schema}.schedules) IS 'The execution that covers all input of this scope once it succeeds: RUNNING since the last of it came, or waiting for its attempt.';
+COMMENT ON FUNCTION {schema}.covering_execution({schema}.schedules) IS 'The execution that covers all input of this scope once it succeeds: RUNNING since the last of it came, or waiting for its attempt.';
 
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
     job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
@@ -287,17 +287,17 @@ DECLARE
     at         timestamptz;
     made       bigint;
 BEGIN
-    PERFORM {schema}.check_push(job, key, NULL, NULL, NULL);
+    PERFORM {schema}.check_enqueue(job, key, NULL, NULL, NULL);
     PERFORM {schema}.check_json(job, 'payload', payload);
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     END IF;
-    scope := {schema}.open_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
+    scope := {schema}.lock_or_create_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
     -- Again under the lock: no edit commits from here on.
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     END IF;
     PERFORM {schema}.check_trigger(definition, scope, force => true);
     is_new := coalesce(watermark > scope.input_watermark, watermark IS NOT NULL);
@@ -312,17 +312,17 @@ BEGIN
         IF watermark <= scope.success_watermark THEN
             RETURN NULL;
         END IF;
-        made := CASE WHEN NOT is_new THEN {schema}.answers_for(scope) END;
+        made := CASE WHEN NOT is_new THEN {schema}.covering_execution(scope) END;
         IF made IS NOT NULL THEN
             RETURN made;
         END IF;
     END IF;
     IF slot IS NOT NULL THEN
-        made := {schema}.merge_push(scope, slot, watermark, payload, group_id, requester);
+        made := {schema}.merge_enqueued(scope, slot, watermark, payload, group_id, requester);
     END IF;
     IF made IS NULL THEN
         at := {schema}.free_plan_time(scope, {schema}.db_clock());
-        made := {schema}.make_enqueued(
+        made := {schema}.create_enqueued(
             definition, scope, at, at, slot, payload, watermark, group_id, requester);
     END IF;
     IF slot IS NOT NULL THEN
@@ -341,12 +341,12 @@ DECLARE
     scope {schema}.schedules;
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.name = is_dirty.job) THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     END IF;
     SELECT s.* INTO scope FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
     WHERE s.job_name = is_dirty.job AND s.scope_id = is_dirty.scope_id
       AND s.scope_kind = coalesce(is_dirty.scope_kind, j.scope_kind);
     scope.success_watermark := {schema}.covered_watermark(scope);
-    RETURN {schema}.is_behind(scope);
+    RETURN {schema}.has_uncovered_input(scope);
 END $$;
 COMMENT ON FUNCTION {schema}.is_dirty(text, text, text) IS 'Whether input was pushed at this scope that no success has covered yet; false for a scope that is not there.';

@@ -44,7 +44,7 @@ $$;
 COMMENT ON FUNCTION {schema}.is_full(text, text) IS 'Whether the limit of this job or of this queue leaves no room; after lock_limits, in a statement of its own.';
 
 -- The order of the questions: what runs, what waits, what is done, what failed for good, what is full.
-CREATE OR REPLACE FUNCTION {schema}.refusal(
+CREATE OR REPLACE FUNCTION {schema}.claim_refusal(
     definition {schema}.jobs, scope {schema}.schedules, running {schema}.executions,
     waiting {schema}.executions, newest {schema}.executions)
 RETURNS text LANGUAGE sql STABLE AS $$
@@ -64,7 +64,7 @@ RETURNS text LANGUAGE sql STABLE AS $$
             THEN 'concurrency_limit'
     END
 $$;
-COMMENT ON FUNCTION {schema}.refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Why a claim of this scope gets nothing; NULL: it may have one. retry_pending: what waits is not due yet. retry_exhausted: its newest execution failed for good and nothing was pushed since.';
+COMMENT ON FUNCTION {schema}.claim_refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Why a claim of this scope gets nothing; NULL: it may have one. retry_pending: what waits is not due yet. retry_exhausted: its newest execution failed for good and nothing was pushed since.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim(
     job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
@@ -92,15 +92,15 @@ BEGIN
     PERFORM {schema}.require_read_committed('claim');
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(claim.job);
+        PERFORM {schema}.raise_unknown_job(claim.job);
     END IF;
     trusted := {schema}.register_worker(claim.runner, definition.queue);
     PERFORM {schema}.lock_limits(definition);
-    scope := {schema}.open_scope(
+    scope := {schema}.lock_or_create_scope(
         claim.job, coalesce(claim.scope_kind, definition.scope_kind), claim.scope_id);
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(claim.job);
+        PERFORM {schema}.raise_unknown_job(claim.job);
     END IF;
     PERFORM {schema}.check_trigger(definition, scope, force => true);
     scope := {schema}.settle_input(scope);
@@ -113,11 +113,11 @@ BEGIN
     ORDER BY e.plan_time DESC LIMIT 1;
     steals := coalesce(running.stale_after < {schema}.db_now() AND running.cancel_requested_at IS NULL
         AND definition.allow_stale_reentry AND definition.paused_at IS NULL
-        AND running.attempt < greatest(running.max_attempts, {schema}.most_steals())
+        AND running.attempt < greatest(running.max_attempts, {schema}.max_steals())
         AND {schema}.db_now() - definition.stale_timeout >= trusted
         AND (definition.overlap <> 'allow' OR waiting.id IS NULL), false);
     answer := CASE WHEN NOT steals
-        THEN {schema}.refusal(definition, scope, running, waiting, newest) END;
+        THEN {schema}.claim_refusal(definition, scope, running, waiting, newest) END;
     IF answer IS NOT NULL THEN
         won := CASE answer WHEN 'already_running' THEN running WHEN 'retry_pending' THEN waiting
                            ELSE newest END;
@@ -131,18 +131,18 @@ BEGIN
     IF steals THEN
         waiting := running;
     ELSIF waiting.id IS NULL THEN
-        -- Backwards from the statement's time, which is what take_again compares with.
+        -- Backwards from the statement's time, which is what claim_existing compares with.
         at := {schema}.free_plan_time(scope, {schema}.db_now(), '-1 microsecond');
-        PERFORM {schema}.make_enqueued(definition, scope, at, at, '', NULL, scope.input_watermark, NULL,
+        PERFORM {schema}.create_enqueued(definition, scope, at, at, '', NULL, scope.input_watermark, NULL,
                                        claim.runner);
         waiting := {schema}.due_in_scope(scope);
     END IF;
-    SELECT t.* INTO won FROM {schema}.take_again(
+    SELECT t.* INTO won FROM {schema}.claim_existing(
         claim.runner,
         ARRAY[ROW(scope.job_name, scope.scope_kind, scope.scope_id, waiting.plan_time, waiting.id,
                   waiting.queue, steals, waiting.trigger = 'manual' AND waiting.status = 'PENDING',
                   definition.stale_timeout, definition.allow_stale_reentry,
-                  scope.input_watermark)::{schema}.due_again],
+                  scope.input_watermark)::{schema}.claim_candidate],
         ARRAY[gen_random_uuid()], trusted) t;
     answer := coalesce(won.how, 'busy');
     execution_id := waiting.id; plan_time := waiting.plan_time;

@@ -44,21 +44,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises unless these plan_times of this scope may be backfilled: past and planned, whole seconds, within retention, nothing retired. Pauses pass: the rows wait for their end.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_partitions_that_lack(plan_times timestamptz[]) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    lacking timestamptz;
-BEGIN
-    LOOP
-        WITH p AS MATERIALIZED (SELECT * FROM {schema}.partitions())
-        SELECT min(u.at) INTO lacking FROM unnest(plan_times) u(at)
-        WHERE NOT EXISTS (SELECT FROM p WHERE p.from_plan_time <= u.at AND p.before_plan_time > u.at);
-        EXIT WHEN lacking IS NULL;
-        PERFORM {schema}.make_partitions_for(ARRAY[lacking]);
-    END LOOP;
-END $$;
-COMMENT ON FUNCTION {schema}.make_partitions_that_lack(timestamptz[]) IS 'Every one of these plan_times has a partition; each that lacks is made once.';
-
 -- What a backfill does about each plan_time: 'make', 'retry', 'repeat', or NULL: leave it alone.
 CREATE OR REPLACE FUNCTION {schema}.backfill_actions(
     definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
@@ -110,7 +95,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'The action that backfill would take for each of these plan_times, in their order: make, retry, repeat (beside a SUCCESS), or NULL for none; and the existing execution. Returns no rows if the scope does not exist.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_backfill(
+CREATE OR REPLACE FUNCTION {schema}.create_backfilled(
     definition {schema}.jobs, scope {schema}.schedules, first_free timestamptz, requester text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -129,7 +114,7 @@ BEGIN
             definition.revision, definition.queue, due, due, definition.payload, 0,
             definition.max_attempts, requester);
 END $$;
-COMMENT ON FUNCTION {schema}.make_backfill({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'One PENDING execution at this plan_time, or at the first free microsecond behind it: due now, under the current revision.';
+COMMENT ON FUNCTION {schema}.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'One PENDING execution at this plan_time, or at the first free microsecond behind it: due now, under the current revision.';
 
 CREATE OR REPLACE FUNCTION {schema}.backfill(
     job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
@@ -149,12 +134,12 @@ BEGIN
     FOR NO KEY UPDATE;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = backfill.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     ELSIF scope.job_name IS NULL THEN
-        PERFORM {schema}.unknown_scope(job, scope_kind, scope_id);
+        PERFORM {schema}.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
     PERFORM {schema}.check_backfill(definition, scope, plan_times, reprocess, cap, retention);
-    PERFORM {schema}.make_partitions_that_lack(plan_times);
+    PERFORM {schema}.create_missing_partitions(plan_times);
     IF reprocess <> 'none' THEN
         -- All at once and by key, whatever the order asked for: FOR UPDATE as retry takes them.
         PERFORM FROM {schema}.executions e
@@ -175,7 +160,7 @@ BEGIN
             PERFORM {schema}.retry(step.id, requested_by => requester);
             retried := retried + 1;
         ELSE
-            PERFORM {schema}.make_backfill(definition, scope, step.plan_time, requester);
+            PERFORM {schema}.create_backfilled(definition, scope, step.plan_time, requester);
             made := made + 1;
         END IF;
     END LOOP;

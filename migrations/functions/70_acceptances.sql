@@ -20,7 +20,7 @@ BEGIN
             USING HINT = 'Give the incident, and how it was repaired.', ERRCODE = 'invalid_parameter_value';
     END IF;
     IF NOT EXISTS (SELECT FROM {schema}.job_revisions r WHERE r.job_name = job) THEN
-        PERFORM {schema}.unknown_job(job);
+        PERFORM {schema}.raise_unknown_job(job);
     END IF;
     IF scope_kind IS NULL OR scope_id IS NULL THEN
         RAISE EXCEPTION 'violation % of job %: scope %/% is incomplete', kind, job, scope_kind, scope_id

@@ -36,29 +36,29 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'DELETE', 'runners'),
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
-            'require_own_database require_ledger claim_due lock_due_again lock_stale choose_again try_claim_again
-             take_again most_steals name_refusal assert_lease scope_changes set_scopes settle_inputs
-             settle_left_behind job_definition make_partitions_for
+            'require_own_database require_ledger claim_due lock_due_existing lock_stale decide_existing try_claim_existing
+             claim_existing max_steals record_spec_error assert_lease scope_changes set_scopes settle_inputs
+             settle_left_behind job_definition create_missing_partitions
              maintain_partitions'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
         -- What a promise needs of a transaction.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.
-        ('runner', 'EXECUTE', 'date_at_commit'), ('', 'EXECUTE', 'date_all date_revision date_scopes'),
+        ('runner', 'EXECUTE', 'date_at_commit'), ('', 'EXECUTE', 'date_undated date_revision date_scopes'),
         ('', 'SELECT', 'undated'), ('', 'USAGE', 'undated_id'),
         -- Nobody: these are parts of the others, which run with the rights of their owner.
         ('', 'EXECUTE',
-            'answers_for cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
-             check_push check_queue check_retry check_runner check_scopes check_target check_trigger
-             clear_way covered_watermark current_timeline jobs_check_values json_problem target_problem
+            'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
+             check_enqueue check_queue check_retry check_runner check_scopes check_target check_trigger
+             apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
-             make_role has_live_runner is_behind is_full backfill_actions jobs_append_revision jobs_mark_editor
-             jobs_number_revision jobs_record_deletion lock_job lock_limits make_backfill mark_pruned
-             make_enqueued make_partition make_partitions make_partitions_that_lack merge_push
-             open_scope partition_is_busy rearm_after refusal register_worker retire_other_kinds
-             run_dirty_again runners_mark_timeline settle_input unheld unknown_execution unknown_job
-             unknown_scope'),
+             create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
+             jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
+             create_enqueued create_partition create_partitions merge_enqueued
+             lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
+             enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal raise_unknown_execution raise_unknown_job
+             raise_unknown_scope'),
         ('', 'SELECT', 'acceptances pruned'),
         ('', 'USAGE', 'acceptance_id')
     ) d(roles, privileges, objects)
@@ -118,7 +118,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION {schema}.missing_grants() IS 'The statements that are still needed so that the group roles have the rights in decided_grants(), and the role that each statement is about.';
 
-CREATE OR REPLACE FUNCTION {schema}.make_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.create_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('CREATE ROLE %I NOLOGIN', role);
     EXECUTE format('COMMENT ON ROLE %I IS %L', role, CASE role
@@ -134,7 +134,7 @@ EXCEPTION
             USING HINT = format('Run CREATE ROLE %I NOLOGIN as a role that may create roles, then run `cronledger migrate` again.', role);
         RETURN false;
 END $$;
-COMMENT ON FUNCTION {schema}.make_role(text) IS 'Creates a group role. If the caller may not create roles, raises a NOTICE and returns false.';
+COMMENT ON FUNCTION {schema}.create_role(text) IS 'Creates a group role. If the caller may not create roles, raises a NOTICE and returns false.';
 
 CREATE OR REPLACE FUNCTION {schema}.grant_roles() RETURNS SETOF text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -158,7 +158,7 @@ BEGIN
         FOR missing IN SELECT m.role, m.statement FROM {schema}.missing_grants() m LOOP
             IF missing.statement NOT LIKE 'CREATE ROLE %' THEN
                 EXECUTE missing.statement;
-            ELSIF pass = 2 OR NOT {schema}.make_role(missing.role) THEN
+            ELSIF pass = 2 OR NOT {schema}.create_role(missing.role) THEN
                 CONTINUE;
             END IF;
             RETURN NEXT missing.statement;

@@ -91,7 +91,7 @@ LANGUAGE sql STABLE AS $$
     WHERE t.tokens < t.claims
        OR (t.by_itself AND t.attempt - t.given_back > greatest(
                (h.definition ->> 'max_attempts')::integer,
-               CASE WHEN t.stolen > 0 THEN 3 END))  -- most_steals()
+               CASE WHEN t.stolen > 0 THEN 3 END))  -- max_steals()
     UNION ALL
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('attempt %s ended as %s, nobody knows how, and attempt %s started at %s; the job was not reentrant',

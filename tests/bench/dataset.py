@@ -155,11 +155,11 @@ WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
 """
 
 
-def make_partitions(c: psycopg.Connection) -> None:
+def create_partitions(c: psycopg.Connection) -> None:
     """Those that `fill` needs; nothing where there are some. Its oldest plan_time lies some minutes
     before the first of the weeks, which is another partition when a Monday has just begun."""
     c.execute(
-        """SELECT count(*) FROM cronledger.make_partitions(cronledger.db_now()
+        """SELECT count(*) FROM cronledger.create_partitions(cronledger.db_now()
            - interval '1 week' * %s - interval '1 h',
            cronledger.db_now() + interval '4 weeks', 604800)""",
         [WEEKS],
@@ -177,7 +177,7 @@ def fill(c: psycopg.Connection, size: Size, *, chunk: int = 500_000, analyzed: b
     def run(text: str, **more: int) -> None:
         c.execute(text.format(**values, **more).replace("%%", "%").encode())
 
-    make_partitions(c)
+    create_partitions(c)
     run(
         "INSERT INTO cronledger.queues (name, max_running) VALUES ('mail', {running} / 5), "
         "('full', {running} / 20)"

@@ -240,7 +240,7 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
     ]
     return {
         "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c, queues=QUEUES, not_here=[], max_rows=batch, max_woken=batch
+            c, queues=QUEUES, excluded_jobs=[], max_rows=batch, max_woken=batch
         ),
         "lock_limited_queues": lambda s, c: s.lock_limited_queues(c, queues),
         "lock_limited_jobs": lambda s, c: s.lock_limited_jobs(c, jobs),
@@ -251,7 +251,7 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
         "try_claim_new": lambda s, c: s.try_claim_new(c, "runner-0", new),
         "record_skips": lambda s, c: s.record_skips(c, skips),
         "advance_schedules": lambda s, c: s.advance_schedules(c, plans),
-        "next_due": lambda s, c: s.next_due(c, queues=QUEUES, not_here=[], since=rows.now),
+        "next_due": lambda s, c: s.next_due(c, queues=QUEUES, excluded_jobs=[], since=rows.now),
     }
 
 
@@ -281,21 +281,21 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
     with c.transaction(force_rollback=True):
         found = c.execute(
             "SELECT array_agg(d)::text, min(d.plan_time), max(d.plan_time) FROM cronledger"
-            ".lock_due_again(%(of_queues)s, %(of_kinds)s, %(of_functions)s, false, '{}',"
-            " %(most_rows)s) d",
+            ".lock_due_existing(%(of_queues)s, %(of_kinds)s, %(of_functions)s, false, '{}',"
+            " %(max_rows)s) d",
             able,
         ).fetchone()
     assert found is not None
     chosen, first, last = found
     tokens = [uuid4() for _ in range(batch)]
     return {
-        "lock_due_again": nested(c, "lock_due_again", **able),
-        "choose_again": nested(
-            c, "choose_again", candidates=chosen, held_queues=list(QUEUES), held_jobs=[],
-            most_rows=batch,
+        "lock_due_existing": nested(c, "lock_due_existing", **able),
+        "decide_existing": nested(
+            c, "decide_existing", candidates=chosen, held_queues=list(QUEUES), held_jobs=[],
+            max_rows=batch,
         ),
-        "try_claim_again": nested(
-            c, "try_claim_again", by_runner="runner-0", chosen=chosen, new_tokens=tokens,
+        "try_claim_existing": nested(
+            c, "try_claim_existing", by_runner="runner-0", chosen=chosen, new_tokens=tokens,
             trusted_since=LONG_AGO, first_plan=first, last_plan=last,
         ),
     }  # fmt: skip
@@ -309,7 +309,7 @@ def stale(c: psycopg.Connection, batch: int) -> Sent:
 def _able(batch: int) -> dict[str, Any]:
     return {
         "of_queues": list(QUEUES), "of_kinds": ["python"], "of_functions": ["bench:handler"],
-        "sql_commands": False, "not_here": [], "most_rows": batch,
+        "sql_commands": False, "excluded_jobs": [], "max_rows": batch,
     }  # fmt: skip
 
 

@@ -363,7 +363,7 @@ def test_a_hole_ahead(ledger: Ledger) -> None:
     assert (now.severity, "partitions, 0:00:00 ahead" in now.found) == ("problem", True)
     ledger.rows("SELECT maintain_partitions()")
     assert one(ledger.url, "partitions").severity == "ok"
-    ledger.rows("SELECT make_partitions_for(ARRAY[db_now() + interval '1 year'])")
+    ledger.rows("SELECT create_missing_partitions(ARRAY[db_now() + interval '1 year'])")
     assert one(ledger.url, "partitions").severity == "ok"
 
 

@@ -42,12 +42,12 @@ def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connect
     used = {name: _index_kinds(v.measured) for (name, m), v in verdicts.items() if m == "generic"}
     assert used["lock_due_schedules"] >= {"schedules_due"}
     assert "schedules_pkey" not in used["lock_due_schedules"]
-    for name in ("heartbeat_leases", "finish_executions", "give_back", "try_claim_again"):
+    for name in ("heartbeat_leases", "finish_executions", "give_back", "try_claim_existing"):
         assert used[name] == {"pkey"}, name
     assert used["read_leases"] == {"pkey"}
     assert used["read_running"] == {RUNNING}
     assert used["advance_schedules"] == {"schedules_pkey"}
-    assert "job_name_next_attempt_at_idx" in used["lock_due_again"]
+    assert "job_name_next_attempt_at_idx" in used["lock_due_existing"]
     # Of 14 partitions with rows and those ahead, a statement with bounds opens those in between.
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
 
@@ -61,7 +61,7 @@ def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state
         psycopg.connect(database_url, autocommit=True) as other,
         psycopg.connect(database_url, autocommit=True) as replica,
     ):
-        dataset.make_partitions(other)
+        dataset.create_partitions(other)
         tables = _tables_to_fill(other)
         for table in tables:  # only this test decides when they are analyzed
             other.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
@@ -91,7 +91,7 @@ def _tables_to_fill(c: psycopg.Connection) -> list[str]:
 
 def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Connection) -> None:
     def cost() -> plans.Measured:
-        statement = plans.again(filled, BATCH)["lock_due_again"]
+        statement = plans.again(filled, BATCH)["lock_due_existing"]
         with filled.transaction(force_rollback=True):
             return plans.explain(filled, statement, "generic")
 
@@ -124,9 +124,9 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
     assert {name for name, text in texts.items() if linear.search(text)} == set()
     able = {
         "of_queues": list(plans.QUEUES), "of_kinds": ["python"], "of_functions": ["f"] * 9,
-        "sql_commands": False, "not_here": ["j"] * 9, "most_rows": 9,
+        "sql_commands": False, "excluded_jobs": ["j"] * 9, "max_rows": 9,
     }  # fmt: skip
-    for function, more in (("lock_due_again", {}), ("lock_stale", {"trusted_since": LONG_AGO})):
+    for function, more in (("lock_due_existing", {}), ("lock_stale", {"trusted_since": LONG_AGO})):
         statement = plans.nested(filled, function, **able, **more)
         with filled.transaction(force_rollback=True):
             assert plans.plan(filled, statement, "generic").count("hashed SubPlan") >= 2
@@ -135,10 +135,10 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
 def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
     calls = {
         "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c, queues=plans.QUEUES, not_here=["job-00399"], max_rows=BATCH, max_woken=BATCH
+            c, queues=plans.QUEUES, excluded_jobs=["job-00399"], max_rows=BATCH, max_woken=BATCH
         ),
         "next_due": lambda s, c: s.next_due(
-            c, queues=plans.QUEUES, not_here=["job-00399"], since=plans.LONG_AGO
+            c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO
         ),
     }
 

@@ -309,9 +309,10 @@ CALLS: dict[str, str] = {
 """What others call, in an order in which each of them writes something."""
 STEPS = {
     "require_own_database", "require_ledger", "require_read_committed", "claim_due",
-    "lock_due_again", "lock_stale", "choose_again", "try_claim_again", "take_again", "most_steals",
-    "name_refusal", "assert_lease", "scope_changes", "date_at_commit", "settle_inputs",
-    "settle_left_behind", "job_definition", "make_partitions_for", "maintain_partitions",
+    "lock_due_existing", "lock_stale", "decide_existing", "try_claim_existing", "claim_existing",
+    "max_steals", "record_spec_error", "assert_lease", "scope_changes", "date_at_commit",
+    "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",
+    "maintain_partitions",
 }  # fmt: skip
 """What only steps of a replica call, or what writes nothing."""
 

@@ -683,8 +683,8 @@ def test_what_is_pruned_is_recorded_and_never_goes_back(db: Db) -> None:
     travel(db, 20 * DAY)
     maintain(db, retention="1 day")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
-    db.execute("SELECT cronledger.mark_pruned(%s)", [at])
-    db.execute("SELECT cronledger.mark_pruned(NULL)")
+    db.execute("SELECT cronledger.record_pruned(%s)", [at])
+    db.execute("SELECT cronledger.record_pruned(NULL)")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
 
 

@@ -105,14 +105,16 @@ def commits_before_rows(_: Database) -> AbstractContextManager[None]:
 
 def two_of_a_scope(database: Database) -> AbstractContextManager[None]:
     """Two retries of one (job, scope) in a batch."""
-    return function(database, "choose_again", ("WHERE a.overlap = 'allow' OR a.of_scope = 1", ""))
+    return function(
+        database, "decide_existing", ("WHERE a.overlap = 'allow' OR a.of_scope = 1", "")
+    )
 
 
 def retries_beside_running(database: Database) -> AbstractContextManager[None]:
     """A retry starts though another execution of its scope is RUNNING."""
     return together(
-        function(database, "choose_again", ("AND r.id <> c.id", "AND false")),
-        function(database, "lock_due_again", ("FROM busy b)", "FROM busy b WHERE false)")),
+        function(database, "decide_existing", ("AND r.id <> c.id", "AND false")),
+        function(database, "lock_due_existing", ("FROM busy b)", "FROM busy b WHERE false)")),
     )
 
 
@@ -182,7 +184,7 @@ def sweeps_reentrant(_: Database) -> AbstractContextManager[None]:
 def steals_what_is_not_reentrant(database: Database) -> AbstractContextManager[None]:
     return together(
         function(database, "lock_stale", ("AND j.allow_stale_reentry AND", "AND")),
-        function(database, "try_claim_again", ("AND u.steals AND u.reentrant", "AND u.steals")),
+        function(database, "try_claim_existing", ("AND u.steals AND u.reentrant", "AND u.steals")),
     )
 
 
@@ -191,7 +193,7 @@ def steals_unlocked(database: Database) -> AbstractContextManager[None]:
     lock = "FOR NO KEY UPDATE OF s SKIP LOCKED"
     return together(
         function(database, "lock_stale", (lock, "")),
-        function(database, "lock_due_again", (lock, "")),
+        function(database, "lock_due_existing", (lock, "")),
     )
 
 

@@ -198,7 +198,7 @@ def partitions(patient: DoctorContext) -> Iterator[Finding]:
 def _refilled(schema: str, start: str, end: str) -> str:
     return (
         f"restore it, or accept what `cronledger verify --from {start} --to {end}` finds and fill "
-        f"the hole, as the owner of the tables: SELECT {schema}.make_partitions('{start}', "
+        f"the hole, as the owner of the tables: SELECT {schema}.create_partitions('{start}', "
         f"'{end}'::timestamptz - interval '1 us', 604800)"
     )
 

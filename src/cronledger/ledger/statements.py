@@ -149,7 +149,7 @@ class Statements:
         c: Connection,
         *,
         queues: Sequence[str],
-        not_here: Sequence[str],
+        excluded_jobs: Sequence[str],
         max_rows: int,
         max_woken: int,
     ) -> AsyncCursor[ScheduleRow]:
@@ -158,7 +158,7 @@ class Statements:
             "lock_due_schedules",
             schedule,
             queues=list(queues),
-            not_here=list(not_here),
+            excluded_jobs=list(excluded_jobs),
             max_rows=max_rows,
             max_woken=max_woken,
         )
@@ -174,7 +174,7 @@ class Statements:
         tokens: str,
         trusted_since: datetime | None,
         sql_commands: bool,
-        not_here: Sequence[str],
+        excluded_jobs: Sequence[str],
         max_rows: int,
     ) -> AsyncCursor[DueExecution]:
         """`tokens`: an array literal; made once for many claims, most of which use none."""
@@ -189,7 +189,7 @@ class Statements:
             tokens=tokens,
             trusted_since=trusted_since,
             sql_commands=sql_commands,
-            not_here=list(not_here),
+            excluded_jobs=list(excluded_jobs),
             max_rows=max_rows,
         )
 
@@ -240,8 +240,8 @@ class Statements:
     ) -> AsyncCursor[RunningExecution]:
         return await self._made(c, "read_running", running, **_scopes(scopes))
 
-    async def make_partitions(self, c: Connection, plans: Sequence[datetime]) -> AsyncCursor[str]:
-        return await self._values(c, "make_partitions", plans=list(plans))
+    async def create_missing_partitions(self, c: Connection, plans: Sequence[datetime]) -> AsyncCursor[str]:
+        return await self._values(c, "create_missing_partitions", plans=list(plans))
 
     async def read_live_handlers(self, c: Connection) -> AsyncCursor[LiveFunction]:
         return await self._made(c, "read_live_handlers", LiveFunction)
@@ -334,10 +334,10 @@ class Statements:
         return await self._rows(c, "park_broken", **_scopes(scopes))
 
     async def next_due(
-        self, c: Connection, *, queues: Sequence[str], not_here: Sequence[str], since: datetime
+        self, c: Connection, *, queues: Sequence[str], excluded_jobs: Sequence[str], since: datetime
     ) -> AsyncCursor[NextDue]:
         return await self._made(
-            c, "next_due", NextDue, queues=list(queues), not_here=list(not_here), since=since
+            c, "next_due", NextDue, queues=list(queues), excluded_jobs=list(excluded_jobs), since=since
         )
 
     async def check_in(self, c: Connection, **runner: Any) -> AsyncCursor[CheckInReply]:

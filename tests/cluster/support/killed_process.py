@@ -65,7 +65,7 @@ async def steal(url: str, watch: Watch) -> None:
 async def refused(url: str, watch: Watch) -> None:
     """A claim of a value that the database refuses, for a week that has no partition."""
     # How much of a pipeline that fails is sent depends on when its error comes.
-    watch.statements = ("make_partitions", "set_spec_errors", "park_broken")
+    watch.statements = ("create_missing_partitions", "set_spec_errors", "park_broken")
     await claim(url, watch)
 
 

@@ -28,12 +28,12 @@ STATEMENTS = {
 }  # fmt: skip
 """Of the files of sql/: where ties are possible, and what breaks them."""
 FUNCTIONS = {
-    "lock_due_again": (
+    "lock_due_existing": (
         ("AS forced\n", "AS forced, e.next_attempt_at AS at_\n"),
         ("ORDER BY e.next_attempt_at LIMIT",
          f"ORDER BY e.next_attempt_at, {_EXECUTION.format('e')} LIMIT"),
-        ("    LIMIT most_rows::bigint",
-         f"    ORDER BY s.job_name, x.at_, {_EXECUTION.format('x')} LIMIT most_rows::bigint"),
+        ("    LIMIT max_rows::bigint",
+         f"    ORDER BY s.job_name, x.at_, {_EXECUTION.format('x')} LIMIT max_rows::bigint"),
     ),
     "lock_stale": (
         ("ORDER BY e.stale_after\n", f"ORDER BY e.stale_after, {_EXECUTION.format('e')}\n"),

@@ -160,7 +160,7 @@ class Claim:
         self._sent = self._asked = monotonic()
         due = await self._claim_existing(c)
         schedules = await self._statements.lock_due_schedules(
-            c, queues=context.queues, not_here=self._excluded_jobs(), max_rows=self._max_due,
+            c, queues=context.queues, excluded_jobs=self._excluded_jobs(), max_rows=self._max_due,
             max_woken=SETTLED_AT_ONCE,
         )  # fmt: skip
         since = await fetch_now(clock)
@@ -185,7 +185,7 @@ class Claim:
             functions=list(abilities.functions), tokens=tokens,
             trusted_since=context.clock.trusted_since if steals else None,
             sql_commands=abilities.allow_sql_commands,
-            not_here=[*request.excluded_jobs, *request.refused_jobs, *request.broken],
+            excluded_jobs=[*request.excluded_jobs, *request.refused_jobs, *request.broken],
             max_rows=context.tokens.offered,
         )  # fmt: skip
 
@@ -236,7 +236,7 @@ class Claim:
 
     async def _ask_next_due(self, c: Connection, since: datetime) -> AsyncCursor[NextDue]:
         return await self._statements.next_due(
-            c, queues=self._context.queues, not_here=self._excluded_jobs(), since=since
+            c, queues=self._context.queues, excluded_jobs=self._excluded_jobs(), since=since
         )
 
     async def _fetch_inserted(self) -> list[Claimed]:

@@ -8,4 +8,4 @@ SELECT c.more, CASE c.how WHEN 'refused' THEN c.payload END,
        c.max_attempts, c.trigger, CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how
 FROM {schema}.claim_due(%(runner)s, %(queues)s::text[], %(kinds)s::text[], %(functions)s::text[],
                         %(tokens)s::uuid[], %(trusted_since)s::timestamptz, %(sql_commands)s::boolean,
-                        %(not_here)s::text[], %(max_rows)s::integer) c
+                        %(excluded_jobs)s::text[], %(max_rows)s::integer) c

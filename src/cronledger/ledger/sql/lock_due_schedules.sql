@@ -5,7 +5,7 @@
 -- more than ten shares are tried: an edit under way has all of its schedules locked, and to pass over
 -- 100,000 locked rows takes 0.1 s.
 -- Lock: schedules FOR NO KEY UPDATE, SKIP LOCKED (another replica has it). No join and no test on
--- jobs: what cannot start is parked and not in this index. not_here: jobs whose handler this runner
+-- jobs: what cannot start is parked and not in this index. excluded_jobs: jobs whose handler this runner
 -- lacks and another one has; NOT IN, because it has a hash in every plan. Zero rows: nothing is due.
 WITH RECURSIVE open AS MATERIALIZED (
     SELECT q.name FROM unnest(%(queues)s::text[]) AS q(name)
@@ -22,7 +22,7 @@ WITH RECURSIVE open AS MATERIALIZED (
     FROM names n WHERE n.job IS NOT NULL
 ), edited AS MATERIALIZED (
     SELECT n.queue, n.job FROM names n
-    WHERE n.job IS NOT NULL AND n.job NOT IN (SELECT h.job FROM unnest(%(not_here)s::text[]) h(job))
+    WHERE n.job IS NOT NULL AND n.job NOT IN (SELECT h.job FROM unnest(%(excluded_jobs)s::text[]) h(job))
     LIMIT %(max_woken)s
 )
 SELECT x.job_name, x.scope_kind, x.scope_id, x.queue, x.planned_through, x.planned_revision,
@@ -35,7 +35,7 @@ FROM (
                s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.next_due_at
         FROM {schema}.schedules s
         WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now()
-          AND s.job_name NOT IN (SELECT h.job FROM unnest(%(not_here)s::text[]) h(job))
+          AND s.job_name NOT IN (SELECT h.job FROM unnest(%(excluded_jobs)s::text[]) h(job))
         ORDER BY s.next_due_at LIMIT %(max_rows)s
         FOR NO KEY UPDATE OF s SKIP LOCKED
     ) d

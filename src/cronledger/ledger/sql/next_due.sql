@@ -31,13 +31,13 @@ SELECT {schema}.db_clock() AS now,
               CROSS JOIN LATERAL (
                   SELECT s.next_due_at FROM {schema}.schedules s
                   WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at IS NOT NULL
-                    AND s.job_name NOT IN (SELECT h.job FROM unnest(%(not_here)s::text[]) h(job))
+                    AND s.job_name NOT IN (SELECT h.job FROM unnest(%(excluded_jobs)s::text[]) h(job))
                   ORDER BY s.next_due_at LIMIT 1) n),
              (SELECT n.next_due_at FROM w
               CROSS JOIN LATERAL (
                   SELECT s.next_due_at FROM {schema}.schedules s
                   WHERE s.woken AND s.queue = w.queue AND s.job_name = w.job LIMIT 1) n
-              WHERE w.job NOT IN (SELECT h.job FROM unnest(%(not_here)s::text[]) h(job))
+              WHERE w.job NOT IN (SELECT h.job FROM unnest(%(excluded_jobs)s::text[]) h(job))
               LIMIT 1)) AS due,
        (SELECT min(n.next_attempt_at) FROM d CROSS JOIN LATERAL (
             SELECT e.next_attempt_at FROM {schema}.executions e

@@ -29,12 +29,12 @@ def workers_overlap(database: Database) -> AbstractContextManager[None]:
     """claim_next starts external work beside other work of its scope."""
     external = "EXISTS (SELECT FROM cronledger.jobs x WHERE x.name = {} AND x.handler = 'external')"
     return together(
-        function(database, "lock_due_again", (
+        function(database, "lock_due_existing", (
             "(j.overlap = 'allow' OR (e.job_name, e.scope_kind, e.scope_id) NOT IN",
             f"(j.overlap = 'allow' OR {external.format('j.name')}"
             " OR (e.job_name, e.scope_kind, e.scope_id) NOT IN",
         )),
-        function(database, "choose_again", (
+        function(database, "decide_existing", (
             "(j.overlap = 'allow' OR NOT EXISTS",
             f"(j.overlap = 'allow' OR {external.format('c.job')} OR NOT EXISTS",
         )),

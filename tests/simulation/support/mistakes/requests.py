@@ -14,7 +14,7 @@ def steals_what_was_cancelled(database: Database) -> AbstractContextManager[None
     return together(
         function(database, "lock_stale", ("AND e.cancel_requested_at IS NULL", "")),
         function(
-            database, "try_claim_again",
+            database, "try_claim_existing",
             ("AND e.stale_after < cronledger.db_now() AND e.cancel_requested_at IS NULL",
              "AND e.stale_after < cronledger.db_now()"),
         ),
@@ -25,12 +25,12 @@ def retries_in_a_pause(database: Database) -> AbstractContextManager[None]:
     """What awaits a retry starts though its job is paused."""
     return together(
         function(
-            database, "lock_due_again",
+            database, "lock_due_existing",
             ("AND e.next_attempt_at > coalesce(j.paused_at, '-infinity')", ""),
             ("AND (j.paused_at IS NULL OR (e.trigger = 'manual' AND e.status = 'PENDING'))", ""),
         ),
         function(
-            database, "choose_again",
+            database, "decide_existing",
             ("(j.paused_at IS NULL OR (c.forced AND c.plan > j.paused_at))", "true"),
         ),
     )  # fmt: skip
