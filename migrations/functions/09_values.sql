@@ -4,7 +4,7 @@
 -- check can still be paused, resumed and retired.
 
 -- Strict: a lax path unwraps arrays, and the levels would not be those of the value.
-CREATE OR REPLACE FUNCTION {schema}.json_problem(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.json_problem(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN octet_length(value::text) > 65536
             THEN format('has %s bytes of JSON; the limit is 65536', octet_length(value::text))
@@ -14,12 +14,12 @@ CREATE OR REPLACE FUNCTION {schema}.json_problem(value jsonb) RETURNS text LANGU
             THEN 'contains a number of 1.8e308 or more, which most JSON parsers read as infinite'
     END
 $$;
-COMMENT ON FUNCTION {schema}.json_problem(jsonb) IS 'The reason why this value cannot be stored: it is too large, too deeply nested, or contains a number that cannot be read. NULL: it can be stored.';
+COMMENT ON FUNCTION {schema}_internal.json_problem(jsonb) IS 'The reason why this value cannot be stored: it is too large, too deeply nested, or contains a number that cannot be read. NULL: it can be stored.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_json(job text, field text, value jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.check_json(job text, field text, value jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    problem text := {schema}.json_problem(value);
+    problem text := {schema}_internal.json_problem(value);
 BEGIN
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'job %: % %', job, field, problem
@@ -27,11 +27,11 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_json(text, text, jsonb) IS 'Raises unless this value of a job or of one of its executions can be stored.';
+COMMENT ON FUNCTION {schema}_internal.check_json(text, text, jsonb) IS 'Raises unless this value of a job or of one of its executions can be stored.';
 
 -- The first thing that is wrong with a target, as (message, hint). Values of env and headers are not
 -- shown: they may be secret. What a target of external holds is its workers' own.
-CREATE OR REPLACE FUNCTION {schema}.target_problem(handler text, target jsonb)
+CREATE OR REPLACE FUNCTION {schema}_internal.target_problem(handler text, target jsonb)
 RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     WITH form(key, kind, secret) AS (
         SELECT f.key, f.kind, f.secret FROM (VALUES
@@ -83,9 +83,9 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     FROM problem p LEFT JOIN needed n ON n.key = handler
     ORDER BY p.place, p.message COLLATE "C" LIMIT 1
 $$;
-COMMENT ON FUNCTION {schema}.target_problem(text, jsonb) IS 'The first reason why a handler cannot run this target, and a hint; NULL: SQL finds no reason.';
+COMMENT ON FUNCTION {schema}_internal.target_problem(text, jsonb) IS 'The first reason why a handler cannot run this target, and a hint; NULL: SQL finds no reason.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_target(job text, handler text, target jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.check_target(job text, handler text, target jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     problem text[];
@@ -94,16 +94,16 @@ BEGIN
     IF jsonb_typeof(target) <> 'object' THEN
         RETURN;
     END IF;
-    PERFORM {schema}.check_json(job, 'target', target);
-    problem := {schema}.target_problem(handler, target);
+    PERFORM {schema}_internal.check_json(job, 'target', target);
+    problem := {schema}_internal.target_problem(handler, target);
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION 'job %: handler = %, and its target %', job, handler, problem[1]
             USING HINT = problem[2], ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_target(text, text, jsonb) IS 'Raises if this handler could never run this target.';
+COMMENT ON FUNCTION {schema}_internal.check_target(text, text, jsonb) IS 'Raises if this handler could never run this target.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_backoff(job text, steps interval[]) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.check_backoff(job text, steps interval[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     bad text := CASE
@@ -120,9 +120,9 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_backoff(text, interval[]) IS 'Raises unless each of these is a possible wait before the next attempt.';
+COMMENT ON FUNCTION {schema}_internal.check_backoff(text, interval[]) IS 'Raises unless each of these is a possible wait before the next attempt.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_scopes(job text, scopes text[]) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.check_scopes(job text, scopes text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     bad text;
@@ -140,26 +140,26 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_scopes(text, text[]) IS 'Raises unless each of these is a possible name of a scope.';
+COMMENT ON FUNCTION {schema}_internal.check_scopes(text, text[]) IS 'Raises unless each of these is a possible name of a scope.';
 
-CREATE OR REPLACE FUNCTION {schema}.jobs_check_values() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.jobs_check_values() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP = 'INSERT' OR (NEW.handler, NEW.target) IS DISTINCT FROM (OLD.handler, OLD.target) THEN
-        PERFORM {schema}.check_target(NEW.name, NEW.handler, NEW.target);
+        PERFORM {schema}_internal.check_target(NEW.name, NEW.handler, NEW.target);
     END IF;
     IF TG_OP = 'INSERT' OR NEW.payload IS DISTINCT FROM OLD.payload THEN
-        PERFORM {schema}.check_json(NEW.name, 'payload', NEW.payload);
+        PERFORM {schema}_internal.check_json(NEW.name, 'payload', NEW.payload);
     END IF;
     IF TG_OP = 'INSERT' OR NEW.retry_backoff IS DISTINCT FROM OLD.retry_backoff THEN
-        PERFORM {schema}.check_backoff(NEW.name, NEW.retry_backoff);
+        PERFORM {schema}_internal.check_backoff(NEW.name, NEW.retry_backoff);
     END IF;
     IF TG_OP = 'INSERT' OR NEW.scopes IS DISTINCT FROM OLD.scopes THEN
-        PERFORM {schema}.check_scopes(NEW.name, NEW.scopes);
+        PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a retry_backoff or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a retry_backoff or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
-    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_check_values();
+    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

@@ -3,24 +3,24 @@
 -- The triggers are SECURITY DEFINER: who may write jobs needs no right to write their history.
 
 -- The texts in it depend on these settings, and revisions that differ only in them are equal.
-CREATE OR REPLACE FUNCTION {schema}.job_definition(job {schema}.jobs) RETURNS jsonb
+CREATE OR REPLACE FUNCTION {schema}_internal.job_definition(job {schema}.jobs) RETURNS jsonb
 LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
         'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error']
 $$;
-COMMENT ON FUNCTION {schema}.job_definition({schema}.jobs) IS 'What job_revisions.definition keeps of a row of jobs.';
+COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'What job_revisions.definition keeps of a row of jobs.';
 
 -- The editor of an earlier edit is still in the row; only a trigger ON UPDATE OF knows whether this
 -- statement named one.
-CREATE OR REPLACE FUNCTION {schema}.jobs_mark_editor() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.jobs_mark_editor() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     NEW.edited_by := chr(1) || NEW.edited_by;  -- jobs_number_revision takes the mark off
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}.jobs_mark_editor() IS 'Marks edited_by where the statement sets it; fires before jobs_number_revision.';
+COMMENT ON FUNCTION {schema}_internal.jobs_mark_editor() IS 'Marks edited_by where the statement sets it; fires before jobs_number_revision.';
 
-CREATE OR REPLACE FUNCTION {schema}.jobs_number_revision() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.jobs_number_revision() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     editor text;
@@ -48,8 +48,8 @@ BEGIN
     END IF;
     NEW.revision := OLD.revision;
     NEW.edited_by := coalesce(editor, OLD.edited_by);
-    IF ({schema}.job_definition(NEW) - 'description') IS DISTINCT FROM
-       ({schema}.job_definition(OLD) - 'description')
+    IF ({schema}_internal.job_definition(NEW) - 'description') IS DISTINCT FROM
+       ({schema}_internal.job_definition(OLD) - 'description')
        OR (NEW.paused_at IS NULL) <> (OLD.paused_at IS NULL)
        OR NEW.paused_until IS DISTINCT FROM OLD.paused_until
        OR (NEW.retired_at IS NULL) <> (OLD.retired_at IS NULL) THEN
@@ -59,9 +59,9 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}.jobs_number_revision() IS 'Before a write to jobs: refuses a rename, counts the revision, clears spec_error, says who edited.';
+COMMENT ON FUNCTION {schema}_internal.jobs_number_revision() IS 'Before a write to jobs: refuses a rename, counts the revision, clears spec_error, says who edited.';
 
-CREATE OR REPLACE FUNCTION {schema}.jobs_append_revision() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.jobs_append_revision() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at   timestamptz;
@@ -78,7 +78,7 @@ BEGIN
     SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
     IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at
        AND OLD.paused_until >= last AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
-       AND {schema}.job_definition(NEW) = {schema}.job_definition(OLD)
+       AND {schema}_internal.job_definition(NEW) = {schema}_internal.job_definition(OLD)
        AND NOT EXISTS (SELECT FROM {schema}.undated u WHERE u.job_name = NEW.name) THEN
         -- The pause ended by itself, whenever that was noticed; an edit never reaches back, and what
         -- was planned under one that came between stays its own.
@@ -92,15 +92,15 @@ BEGIN
     VALUES (NEW.name, NEW.revision, at,
             CASE WHEN NEW.retired_at IS NOT NULL THEN 'retired'
                  WHEN NEW.paused_at IS NOT NULL THEN 'paused' ELSE 'active' END,
-            NEW.paused_until, {schema}.job_definition(NEW), NEW.edited_by, NEW.paused_reason);
+            NEW.paused_until, {schema}_internal.job_definition(NEW), NEW.edited_by, NEW.paused_reason);
     IF NEW.retired_at IS NOT NULL THEN
-        PERFORM {schema}.cancel_waiting(NEW.name, NEW.edited_by);
+        PERFORM {schema}_internal.cancel_waiting(NEW.name, NEW.edited_by);
     ELSIF NEW.scope_kind = 'global' THEN
-        PERFORM {schema}.set_scopes(NEW.name, 'global', ARRAY['global'], at);
+        PERFORM {schema}_internal.set_scopes(NEW.name, 'global', ARRAY['global'], at);
     ELSIF NEW.scopes IS NOT NULL THEN
-        PERFORM {schema}.set_scopes(NEW.name, NEW.scope_kind, NEW.scopes, at);
+        PERFORM {schema}_internal.set_scopes(NEW.name, NEW.scope_kind, NEW.scopes, at);
     ELSE
-        PERFORM {schema}.retire_other_kinds(NEW.name, NEW.scope_kind, at);
+        PERFORM {schema}_internal.retire_other_kinds(NEW.name, NEW.scope_kind, at);
     END IF;
     UPDATE {schema}.schedules s
     SET queue = NEW.queue, parked = NULL, next_due_at = least(s.next_due_at, at), woken = true
@@ -108,9 +108,9 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.jobs_append_revision() IS 'After a write to jobs: locks the schedules of the job, appends its revision, sets its scopes, wakes its schedules.';
+COMMENT ON FUNCTION {schema}_internal.jobs_append_revision() IS 'After a write to jobs: locks the schedules of the job, appends its revision, sets its scopes, wakes its schedules.';
 
-CREATE OR REPLACE FUNCTION {schema}.jobs_record_deletion() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.jobs_record_deletion() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at timestamptz;
@@ -121,19 +121,19 @@ BEGIN
     INSERT INTO {schema}.job_revisions
         (job_name, revision, effective_from, state, definition, requested_by)
     SELECT OLD.name, OLD.revision + 1, greatest(at, max(r.effective_from)), 'retired',
-           {schema}.job_definition(OLD), session_user
+           {schema}_internal.job_definition(OLD), session_user
     FROM {schema}.job_revisions r WHERE r.job_name = OLD.name;
     INSERT INTO {schema}.undated (job_name, at, revision) VALUES (OLD.name, at, OLD.revision + 1);
-    PERFORM {schema}.cancel_waiting(OLD.name, session_user);
+    PERFORM {schema}_internal.cancel_waiting(OLD.name, session_user);
     DELETE FROM {schema}.scope_providers p WHERE p.job_name = OLD.name;
     UPDATE {schema}.schedules SET parked = NULL, next_due_at = least(next_due_at, at), woken = true
     WHERE job_name = OLD.name;
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.jobs_record_deletion() IS 'After a deletion from jobs: the history ends with a retirement, and what waits is CANCELLED.';
+COMMENT ON FUNCTION {schema}_internal.jobs_record_deletion() IS 'After a deletion from jobs: the history ends with a retirement, and what waits is CANCELLED.';
 
-CREATE OR REPLACE FUNCTION {schema}.cancel_waiting(job text, requester text) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}_internal.cancel_waiting(job text, requester text) RETURNS bigint
 LANGUAGE sql AS $$
     WITH held AS MATERIALIZED (
         SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e
@@ -150,14 +150,14 @@ LANGUAGE sql AS $$
         RETURNING 1
     ) SELECT count(*) FROM ended
 $$;
-COMMENT ON FUNCTION {schema}.cancel_waiting(text, text) IS 'PENDING and awaiting-retry executions of a job are CANCELLED; answers how many.';
+COMMENT ON FUNCTION {schema}_internal.cancel_waiting(text, text) IS 'PENDING and awaiting-retry executions of a job are CANCELLED; answers how many.';
 
 -- Of one kind they fire in the order of their names: mark_editor before number_revision.
 CREATE OR REPLACE TRIGGER mark_editor BEFORE UPDATE OF edited_by ON {schema}.jobs
-    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_mark_editor();
+    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_mark_editor();
 CREATE OR REPLACE TRIGGER number_revision BEFORE INSERT OR UPDATE ON {schema}.jobs
-    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_number_revision();
+    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_number_revision();
 CREATE OR REPLACE TRIGGER append_revision AFTER INSERT OR UPDATE ON {schema}.jobs
-    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_append_revision();
+    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_append_revision();
 CREATE OR REPLACE TRIGGER record_deletion AFTER DELETE ON {schema}.jobs
-    FOR EACH ROW EXECUTE FUNCTION {schema}.jobs_record_deletion();
+    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_record_deletion();

@@ -5,15 +5,15 @@
 -- nobody has planned a firing of them since.
 
 -- For scopes only: a runner calls it through set_scopes, and has no right to change the history of jobs.
-CREATE OR REPLACE FUNCTION {schema}.date_at_commit(
+CREATE OR REPLACE FUNCTION {schema}_internal.date_at_commit(
     job text, at timestamptz, kinds text[], scopes text[], changes text[])
 RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     INSERT INTO {schema}.undated (job_name, at, kinds, scopes, changes)
     VALUES (job, at, kinds, scopes, changes)
 $$;
-COMMENT ON FUNCTION {schema}.date_at_commit(text, timestamptz, text[], text[], text[]) IS 'Makes the COMMIT of this transaction replace the provisional date `at` of these scopes of the job.';
+COMMENT ON FUNCTION {schema}_internal.date_at_commit(text, timestamptz, text[], text[], text[]) IS 'Makes the COMMIT of this transaction replace the provisional date `at` of these scopes of the job.';
 
-CREATE OR REPLACE FUNCTION {schema}.date_revision(job text, number bigint, now_ timestamptz)
+CREATE OR REPLACE FUNCTION {schema}_internal.date_revision(job text, number bigint, now_ timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
     before {schema}.job_revisions;
@@ -29,11 +29,11 @@ BEGIN
     WHERE (r.job_name, r.revision) = (job, number);
     RETURN at;
 END $$;
-COMMENT ON FUNCTION {schema}.date_revision(text, bigint, timestamptz) IS 'Dates an uncommitted revision, never before the one it follows; returns the date.';
+COMMENT ON FUNCTION {schema}_internal.date_revision(text, bigint, timestamptz) IS 'Dates an uncommitted revision, never before the one it follows; returns the date.';
 
 -- Without seq scans and nested loops, because a job may have 100,000 scopes: each of its schedules is read
 -- once. A nested loop would search the arrays again for each of them.
-CREATE OR REPLACE FUNCTION {schema}.date_scopes(mark {schema}.undated, now_ timestamptz)
+CREATE OR REPLACE FUNCTION {schema}_internal.date_scopes(mark {schema}.undated, now_ timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off AS $$
 DECLARE
     -- Never before the revision that owns the first plan_times of a new scope.
@@ -53,9 +53,9 @@ BEGIN
                                   ELSE s.retired_at END;
     RETURN at;
 END $$;
-COMMENT ON FUNCTION {schema}.date_scopes({schema}.undated, timestamptz) IS 'Dates the uncommitted appearance, retirement or return of scopes, never before the newest revision of the job; returns the date.';
+COMMENT ON FUNCTION {schema}_internal.date_scopes({schema}.undated, timestamptz) IS 'Dates the uncommitted appearance, retirement or return of scopes, never before the newest revision of the job; returns the date.';
 
-CREATE OR REPLACE FUNCTION {schema}.date_undated() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.date_undated() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- Not before the COMMIT itself, or its own date would look like an earlier one below, and it would
@@ -78,22 +78,22 @@ BEGIN
     SET CONSTRAINTS {schema}.date_at_commit DEFERRED;
     FOR mark IN SELECT u.* FROM {schema}.undated u WHERE u.xact = pg_current_xact_id() ORDER BY u.id LOOP
         IF mark.revision IS NOT NULL THEN
-            date := {schema}.date_revision(mark.job_name, mark.revision, now_);
+            date := {schema}_internal.date_revision(mark.job_name, mark.revision, now_);
         ELSE
-            date := {schema}.date_scopes(mark, now_);
+            date := {schema}_internal.date_scopes(mark, now_);
         END IF;
         UPDATE {schema}.undated u SET at = date, dated_at = now_ WHERE u.id = mark.id;
     END LOOP;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.date_undated() IS 'At COMMIT: everything that the transaction noted in undated takes effect at this instant.';
+COMMENT ON FUNCTION {schema}_internal.date_undated() IS 'At COMMIT: everything that the transaction noted in undated takes effect at this instant.';
 
 DO $$ BEGIN
     -- There is no CREATE OR REPLACE CONSTRAINT TRIGGER.
     IF NOT EXISTS (SELECT FROM pg_trigger t
                    WHERE t.tgrelid = '{schema}.undated'::regclass AND t.tgname = 'date_at_commit') THEN
         CREATE CONSTRAINT TRIGGER date_at_commit AFTER INSERT OR UPDATE ON {schema}.undated
-            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.date_undated();
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}_internal.date_undated();
     END IF;
 END $$;
 COMMENT ON TRIGGER date_at_commit ON {schema}.undated IS 'Dates what the transaction has written, at its COMMIT.';

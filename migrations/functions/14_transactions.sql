@@ -3,14 +3,14 @@
 
 -- Nothing that the ledger acknowledges may be lost in a crash, nor may an attempt whose start is lost run
 -- beside the next one. The setting holds at COMMIT, for this transaction alone.
-CREATE OR REPLACE FUNCTION {schema}.commit_durably() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.commit_durably() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.commit_durably() IS 'Before a statement that writes to the ledger: the COMMIT of its transaction waits until it is durable.';
+COMMENT ON FUNCTION {schema}_internal.commit_durably() IS 'Before a statement that writes to the ledger: the COMMIT of its transaction waits until it is durable.';
 
 -- Not on runners, whose rows are renewed every few seconds, and not on undated, which is always empty.
 -- Created only where it is missing, because creating a trigger waits for every writer of its table.
@@ -23,7 +23,7 @@ BEGIN
         IF NOT EXISTS (SELECT FROM pg_trigger t
                        WHERE t.tgrelid = format('{schema}.%I', name)::regclass AND t.tgname = 'commit_durably') THEN
             EXECUTE format('CREATE TRIGGER commit_durably BEFORE INSERT OR UPDATE OR DELETE ON {schema}.%I
-                            FOR EACH STATEMENT EXECUTE FUNCTION {schema}.commit_durably()', name);
+                            FOR EACH STATEMENT EXECUTE FUNCTION {schema}_internal.commit_durably()', name);
         END IF;
     END LOOP;
 END $$;
@@ -38,7 +38,7 @@ COMMENT ON TRIGGER commit_durably ON {schema}.identity IS 'Calls commit_durably(
 COMMENT ON TRIGGER commit_durably ON {schema}.pruned IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.acceptances IS 'Calls commit_durably().';
 
-CREATE OR REPLACE FUNCTION {schema}.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     level text := current_setting('transaction_isolation');
 BEGIN
@@ -50,4 +50,4 @@ BEGIN
                   ERRCODE = 'invalid_transaction_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.require_read_committed(text) IS 'Raises unless each statement of this transaction sees what was committed before it; caller: the function that needs it.';
+COMMENT ON FUNCTION {schema}_internal.require_read_committed(text) IS 'Raises unless each statement of this transaction sees what was committed before it; caller: the function that needs it.';

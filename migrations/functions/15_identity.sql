@@ -5,7 +5,7 @@
 
 -- The control file knows a new timeline only after the checkpoint that follows the promotion, which
 -- may take minutes; the name of the WAL segment knows it at once, but not on a standby.
-CREATE OR REPLACE FUNCTION {schema}.current_timeline() RETURNS integer
+CREATE OR REPLACE FUNCTION {schema}_internal.current_timeline() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
@@ -13,16 +13,16 @@ BEGIN
     END IF;
     RETURN ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer;
 END $$;
-COMMENT ON FUNCTION {schema}.current_timeline() IS 'The timeline that this server writes; a promotion begins another one.';
+COMMENT ON FUNCTION {schema}_internal.current_timeline() IS 'The timeline that this server writes; a promotion begins another one.';
 
 -- STABLE: what the calling statement itself writes into runners does not count.
-CREATE OR REPLACE FUNCTION {schema}.other_database() RETURNS text
+CREATE OR REPLACE FUNCTION {schema}_internal.other_database() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     home     {schema}.identity;
     system   bigint := (SELECT s.system_identifier FROM pg_control_system() s);
     here     oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
-    timeline integer := {schema}.current_timeline();
+    timeline integer := {schema}_internal.current_timeline();
 BEGIN
     SELECT i.* INTO home FROM {schema}.identity i;
     IF NOT FOUND THEN
@@ -43,12 +43,12 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.other_database() IS 'Why this is another database than the ledger''s own: restored or cloned. NULL: it is its own, or its own after a failover.';
+COMMENT ON FUNCTION {schema}_internal.other_database() IS 'Why this is another database than the ledger''s own: restored or cloned. NULL: it is its own, or its own after a failover.';
 
-CREATE OR REPLACE FUNCTION {schema}.require_own_database() RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.require_own_database() RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    why text := {schema}.other_database();
+    why text := {schema}_internal.other_database();
 BEGIN
     IF why IS NOT NULL THEN
         RAISE EXCEPTION 'this is another database than the one the ledger was made in: %', why
@@ -56,11 +56,11 @@ BEGIN
                   ERRCODE = 'CL005';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.require_own_database() IS 'Raises CL005 in another database than the ledger''s own.';
+COMMENT ON FUNCTION {schema}_internal.require_own_database() IS 'Raises CL005 in another database than the ledger''s own.';
 
 -- A runner whose DSN leads to another ledger must not work there, however healthy that ledger is: the
 -- database, the functions and even the jobs may look right. Each transaction of a runner's step asks.
-CREATE OR REPLACE FUNCTION {schema}.require_ledger(began_with uuid) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.require_ledger(began_with uuid) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     here {schema}.identity;
@@ -75,26 +75,26 @@ BEGIN
                   ERRCODE = 'CL006';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.require_ledger(uuid) IS 'Raises CL006 unless this ledger has this id. The detail contains the id of this ledger, and of the original if it is an accepted copy. Does nothing if the argument is NULL, or if the ledger has no identity (require_own_database refuses such a ledger).';
+COMMENT ON FUNCTION {schema}_internal.require_ledger(uuid) IS 'Raises CL006 unless this ledger has this id. The detail contains the id of this ledger, and of the original if it is an accepted copy. Does nothing if the argument is NULL, or if the ledger has no identity (require_own_database refuses such a ledger).';
 
 -- A heartbeat counts for the timeline on which it was written, whoever writes it. The first one after
 -- a failover moves the identity along; in the trigger, because the runner's row still says when it was
 -- seen before.
-CREATE OR REPLACE FUNCTION {schema}.runners_mark_timeline() RETURNS trigger
+CREATE OR REPLACE FUNCTION {schema}_internal.runners_mark_timeline() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    NEW.timeline := {schema}.current_timeline();
+    NEW.timeline := {schema}_internal.current_timeline();
     IF EXISTS (SELECT FROM {schema}.identity i WHERE i.timeline <> NEW.timeline)
-       AND {schema}.other_database() IS NULL THEN
+       AND {schema}_internal.other_database() IS NULL THEN
         UPDATE {schema}.identity SET timeline = NEW.timeline, recorded_at = {schema}.db_now()
         WHERE timeline <> NEW.timeline;
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}.runners_mark_timeline() IS 'Before a heartbeat is written: notes its timeline, and a failover in identity.';
+COMMENT ON FUNCTION {schema}_internal.runners_mark_timeline() IS 'Before a heartbeat is written: notes its timeline, and a failover in identity.';
 
 CREATE OR REPLACE TRIGGER mark_timeline BEFORE INSERT OR UPDATE OF heartbeat_at ON {schema}.runners
-    FOR EACH ROW EXECUTE FUNCTION {schema}.runners_mark_timeline();
+    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.runners_mark_timeline();
 
 -- skip_missed needs no rule of its own: each job is retired and returns at once, so that job_revisions
 -- says it, the planner settles as `missed` what was due before, and what waited is CANCELLED.
@@ -117,7 +117,7 @@ BEGIN
     END IF;
     jobs := 0; cancelled := 0; asked_to_end := 0;
     PERFORM FROM {schema}.identity i FOR UPDATE;
-    why := {schema}.other_database();
+    why := {schema}_internal.other_database();
     IF why IS NULL THEN
         RETURN;
     END IF;
@@ -149,7 +149,7 @@ BEGIN
     -- here by mistake are refused.
     INSERT INTO {schema}.identity AS i
         (system_identifier, database_oid, timeline, recorded_at, recorded_by)
-    SELECT s.system_identifier, d.oid, {schema}.current_timeline(), {schema}.db_clock(), requester
+    SELECT s.system_identifier, d.oid, {schema}_internal.current_timeline(), {schema}.db_clock(), requester
     FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
     ON CONFLICT (singleton) DO UPDATE
     SET system_identifier = EXCLUDED.system_identifier, database_oid = EXCLUDED.database_oid,

@@ -3,7 +3,7 @@
 -- `= ANY (ids)` nor a nested loop does: the first is a linear search for each schedule in a generic plan,
 -- and the planner prefers the second where it believes that the job has few schedules.
 
-CREATE OR REPLACE FUNCTION {schema}.scope_changes(of_job text, of_kind text, ids text[])
+CREATE OR REPLACE FUNCTION {schema}_internal.scope_changes(of_job text, of_kind text, ids text[])
 RETURNS TABLE (scope_kind text, scope_id text, change text)
 LANGUAGE plpgsql SET enable_nestloop = off AS $$
 BEGIN
@@ -18,9 +18,9 @@ BEGIN
         ON (s.scope_kind, s.scope_id) = (w.kind, w.id)
     WHERE coalesce(s.planned, false) <> (w.id IS NOT NULL);
 END $$;
-COMMENT ON FUNCTION {schema}.scope_changes(text, text, text[]) IS 'The scopes of a job that would appear, return or retire if this list replaced them. Reads each schedule of the job once and locks none.';
+COMMENT ON FUNCTION {schema}_internal.scope_changes(text, text, text[]) IS 'The scopes of a job that would appear, return or retire if this list replaced them. Reads each schedule of the job once and locks none.';
 
-CREATE OR REPLACE FUNCTION {schema}.set_scopes(
+CREATE OR REPLACE FUNCTION {schema}_internal.set_scopes(
     job text, kind text, ids text[], seen_at timestamptz DEFAULT NULL)
 RETURNS TABLE (appeared bigint, returned bigint, retired bigint)
 LANGUAGE plpgsql SET enable_nestloop = off AS $$
@@ -38,7 +38,7 @@ BEGIN
            array_agg(c.scope_kind) FILTER (WHERE c.change <> 'appears'),
            array_agg(c.scope_id) FILTER (WHERE c.change <> 'appears'),
            array_agg(c.change) FILTER (WHERE c.change <> 'appears')
-    INTO fresh, kinds, known, changes FROM {schema}.scope_changes(job, kind, ids) c;
+    INTO fresh, kinds, known, changes FROM {schema}_internal.scope_changes(job, kind, ids) c;
     IF fresh IS NULL AND known IS NULL THEN
         RETURN NEXT;
         RETURN;
@@ -74,14 +74,14 @@ BEGIN
             kinds := array_fill(kind, ARRAY[cardinality(fresh)]) || kinds;
             changes := array_fill('appears'::text, ARRAY[cardinality(fresh)]) || changes;
         END IF;
-        PERFORM {schema}.date_at_commit(job, at, kinds => kinds, scopes => fresh || known, changes => changes);
+        PERFORM {schema}_internal.date_at_commit(job, at, kinds => kinds, scopes => fresh || known, changes => changes);
         PERFORM pg_notify('{schema}', 'jobs');
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.set_scopes(text, text, text[], timestamptz) IS 'Gives the job exactly these scopes from now on: new ones start at now, others retire, retired ones return and the gap becomes a skip. Unchanged scopes are neither written nor locked.';
+COMMENT ON FUNCTION {schema}_internal.set_scopes(text, text, text[], timestamptz) IS 'Gives the job exactly these scopes from now on: new ones start at now, others retire, retired ones return and the gap becomes a skip. Unchanged scopes are neither written nor locked.';
 
-CREATE OR REPLACE FUNCTION {schema}.retire_other_kinds(job text, kind text, at timestamptz)
+CREATE OR REPLACE FUNCTION {schema}_internal.retire_other_kinds(job text, kind text, at timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     kinds  text[];
@@ -96,8 +96,8 @@ BEGIN
         RETURNING s.scope_kind, s.scope_id
     ) SELECT array_agg(g.scope_kind), array_agg(g.scope_id) INTO kinds, scopes FROM gone g;
     IF scopes IS NOT NULL THEN
-        PERFORM {schema}.date_at_commit(job, at, kinds => kinds, scopes => scopes,
+        PERFORM {schema}_internal.date_at_commit(job, at, kinds => kinds, scopes => scopes,
             changes => array_fill('retires'::text, ARRAY[cardinality(scopes)]));
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.retire_other_kinds(text, text, timestamptz) IS 'Scopes of another kind than the job''s retire; those of its kind are the provider''s.';
+COMMENT ON FUNCTION {schema}_internal.retire_other_kinds(text, text, timestamptz) IS 'Scopes of another kind than the job''s retire; those of its kind are the provider''s.';

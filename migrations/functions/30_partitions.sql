@@ -20,13 +20,13 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION {schema}.pruned_through() IS 'The instant up to which executions and skips may have been pruned, by plan_time; NULL: none were pruned.';
 
-CREATE OR REPLACE FUNCTION {schema}.record_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.record_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
     UPDATE {schema}.pruned p SET through = last_plan_time, recorded_at = {schema}.db_now()
     WHERE p.through < last_plan_time OR p.through IS NULL AND last_plan_time IS NOT NULL
 $$;
-COMMENT ON FUNCTION {schema}.record_pruned(timestamptz) IS 'Records that plan_times up to this instant may have been pruned. An earlier instant than the recorded one changes nothing.';
+COMMENT ON FUNCTION {schema}_internal.record_pruned(timestamptz) IS 'Records that plan_times up to this instant may have been pruned. An earlier instant than the recorded one changes nothing.';
 
-CREATE OR REPLACE FUNCTION {schema}.create_partition(from_plan_time timestamptz, before_plan_time timestamptz)
+CREATE OR REPLACE FUNCTION {schema}_internal.create_partition(from_plan_time timestamptz, before_plan_time timestamptz)
 RETURNS text LANGUAGE plpgsql SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
 DECLARE
     part text := 'executions_p' || to_char(from_plan_time,
@@ -43,9 +43,9 @@ BEGIN
                    part, from_plan_time, before_plan_time);
     RETURN part;
 END $$;
-COMMENT ON FUNCTION {schema}.create_partition(timestamptz, timestamptz) IS 'A partition for plan_times in [from, before); answers its name.';
+COMMENT ON FUNCTION {schema}_internal.create_partition(timestamptz, timestamptz) IS 'A partition for plan_times in [from, before); answers its name.';
 
-CREATE OR REPLACE FUNCTION {schema}.create_partitions(
+CREATE OR REPLACE FUNCTION {schema}_internal.create_partitions(
     first_plan_time timestamptz, last_plan_time timestamptz, seconds double precision)
 RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -62,14 +62,14 @@ BEGIN
             SELECT least(min(q.from_plan_time),
                          epoch + (floor(extract(epoch FROM at - epoch) / seconds) + 1) * width)
             INTO upto FROM {schema}.partitions() q WHERE q.from_plan_time > at;
-            RETURN NEXT {schema}.create_partition(at, upto);
+            RETURN NEXT {schema}_internal.create_partition(at, upto);
         END IF;
         at := upto;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.create_partitions(timestamptz, timestamptz, double precision) IS 'The partitions that lack for plan_times in [first, last], on a grid of that width; answers their names.';
+COMMENT ON FUNCTION {schema}_internal.create_partitions(timestamptz, timestamptz, double precision) IS 'The partitions that lack for plan_times in [first, last], on a grid of that width; answers their names.';
 
-CREATE OR REPLACE FUNCTION {schema}.partition_is_busy(part text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.partition_is_busy(part text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     busy boolean;
 BEGIN
@@ -78,26 +78,26 @@ BEGIN
     INTO busy;
     RETURN busy;
 END $$;
-COMMENT ON FUNCTION {schema}.partition_is_busy(text) IS 'Whether a partition holds a PENDING, RUNNING or retryable execution.';
+COMMENT ON FUNCTION {schema}_internal.partition_is_busy(text) IS 'Whether a partition holds a PENDING, RUNNING or retryable execution.';
 
 -- While it waits for its lock, every claim waits behind it: so briefly, and only when it is worth it.
-CREATE OR REPLACE FUNCTION {schema}.drop_partition(part text) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}_internal.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 BEGIN
-    IF {schema}.partition_is_busy(part) THEN
+    IF {schema}_internal.partition_is_busy(part) THEN
         RETURN false;
     END IF;
     -- The parent first, as every statement does: DROP would take it second.
     LOCK TABLE {schema}.executions IN ACCESS EXCLUSIVE MODE;
-    IF {schema}.partition_is_busy(part) THEN
+    IF {schema}_internal.partition_is_busy(part) THEN
         RETURN false;
     END IF;
     EXECUTE format('DROP TABLE {schema}.%I', part);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION {schema}.drop_partition(text) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did. Raises lock_not_available after 200 ms.';
+COMMENT ON FUNCTION {schema}_internal.drop_partition(text) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did. Raises lock_not_available after 200 ms.';
 
-CREATE OR REPLACE FUNCTION {schema}.create_missing_partitions(plan_times timestamptz[]) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION {schema}_internal.create_missing_partitions(plan_times timestamptz[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     missing timestamptz;
@@ -112,10 +112,10 @@ BEGIN
         PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0));
         SELECT coalesce(max(extract(epoch FROM q.before_plan_time - q.from_plan_time)), 604800)
         INTO seconds FROM {schema}.partitions() q;
-        RETURN QUERY SELECT m.name FROM {schema}.create_partitions(missing, missing, seconds) m(name);
+        RETURN QUERY SELECT m.name FROM {schema}_internal.create_partitions(missing, missing, seconds) m(name);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
+COMMENT ON FUNCTION {schema}_internal.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
 
 -- Answers what it did: one row per partition made, analyzed or dropped, and for skips pruned.
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
@@ -129,14 +129,14 @@ DECLARE
     pruned bigint;
     last   timestamptz;
 BEGIN
-    PERFORM {schema}.check_maintenance(retention, width, ahead);
+    PERFORM {schema}_internal.check_maintenance(retention, width, ahead);
     -- One at a time; the others come back later and find the work done.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0)) THEN
         RETURN;
     END IF;
     SELECT greatest(interval '1 day', least(retention, max(j.catch_up_window))) INTO reach
     FROM {schema}.jobs j HAVING count(*) > 0;
-    RETURN QUERY SELECT 'made', m.name FROM {schema}.create_partitions(
+    RETURN QUERY SELECT 'made', m.name FROM {schema}_internal.create_partitions(
         now_ - coalesce(reach, '1 day'), now_ + ahead, floor(extract(epoch FROM width))::float8) m(name);
     -- Rows that nobody has committed yet count as pages without rows, and a plan for a table that will
     -- never have any is the worst there is: not analyzed before one is seen.
@@ -161,7 +161,7 @@ BEGIN
     )
     SELECT count(*), max(g.through_plan_time) INTO pruned, last FROM gone g;
     IF pruned > 0 THEN
-        PERFORM {schema}.record_pruned(last);
+        PERFORM {schema}_internal.record_pruned(last);
         action := 'pruned'; subject := pruned || ' skips';
         RETURN NEXT;
     END IF;
@@ -170,8 +170,8 @@ BEGIN
         SELECT 'dropped', q.name, q.before_plan_time - interval '1 microsecond' FROM {schema}.partitions() q
         WHERE q.before_plan_time < now_ - retention LOOP
         BEGIN
-            IF {schema}.drop_partition(subject) THEN
-                PERFORM {schema}.record_pruned(last);
+            IF {schema}_internal.drop_partition(subject) THEN
+                PERFORM {schema}_internal.record_pruned(last);
                 RETURN NEXT;
             END IF;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
@@ -181,7 +181,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval, interval) IS 'Makes partitions ahead, drops those behind retention that hold no PENDING, RUNNING or retryable execution, prunes skips. Waits at most 2 s for a lock. One row per action.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_maintenance(retention interval, width interval, ahead interval)
+CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(retention interval, width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     bad text := CASE WHEN retention < interval '1 day' THEN format('retention %s is less than a day', retention)
@@ -194,4 +194,4 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_maintenance(interval, interval, interval) IS 'Raises for arguments that maintain_partitions cannot use.';
+COMMENT ON FUNCTION {schema}_internal.check_maintenance(interval, interval, interval) IS 'Raises for arguments that maintain_partitions cannot use.';

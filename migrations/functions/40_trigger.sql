@@ -2,7 +2,7 @@
 -- All operator functions are SECURITY DEFINER: who may execute them needs no right on a table, and
 -- what they write cannot be written otherwise by an operator. session_user stays who it was.
 
-CREATE OR REPLACE FUNCTION {schema}.check_trigger(
+CREATE OR REPLACE FUNCTION {schema}_internal.check_trigger(
     definition {schema}.jobs, scope {schema}.schedules, force boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -33,9 +33,9 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises unless this job may be triggered for this scope now; force passes pauses, never a retirement.';
+COMMENT ON FUNCTION {schema}_internal.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises unless this job may be triggered for this scope now; force passes pauses, never a retirement.';
 
-CREATE OR REPLACE FUNCTION {schema}.apply_overlap(
+CREATE OR REPLACE FUNCTION {schema}_internal.apply_overlap(
     definition {schema}.jobs, scope {schema}.schedules, requester text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -69,9 +69,9 @@ BEGIN
           AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL;
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.has_live_runner(definition {schema}.jobs) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}_internal.has_live_runner(definition {schema}.jobs) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT definition.handler = 'external' OR EXISTS (
         SELECT FROM {schema}.runners r
@@ -79,16 +79,16 @@ LANGUAGE sql STABLE AS $$
           AND definition.queue = ANY (r.queues)
           AND (definition.handler <> 'python' OR definition.target ->> 'function' = ANY (r.handlers)))
 $$;
-COMMENT ON FUNCTION {schema}.has_live_runner({schema}.jobs) IS 'Whether a live runner takes from the queue of this job and has its function. Always true for handler = external: its workers are nobody''s runners.';
+COMMENT ON FUNCTION {schema}_internal.has_live_runner({schema}.jobs) IS 'Whether a live runner takes from the queue of this job and has its function. Always true for handler = external: its workers are nobody''s runners.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_runner(definition {schema}.jobs, require_runner boolean)
+CREATE OR REPLACE FUNCTION {schema}_internal.check_runner(definition {schema}.jobs, require_runner boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     lacking text := format('job %s: no live runner has queue %s%s', definition.name, definition.queue,
         CASE definition.handler WHEN 'python'
             THEN format(' and function %s', definition.target ->> 'function') END);
 BEGIN
-    IF {schema}.has_live_runner(definition) THEN
+    IF {schema}_internal.has_live_runner(definition) THEN
         RETURN;
     END IF;
     IF require_runner THEN
@@ -98,9 +98,9 @@ BEGIN
     END IF;
     RAISE WARNING '%; it stays PENDING until there is one', lacking;
 END $$;
-COMMENT ON FUNCTION {schema}.check_runner({schema}.jobs, boolean) IS 'Warns, or with require_runner raises, when no live runner can run this job.';
+COMMENT ON FUNCTION {schema}_internal.check_runner({schema}.jobs, boolean) IS 'Warns, or with require_runner raises, when no live runner can run this job.';
 
-CREATE OR REPLACE FUNCTION {schema}.free_plan_time(
+CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_time(
     scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')
 RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
@@ -121,7 +121,7 @@ BEGIN
     END IF;
     RETURN at;
 END $$;
-COMMENT ON FUNCTION {schema}.free_plan_time({schema}.schedules, timestamptz, interval) IS 'The first instant from here that no execution of this scope has and no schedule means. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.free_plan_time({schema}.schedules, timestamptz, interval) IS 'The first instant from here that no execution of this scope has and no schedule means. Under the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}.trigger(
     job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',
@@ -135,7 +135,7 @@ DECLARE
     at         timestamptz;
     made       bigint;
 BEGIN
-    PERFORM {schema}.check_json(job, 'payload', payload);
+    PERFORM {schema}_internal.check_json(job, 'payload', payload);
     -- The schedule row first: an edit commits only with this lock, so what the next statement reads
     -- of the job stands until we commit.
     SELECT s.* INTO scope FROM {schema}.schedules s
@@ -143,14 +143,14 @@ BEGIN
     FOR NO KEY UPDATE;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = trigger.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     ELSIF scope.job_name IS NULL THEN
-        PERFORM {schema}.raise_unknown_scope(job, scope_kind, scope_id);
+        PERFORM {schema}_internal.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
-    PERFORM {schema}.check_trigger(definition, scope, force);
-    PERFORM {schema}.check_runner(definition, require_runner);
-    PERFORM {schema}.apply_overlap(definition, scope, requester);
-    at := {schema}.free_plan_time(scope, {schema}.db_clock());
+    PERFORM {schema}_internal.check_trigger(definition, scope, force);
+    PERFORM {schema}_internal.check_runner(definition, require_runner);
+    PERFORM {schema}_internal.apply_overlap(definition, scope, requester);
+    at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
          next_attempt_at, payload, attempt, max_attempts, requested_by)

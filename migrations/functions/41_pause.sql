@@ -1,41 +1,41 @@
 -- Operator functions: jobs and queues stop and go on. Lock: the queue's or the job's row, waiting;
 -- the triggers on jobs then take its schedules and make the revision.
 
-CREATE OR REPLACE FUNCTION {schema}.raise_unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'job %: there is no such job', job
         USING HINT = 'The jobs: SELECT DISTINCT job_name FROM {schema}.job_status.',
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}.raise_unknown_job(text) IS 'Raises that there is no such job.';
+COMMENT ON FUNCTION {schema}_internal.raise_unknown_job(text) IS 'Raises that there is no such job.';
 
-CREATE OR REPLACE FUNCTION {schema}.raise_unknown_scope(job text, scope_kind text, scope_id text)
+CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_scope(job text, scope_kind text, scope_id text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
         USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}.raise_unknown_scope(text, text, text) IS 'Raises that this job has no such scope.';
+COMMENT ON FUNCTION {schema}_internal.raise_unknown_scope(text, text, text) IS 'Raises that this job has no such scope.';
 
-CREATE OR REPLACE FUNCTION {schema}.lock_job(job text) RETURNS {schema}.jobs LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_job(job text) RETURNS {schema}.jobs LANGUAGE plpgsql AS $$
 DECLARE
     held {schema}.jobs;
 BEGIN
     SELECT j.* INTO held FROM {schema}.jobs j WHERE j.name = job FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
     RETURN held;
 END $$;
-COMMENT ON FUNCTION {schema}.lock_job(text) IS 'The row of a job, locked FOR NO KEY UPDATE; raises if there is none.';
+COMMENT ON FUNCTION {schema}_internal.lock_job(text) IS 'The row of a job, locked FOR NO KEY UPDATE; raises if there is none.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause(
     job text, reason text DEFAULT NULL, until timestamptz DEFAULT NULL, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     requester  text := coalesce(requested_by, session_user);
-    definition {schema}.jobs := {schema}.lock_job(job);
+    definition {schema}.jobs := {schema}_internal.lock_job(job);
     at         timestamptz := {schema}.db_clock();
     in_force   boolean := definition.paused_at IS NOT NULL AND coalesce(definition.paused_until > at, true);
 BEGIN
@@ -65,7 +65,7 @@ COMMENT ON FUNCTION {schema}.pause(text, text, timestamptz, text) IS 'Nothing of
 CREATE OR REPLACE FUNCTION {schema}.resume(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    definition {schema}.jobs := {schema}.lock_job(job);
+    definition {schema}.jobs := {schema}_internal.lock_job(job);
 BEGIN
     UPDATE {schema}.jobs j
     SET paused_at = NULL, edited_by = coalesce(requested_by, session_user)
@@ -77,7 +77,7 @@ COMMENT ON FUNCTION {schema}.resume(text, text) IS 'The job plans and starts aga
 CREATE OR REPLACE FUNCTION {schema}.retire(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    definition {schema}.jobs := {schema}.lock_job(job);
+    definition {schema}.jobs := {schema}_internal.lock_job(job);
 BEGIN
     UPDATE {schema}.jobs j
     SET retired_at = {schema}.db_clock(), edited_by = coalesce(requested_by, session_user)
@@ -86,7 +86,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.retire(text, text) IS 'The job plans no more; what is PENDING or awaits a retry is CANCELLED, what is RUNNING finishes, its history stays. Answers false when it was retired already.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_queue(queue text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.check_queue(queue text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     -- A pause of a misspelt queue would stop nothing and say nothing.
     IF NOT EXISTS (SELECT FROM {schema}.queues q WHERE q.name = check_queue.queue)
@@ -97,7 +97,7 @@ BEGIN
                   ERRCODE = 'no_data_found';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_queue(text) IS 'Raises unless some job, some runner or the table queues has this queue.';
+COMMENT ON FUNCTION {schema}_internal.check_queue(text) IS 'Raises unless some job, some runner or the table queues has this queue.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause_queue(
     queue text, reason text DEFAULT NULL, requested_by text DEFAULT NULL)
@@ -105,7 +105,7 @@ RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, 
 DECLARE
     held {schema}.queues;
 BEGIN
-    PERFORM {schema}.check_queue(queue);
+    PERFORM {schema}_internal.check_queue(queue);
     INSERT INTO {schema}.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
     SELECT q.* INTO held FROM {schema}.queues q WHERE q.name = pause_queue.queue FOR NO KEY UPDATE;
     UPDATE {schema}.queues q
@@ -119,7 +119,7 @@ COMMENT ON FUNCTION {schema}.pause_queue(text, text, text) IS 'Nothing of this q
 CREATE OR REPLACE FUNCTION {schema}.resume_queue(queue text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM {schema}.check_queue(queue);
+    PERFORM {schema}_internal.check_queue(queue);
     UPDATE {schema}.queues q SET paused_at = NULL, paused_by = NULL, paused_reason = NULL
     WHERE q.name = resume_queue.queue AND q.paused_at IS NOT NULL;
     IF NOT FOUND THEN

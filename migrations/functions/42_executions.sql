@@ -1,13 +1,13 @@
 -- Operator functions: one execution ends, runs once more, or is fenced. They take an id, which every
 -- partition is probed for: they are rare.
 
-CREATE OR REPLACE FUNCTION {schema}.raise_unknown_execution(execution_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_execution(execution_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'execution %: there is none', execution_id
         USING HINT = 'Its partition may be behind retention; {schema}.ledger has what there is.',
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}.raise_unknown_execution(bigint) IS 'Raises that there is no such execution.';
+COMMENT ON FUNCTION {schema}_internal.raise_unknown_execution(bigint) IS 'Raises that there is no such execution.';
 
 CREATE OR REPLACE FUNCTION {schema}.cancel(execution_id bigint, requested_by text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -22,7 +22,7 @@ BEGIN
     FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         IF NOT EXISTS (SELECT FROM {schema}.executions e WHERE e.id = execution_id) THEN
-            PERFORM {schema}.raise_unknown_execution(execution_id);
+            PERFORM {schema}_internal.raise_unknown_execution(execution_id);
         END IF;
         RETURN 'busy';
     END IF;
@@ -46,7 +46,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'cancelled: it was PENDING or awaited a retry, and ended at once. requested: it is RUNNING, and its runner was asked to end it. already_finished. busy: its row is being written; ask again.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_retry(held {schema}.executions, force boolean)
+CREATE OR REPLACE FUNCTION {schema}_internal.check_retry(held {schema}.executions, force boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     definition {schema}.jobs;
@@ -73,7 +73,7 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_retry({schema}.executions, boolean) IS 'Raises unless this execution may have one more attempt; force passes an attempt whose end is unknown.';
+COMMENT ON FUNCTION {schema}_internal.check_retry({schema}.executions, boolean) IS 'Raises unless this execution may have one more attempt; force passes an attempt whose end is unknown.';
 
 CREATE OR REPLACE FUNCTION {schema}.retry(
     execution_id bigint, force boolean DEFAULT false, requested_by text DEFAULT NULL)
@@ -84,7 +84,7 @@ DECLARE
 BEGIN
     SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_execution(execution_id);
+        PERFORM {schema}_internal.raise_unknown_execution(execution_id);
     END IF;
     PERFORM FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (held.job_name, held.scope_kind, held.scope_id)
@@ -95,9 +95,9 @@ BEGIN
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time) FOR UPDATE;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_execution(execution_id);  -- dropped with its partition meanwhile
+        PERFORM {schema}_internal.raise_unknown_execution(execution_id);  -- dropped with its partition meanwhile
     END IF;
-    PERFORM {schema}.check_retry(held, force);
+    PERFORM {schema}_internal.check_retry(held, force);
     at := {schema}.db_clock();
     -- Without a token it was never claimed, or given back: it is PENDING again, as it was.
     UPDATE {schema}.executions e

@@ -1,7 +1,7 @@
 -- Operator functions: everything stops and goes on. Lock: the rows of queues by name, waiting.
 
 -- SECURITY DEFINER: the view queue_status calls it with the rights of its reader.
-CREATE OR REPLACE FUNCTION {schema}.queues_in_use() RETURNS SETOF text
+CREATE OR REPLACE FUNCTION {schema}_internal.queues_in_use() RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name FROM {schema}.queues q
     UNION SELECT j.queue FROM {schema}.jobs j WHERE j.retired_at IS NULL
@@ -9,7 +9,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UNION SELECT e.queue FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION {schema}.queues_in_use() IS 'The queues that a job, a runner, a waiting execution or the table queues has.';
+COMMENT ON FUNCTION {schema}_internal.queues_in_use() IS 'The queues that a job, a runner, a waiting execution or the table queues has.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause_all(reason text DEFAULT NULL, requested_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -17,7 +17,7 @@ DECLARE
     paused bigint;
 BEGIN
     SELECT count(*) FILTER (WHERE {schema}.pause_queue(n.name, reason, requested_by))
-    INTO paused FROM (SELECT u.name FROM {schema}.queues_in_use() u(name) ORDER BY u.name COLLATE "C") n;
+    INTO paused FROM (SELECT u.name FROM {schema}_internal.queues_in_use() u(name) ORDER BY u.name COLLATE "C") n;
     RETURN paused;
 END $$;
 COMMENT ON FUNCTION {schema}.pause_all(text, text) IS 'Nothing of any queue starts until it is resumed; what is RUNNING finishes. Answers how many queues were not paused before. A queue that nobody uses yet is not among them.';
@@ -42,7 +42,7 @@ RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, 
 DECLARE
     before integer;
 BEGIN
-    PERFORM {schema}.check_queue(queue);
+    PERFORM {schema}_internal.check_queue(queue);
     IF max_running < 1 THEN
         RAISE EXCEPTION 'queue %: max_running % is less than 1', queue, max_running
             USING HINT = 'To start nothing at all, pause the queue; NULL removes the limit.',

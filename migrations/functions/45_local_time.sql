@@ -1,8 +1,8 @@
-CREATE OR REPLACE FUNCTION {schema}.local_time(at timestamptz, zone text) RETURNS timestamp
+CREATE OR REPLACE FUNCTION {schema}_internal.local_time(at timestamptz, zone text) RETURNS timestamp
 LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
     RETURN at AT TIME ZONE zone;
 EXCEPTION WHEN invalid_parameter_value THEN
     RETURN NULL;  -- one job with a misspelt zone must not cost the others their row
 END $$;
-COMMENT ON FUNCTION {schema}.local_time(timestamptz, text) IS 'What the wall clock of that zone shows at this instant; NULL for a zone that PostgreSQL does not know.';
+COMMENT ON FUNCTION {schema}_internal.local_time(timestamptz, text) IS 'What the wall clock of that zone shows at this instant; NULL for a zone that PostgreSQL does not know.';

@@ -1,27 +1,27 @@
 -- What people see of a target. The rules are those of `cronledger.settings.masked`. Its patterns are written
 -- as E'…', which means the same whatever standard_conforming_strings is.
 
-CREATE OR REPLACE FUNCTION {schema}.masked(text text) RETURNS text
+CREATE OR REPLACE FUNCTION {schema}_internal.masked(text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT regexp_replace(
         regexp_replace(masked.text, '(://[^:@/?#]*):.*@', E'\\1:***@', 'g'),
         E'((?:ssl)?password\\s*=\\s*)(?:''(?:[^''\\\\]|\\\\.)*''?|(?:[^\\s&\\\\]|\\\\.)*)', E'\\1***', 'gi')
 $$;
-COMMENT ON FUNCTION {schema}.masked(text) IS 'The text with every password of a URL or a connection string replaced by ***.';
+COMMENT ON FUNCTION {schema}_internal.masked(text) IS 'The text with every password of a URL or a connection string replaced by ***.';
 
-CREATE OR REPLACE FUNCTION {schema}.masked_target(target jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION {schema}_internal.masked_target(target jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(f.key, CASE
         WHEN f.key IN ('env', 'headers') AND jsonb_typeof(f.value) = 'object' THEN
             (SELECT coalesce(jsonb_object_agg(v.key, '***'), '{}') FROM jsonb_each(f.value) v)
         WHEN f.key IN ('env', 'headers') THEN to_jsonb('***'::text)
-        WHEN jsonb_typeof(f.value) = 'string' THEN to_jsonb({schema}.masked(f.value #>> '{}'))
+        WHEN jsonb_typeof(f.value) = 'string' THEN to_jsonb({schema}_internal.masked(f.value #>> '{}'))
         WHEN jsonb_typeof(f.value) = 'array' THEN
             (SELECT coalesce(jsonb_agg(CASE jsonb_typeof(v.value)
-                 WHEN 'string' THEN to_jsonb({schema}.masked(v.value #>> '{}')) ELSE v.value END
+                 WHEN 'string' THEN to_jsonb({schema}_internal.masked(v.value #>> '{}')) ELSE v.value END
                  ORDER BY v.place), '[]')
              FROM jsonb_array_elements(f.value) WITH ORDINALITY v(value, place))
         ELSE f.value END), '{}')
     FROM jsonb_each(target) f
 $$;
-COMMENT ON FUNCTION {schema}.masked_target(jsonb) IS 'A target with the values of env and headers, and passwords in its texts, replaced by ***.';
+COMMENT ON FUNCTION {schema}_internal.masked_target(jsonb) IS 'A target with the values of env and headers, and passwords in its texts, replaced by ***.';

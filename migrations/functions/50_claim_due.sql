@@ -14,24 +14,24 @@
 -- LATERAL, and LIMIT of a batch's own length, where a table is to be probed: docs/architecture.md, "Locks".
 
 DO $$ BEGIN
-    IF to_regtype('{schema}.claim_candidate') IS NULL THEN
-        CREATE TYPE {schema}.claim_candidate AS (
+    IF to_regtype('{schema}_internal.claim_candidate') IS NULL THEN
+        CREATE TYPE {schema}_internal.claim_candidate AS (
             job_name text COLLATE "C", scope_kind text COLLATE "C", scope_id text COLLATE "C",
             plan_time timestamptz, id bigint, queue text COLLATE "C", steals boolean, forced boolean,
             lease interval, reentrant boolean, input_watermark bigint);
     END IF;
 END $$;
-COMMENT ON TYPE {schema}.claim_candidate IS 'An execution that may be claimed again. forced: manual and PENDING, so it starts in a pause made before it. lease, reentrant: of its job. input_watermark: of its schedule.';
+COMMENT ON TYPE {schema}_internal.claim_candidate IS 'An execution that may be claimed again. forced: manual and PENDING, so it starts in a pause made before it. lease, reentrant: of its job. input_watermark: of its schedule.';
 
 -- A loose scan of the job names that have such rows, then of each job as many as it has room for: a
 -- backlog of one job costs the others nothing. Left out are jobs that are paused (but for manual
 -- executions made since: those were forced), retired, full, or not for this runner; queues that are
 -- paused or full; scopes that are RUNNING unless they may overlap (one hash of them: a probe per row
 -- would open every partition for each). The limits are counted again under their locks.
-CREATE OR REPLACE FUNCTION {schema}.lock_due_existing(
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_existing(
     of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
     max_rows integer)
-RETURNS SETOF {schema}.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF {schema}_internal.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     WITH RECURSIVE d AS (
@@ -87,12 +87,12 @@ BEGIN
     LIMIT max_rows::bigint
     FOR NO KEY UPDATE OF s SKIP LOCKED;
 END $$;
-COMMENT ON FUNCTION {schema}.lock_due_existing(text[], text[], text[], boolean, text[], integer) IS 'PENDING and awaiting-retry executions that are due and may start on a runner of these abilities, with their schedule rows locked.';
+COMMENT ON FUNCTION {schema}_internal.lock_due_existing(text[], text[], text[], boolean, text[], integer) IS 'PENDING and awaiting-retry executions that are due and may start on a runner of these abilities, with their schedule rows locked.';
 
-CREATE OR REPLACE FUNCTION {schema}.lock_stale(
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_stale(
     of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
     trusted_since timestamptz, max_rows integer)
-RETURNS SETOF {schema}.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
+RETURNS SETOF {schema}_internal.claim_candidate LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
     SELECT s.job_name, s.scope_kind, s.scope_id, e.plan_time, e.id, e.queue, true, false,
@@ -105,7 +105,7 @@ BEGIN
       AND {schema}.db_now() - j.stale_timeout >= trusted_since
       AND j.allow_stale_reentry AND j.retired_at IS NULL AND j.paused_at IS NULL
       AND e.cancel_requested_at IS NULL
-      AND e.attempt < greatest(e.max_attempts, {schema}.max_steals())
+      AND e.attempt < greatest(e.max_attempts, {schema}_internal.max_steals())
       AND e.queue = ANY (of_queues)
       AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
       AND j.handler = ANY (of_kinds)
@@ -116,15 +116,15 @@ BEGIN
     LIMIT max_rows
     FOR NO KEY UPDATE OF s SKIP LOCKED;
 END $$;
-COMMENT ON FUNCTION {schema}.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Stale leases of reentrant jobs that may be stolen, with their schedule rows locked. Reads every RUNNING row. A lease is only stale after one stale_timeout in which the claimer''s view of the database was unbroken (trusted_since).';
+COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Stale leases of reentrant jobs that may be stolen, with their schedule rows locked. Reads every RUNNING row. A lease is only stale after one stale_timeout in which the claimer''s view of the database was unbroken (trusted_since).';
 
-CREATE OR REPLACE FUNCTION {schema}.max_steals() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3';
-COMMENT ON FUNCTION {schema}.max_steals() IS 'A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, this): a job of one attempt survives a crash, and one that kills its runner does not kill them for ever.';
+CREATE OR REPLACE FUNCTION {schema}_internal.max_steals() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+COMMENT ON FUNCTION {schema}_internal.max_steals() IS 'A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, this): a job of one attempt survives a crash, and one that kills its runner does not kill them for ever.';
 
 -- Greedy in the order of the candidates. A steal takes no room: its row counts as RUNNING already.
-CREATE OR REPLACE FUNCTION {schema}.decide_existing(
-    candidates {schema}.claim_candidate[], held_queues text[], held_jobs text[], max_rows integer)
-RETURNS {schema}.claim_candidate[] LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.decide_existing(
+    candidates {schema}_internal.claim_candidate[], held_queues text[], held_jobs text[], max_rows integer)
+RETURNS {schema}_internal.claim_candidate[] LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN (
         WITH c AS MATERIALIZED (
@@ -175,16 +175,16 @@ BEGIN
             ORDER BY n.place LIMIT max_rows
         )
         SELECT coalesce(array_agg(ROW(h.job, h.kind, h.scope, h.plan, h.id, h.queue, h.steals, h.forced,
-                                      h.stale_timeout, h.allow_stale_reentry, h.input)::{schema}.claim_candidate
+                                      h.stale_timeout, h.allow_stale_reentry, h.input)::{schema}_internal.claim_candidate
                                   ORDER BY h.place), '{}')
         FROM chosen h);
 END $$;
-COMMENT ON FUNCTION {schema}.decide_existing({schema}.claim_candidate[], text[], text[], integer) IS 'Of these candidates, whose schedule rows are held, those that may start: at most one of a (job, scope) unless overlap is allow and none beside a RUNNING one, as many as limits leave room for (limited jobs and queues only where their row is held), at most so many in all.';
+COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Of these candidates, whose schedule rows are held, those that may start: at most one of a (job, scope) unless overlap is allow and none beside a RUNNING one, as many as limits leave room for (limited jobs and queues only where their row is held), at most so many in all.';
 
 -- The statement that claims. Every test of the scans is made again here. A locked row has a living
 -- writer, or a user's assert_lease holds it FOR KEY SHARE.
-CREATE OR REPLACE FUNCTION {schema}.try_claim_existing(
-    by_runner text, chosen {schema}.claim_candidate[], new_tokens uuid[], trusted_since timestamptz,
+CREATE OR REPLACE FUNCTION {schema}_internal.try_claim_existing(
+    by_runner text, chosen {schema}_internal.claim_candidate[], new_tokens uuid[], trusted_since timestamptz,
     first_plan timestamptz, last_plan timestamptz)
 RETURNS TABLE (
     job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
@@ -205,7 +205,7 @@ BEGIN
             OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
                 AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
                 AND {schema}.db_now() - u.lease >= trusted_since
-                AND e.attempt < greatest(e.max_attempts, {schema}.max_steals())))
+                AND e.attempt < greatest(e.max_attempts, {schema}_internal.max_steals())))
         ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
         FOR UPDATE OF e SKIP LOCKED
     )
@@ -234,9 +234,9 @@ BEGIN
               CASE h.old_status WHEN 'PENDING' THEN 'won' WHEN 'FAILED' THEN 'retried' ELSE 'stolen' END,
               e.queue, e.stale_after;
 END $$;
-COMMENT ON FUNCTION {schema}.try_claim_existing(text, {schema}.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'These executions, each under its new token as its next attempt; how the attempt before ended goes into attempts. A row that does not come back was not to be had.';
+COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'These executions, each under its new token as its next attempt; how the attempt before ended goes into attempts. A row that does not come back was not to be had.';
 
-CREATE OR REPLACE FUNCTION {schema}.record_spec_error(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.record_spec_error(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     -- SKIP LOCKED: the claim holds schedules, which come after jobs in the lock order.
     UPDATE {schema}.jobs j
@@ -244,10 +244,10 @@ BEGIN
     WHERE j.name = (SELECT n.name FROM {schema}.jobs n WHERE n.name = record_spec_error.job
                     FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
-COMMENT ON FUNCTION {schema}.record_spec_error(text, text) IS 'The job says in spec_error what the database refused when one of its executions was claimed; the next edit clears it.';
+COMMENT ON FUNCTION {schema}_internal.record_spec_error(text, text) IS 'The job says in spec_error what the database refused when one of its executions was claimed; the next edit clears it.';
 
-CREATE OR REPLACE FUNCTION {schema}.claim_existing(
-    runner text, candidates {schema}.claim_candidate[], tokens uuid[], trusted_since timestamptz)
+CREATE OR REPLACE FUNCTION {schema}_internal.claim_existing(
+    runner text, candidates {schema}_internal.claim_candidate[], tokens uuid[], trusted_since timestamptz)
 RETURNS TABLE (
     job_name text, scope_kind text, scope_id text, plan_time timestamptz, id bigint, lease_token uuid,
     attempt integer, max_attempts integer, trigger text, payload text, revision bigint,
@@ -257,8 +257,8 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     held_queues text[];
     held_jobs   text[];
-    chosen      {schema}.claim_candidate[];
-    one         {schema}.claim_candidate;
+    chosen      {schema}_internal.claim_candidate[];
+    one         {schema}_internal.claim_candidate;
     place       integer := 0;
     first_plan  timestamptz;
     last_plan   timestamptz;
@@ -272,13 +272,13 @@ BEGIN
         SELECT j.name FROM {schema}.jobs j
         WHERE j.name = ANY (ARRAY(SELECT c.job_name FROM unnest(candidates) c)) AND j.max_running IS NOT NULL
         ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED) h;
-    chosen := {schema}.decide_existing(candidates, held_queues, held_jobs, cardinality(tokens));
+    chosen := {schema}_internal.decide_existing(candidates, held_queues, held_jobs, cardinality(tokens));
     IF cardinality(chosen) = 0 THEN
         RETURN;
     END IF;
     SELECT min(c.plan_time), max(c.plan_time) INTO first_plan, last_plan FROM unnest(chosen) c;
     BEGIN
-        RETURN QUERY SELECT t.* FROM {schema}.try_claim_existing(
+        RETURN QUERY SELECT t.* FROM {schema}_internal.try_claim_existing(
             runner, chosen, tokens[:cardinality(chosen)], trusted_since, first_plan, last_plan) t;
         RETURN;
     EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
@@ -287,20 +287,20 @@ BEGIN
     FOREACH one IN ARRAY chosen LOOP
         place := place + 1;
         BEGIN
-            RETURN QUERY SELECT t.* FROM {schema}.try_claim_existing(
+            RETURN QUERY SELECT t.* FROM {schema}_internal.try_claim_existing(
                 runner, ARRAY[one], tokens[place:place], trusted_since, one.plan_time, one.plan_time) t;
         EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
             message := SQLERRM;
-            PERFORM {schema}.record_spec_error(one.job_name, message);
+            PERFORM {schema}_internal.record_spec_error(one.job_name, message);
             RETURN QUERY SELECT one.job_name, one.scope_kind, one.scope_id, one.plan_time, one.id,
                 NULL::uuid, 0, 0, '', message, 0::bigint, {schema}.db_now(), 'refused', one.queue,
                 NULL::timestamptz;
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.claim_existing(text, {schema}.claim_candidate[], uuid[], timestamptz) IS 'Claims of these candidates, whose schedule rows are held, what may start, each under one of the tokens; how: won, retried, stolen. refused: the database does not accept a value of the row; payload then holds the message, and the job''s spec_error too.';
+COMMENT ON FUNCTION {schema}_internal.claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz) IS 'Claims of these candidates, whose schedule rows are held, what may start, each under one of the tokens; how: won, retried, stolen. refused: the database does not accept a value of the row; payload then holds the message, and the job''s spec_error too.';
 
-CREATE OR REPLACE FUNCTION {schema}.claim_due(
+CREATE OR REPLACE FUNCTION {schema}_internal.claim_due(
     runner text, queues text[], kinds text[], functions text[], tokens uuid[],
     trusted_since timestamptz, sql_commands boolean DEFAULT false, excluded_jobs text[] DEFAULT '{}',
     max_rows integer DEFAULT NULL)
@@ -313,23 +313,23 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     excluded   text[] := excluded_jobs;
     row_limit    integer := coalesce(max_rows, cardinality(tokens));
-    candidates {schema}.claim_candidate[];
-    due        {schema}.claim_candidate[];
+    candidates {schema}_internal.claim_candidate[];
+    due        {schema}_internal.claim_candidate[];
     used       integer := 0;
     refused    boolean;
     unseen     boolean;
     won        record;
 BEGIN
-    PERFORM {schema}.require_read_committed('claim_due');
-    PERFORM {schema}.require_own_database();
+    PERFORM {schema}_internal.require_read_committed('claim_due');
+    PERFORM {schema}_internal.require_own_database();
     LOOP
         candidates := NULL;
         refused := false;
         IF trusted_since IS NOT NULL THEN
-            candidates := ARRAY(SELECT c FROM {schema}.lock_stale(
+            candidates := ARRAY(SELECT c FROM {schema}_internal.lock_stale(
                 queues, kinds, functions, sql_commands, excluded, trusted_since, row_limit) c);
         END IF;
-        due := ARRAY(SELECT c FROM {schema}.lock_due_existing(
+        due := ARRAY(SELECT c FROM {schema}_internal.lock_due_existing(
             queues, kinds, functions, sql_commands, excluded, row_limit) c);
         candidates := candidates || due;
         EXIT WHEN coalesce(cardinality(candidates), 0) = 0;
@@ -337,7 +337,7 @@ BEGIN
         -- that were looked at because their job has room for no more.
         unseen := cardinality(candidates) >= row_limit OR cardinality(candidates) > (
             SELECT count(DISTINCT (c.job_name, c.scope_kind, c.scope_id)) FROM unnest(candidates) c);
-        FOR won IN SELECT t.* FROM {schema}.claim_existing(
+        FOR won IN SELECT t.* FROM {schema}_internal.claim_existing(
                 runner, candidates, tokens[used + 1:], trusted_since) t LOOP
             IF won.how = 'refused' THEN
                 excluded := excluded || won.job_name;
@@ -353,4 +353,4 @@ BEGIN
         EXIT WHEN NOT refused OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at no more than max_rows. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due. Raises CL005 in another database than the ledger''s own, and in any transaction that is not READ COMMITTED.';
+COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at no more than max_rows. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due. Raises CL005 in another database than the ledger''s own, and in any transaction that is not READ COMMITTED.';

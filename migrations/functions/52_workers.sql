@@ -9,7 +9,7 @@
 -- heartbeat. Its row names no queues, because those are what replicas take from; handlers has
 -- external:QUEUE for each queue that it has asked.
 
-CREATE OR REPLACE FUNCTION {schema}.register_worker(worker text, queue text) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION {schema}_internal.register_worker(worker text, queue text) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE
     seen    {schema}.runners;
@@ -39,7 +39,7 @@ BEGIN
     END IF;
     RETURN seen.started_at;
 END $$;
-COMMENT ON FUNCTION {schema}.register_worker(text, text) IS 'The worker is seen, and asks this queue. Answers since when it has been seen without a gap of a minute: it steals no lease that became stale less than a stale_timeout after that.';
+COMMENT ON FUNCTION {schema}_internal.register_worker(text, text) IS 'The worker is seen, and asks this queue. Answers since when it has been seen without a gap of a minute: it steals no lease that became stale less than a stale_timeout after that.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim_next(queue text, runner text, n integer DEFAULT 1)
 RETURNS TABLE (
@@ -59,28 +59,28 @@ BEGIN
             USING HINT = 'queue is the queue of the jobs, runner a name of 1 to 200 characters, n is 1 to 500.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM {schema}.require_read_committed('claim_next');
-    trusted_since := {schema}.register_worker(claim_next.runner, claim_next.queue);
+    PERFORM {schema}_internal.require_read_committed('claim_next');
+    trusted_since := {schema}_internal.register_worker(claim_next.runner, claim_next.queue);
     tokens := ARRAY(SELECT gen_random_uuid() FROM generate_series(1, n));
     -- A few more are looked at than claimed: schedules that another claim holds must not hide the rest.
     RETURN QUERY
         SELECT c.id, c.job_name, c.scope_kind, c.scope_id, c.plan_time, c.attempt, c.trigger,
                c.payload::jsonb, j.target, c.lease_token, c.stale_after, j.stale_timeout, j.run_timeout
-        FROM {schema}.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}', tokens,
+        FROM {schema}_internal.claim_due(claim_next.runner, ARRAY[claim_next.queue], '{external}', '{}', tokens,
                                 trusted_since, max_rows => least(500, n + 20)) c
         JOIN {schema}.jobs j ON j.name = c.job_name
         WHERE c.how <> 'refused';
 END $$;
 COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'At most n executions of this queue whose jobs have handler external, RUNNING from now on under this runner''s name and the given lease_token, until stale_after unless heartbeat renews it (every third of stale_timeout). No row: nothing is due, may start, or was free; ask again. A runner that has been seen without a gap of a minute also steals stale leases of reentrant jobs. Raises unless the transaction is READ COMMITTED. The worker must stop the work after run_timeout, unless it is NULL: nothing else stops it.';
 
-CREATE OR REPLACE FUNCTION {schema}.lease_refusal(execution_id bigint, token uuid) RETURNS text
+CREATE OR REPLACE FUNCTION {schema}_internal.lease_refusal(execution_id bigint, token uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     held {schema}.executions;
 BEGIN
     SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_execution(execution_id);
+        PERFORM {schema}_internal.raise_unknown_execution(execution_id);
     END IF;
     -- The sweeper leaves the token: that end is not the worker's.
     IF held.lease_token = token AND held.status <> 'RUNNING'
@@ -89,7 +89,7 @@ BEGIN
     END IF;
     RETURN 'lost';
 END $$;
-COMMENT ON FUNCTION {schema}.lease_refusal(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
+COMMENT ON FUNCTION {schema}_internal.lease_refusal(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
 
 CREATE OR REPLACE FUNCTION {schema}.heartbeat(id bigint, token uuid, lease interval DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -111,7 +111,7 @@ BEGIN
     WHERE e.id = heartbeat.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
     RETURNING e.cancel_requested_at IS NOT NULL, e.runner_id INTO cancelled, worker;
     IF NOT FOUND THEN
-        PERFORM {schema}.lease_refusal(heartbeat.id, token);
+        PERFORM {schema}_internal.lease_refusal(heartbeat.id, token);
         RETURN 'lost';
     END IF;
     -- SKIP LOCKED: a claim_next of the same worker may hold its row.
@@ -124,7 +124,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'ok: the lease is renewed, for lease or the stale_timeout of the job. cancel_requested: renewed as well, and somebody asked for the end: stop the work and call fail, which then ends it as CANCELLED. lost: another has it or it was ended; stop the work, nothing written under this token counts.';
 
-CREATE OR REPLACE FUNCTION {schema}.rearm_after(ended {schema}.executions) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.rearm_after(ended {schema}.executions) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     rearmed boolean;
@@ -162,12 +162,12 @@ BEGIN
             SELECT FROM {schema}.schedules s
             WHERE (s.job_name, s.scope_kind, s.scope_id) = (ended.job_name, ended.scope_kind, ended.scope_id)
               AND s.input_watermark IS NOT NULL) THEN
-        PERFORM {schema}.settle_inputs(ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id]);
+        PERFORM {schema}_internal.settle_inputs(ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id]);
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.rearm_after({schema}.executions) IS 'What waited for the end of this execution is due again: its schedule, and the longest waiting one of its limited queue; input that came meanwhile is settled.';
+COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'What waited for the end of this execution is due again: its schedule, and the longest waiting one of its limited queue; input that came meanwhile is settled.';
 
-CREATE OR REPLACE FUNCTION {schema}.end_attempt(
+CREATE OR REPLACE FUNCTION {schema}_internal.end_attempt(
     execution_id bigint, token uuid, outcome {schema}.executions, wait interval, final boolean,
     covers boolean)
 RETURNS text LANGUAGE plpgsql AS $$
@@ -176,7 +176,7 @@ DECLARE
     bytes     integer := octet_length(outcome.result::text);
     unstored  text := CASE
         WHEN bytes > 16384 THEN format('the result has %s bytes of JSON; at most 16384 are stored', bytes)
-        ELSE 'the result ' || {schema}.json_problem(outcome.result) || '; not stored' END;
+        ELSE 'the result ' || {schema}_internal.json_problem(outcome.result) || '; not stored' END;
 BEGIN
     IF unstored IS NOT NULL THEN
         outcome.result := NULL;
@@ -203,12 +203,12 @@ BEGIN
     WHERE e.id = execution_id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
     RETURNING e.* INTO ended;
     IF NOT FOUND THEN
-        RETURN {schema}.lease_refusal(execution_id, token);
+        RETURN {schema}_internal.lease_refusal(execution_id, token);
     END IF;
-    PERFORM {schema}.rearm_after(ended);
+    PERFORM {schema}_internal.rearm_after(ended);
     RETURN 'ok';
 END $$;
-COMMENT ON FUNCTION {schema}.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'How an attempt ended, in one write, by the holder of the token: status, result, error and, with covers, watermark of outcome. FAILED is retried after wait or the job''s backoff while attempts are left, unless final; where its end was asked for it is CANCELLED.';
+COMMENT ON FUNCTION {schema}_internal.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'How an attempt ended, in one write, by the holder of the token: status, result, error and, with covers, watermark of outcome. FAILED is retried after wait or the job''s backoff while attempts are left, unless final; where its end was asked for it is CANCELLED.';
 
 CREATE OR REPLACE FUNCTION {schema}.finish(id bigint, token uuid, result jsonb DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -218,7 +218,7 @@ DECLARE
 BEGIN
     outcome.status := 'SUCCESS';
     outcome.result := finish.result;
-    RETURN {schema}.end_attempt(finish.id, token, outcome, NULL, true, false);
+    RETURN {schema}_internal.end_attempt(finish.id, token, outcome, NULL, true, false);
 END $$;
 COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb) IS 'ok: the execution is SUCCESS, with this result, and covers the input that there was at the claim. already_finished: under this token, by an earlier call whose answer was lost. lost: another has it, or it was swept; nothing was written.';
 
@@ -231,7 +231,7 @@ BEGIN
     outcome.status := 'SUCCESS';
     outcome.result := finish.result;
     outcome.watermark := finish.watermark;
-    RETURN {schema}.end_attempt(finish.id, token, outcome, NULL, true, true);
+    RETURN {schema}_internal.end_attempt(finish.id, token, outcome, NULL, true, true);
 END $$;
 COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb, bigint) IS 'As finish(id, token, result), covering the input up to watermark; NULL: none, the scope stays dirty.';
 
@@ -259,7 +259,7 @@ BEGIN
     outcome.error_code := btrim(code);
     outcome.error_msg := message;
     outcome.result := fail.result;
-    RETURN {schema}.end_attempt(fail.id, token, outcome, retry_after, final, false);
+    RETURN {schema}_internal.end_attempt(fail.id, token, outcome, retry_after, final, false);
 END $$;
 COMMENT ON FUNCTION {schema}.fail(bigint, uuid, text, text, jsonb, interval, boolean) IS 'ok: the attempt FAILED, with code, message and whatever result it has; tried again after retry_after or the job''s retry_backoff while attempts are left, unless final; CANCELLED instead where its end was asked for. already_finished, lost: as finish says.';
 
@@ -286,9 +286,9 @@ BEGIN
     WHERE e.id = release.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
     RETURNING e.* INTO ended;
     IF NOT FOUND THEN
-        RETURN {schema}.lease_refusal(release.id, token);
+        RETURN {schema}_internal.lease_refusal(release.id, token);
     END IF;
-    PERFORM {schema}.rearm_after(ended);
+    PERFORM {schema}_internal.rearm_after(ended);
     RETURN 'ok';
 END $$;
 COMMENT ON FUNCTION {schema}.release(bigint, uuid) IS 'ok: the worker goes and gives the execution back: PENDING, due, with one attempt more; CANCELLED where its end was asked for. Only for work that has ended or never began. already_finished, lost: as finish says.';

@@ -6,7 +6,7 @@
 -- Lock order: queues, jobs, schedules, executions. success_watermark is derived, so whoever cannot have
 -- the schedule row's lock leaves it to the next one: nothing is decided by a stale one.
 
-CREATE OR REPLACE FUNCTION {schema}.covered_watermark(scope {schema}.schedules) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}_internal.covered_watermark(scope {schema}.schedules) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT greatest(scope.success_watermark, (
         SELECT max(e.watermark) FROM {schema}.executions e
@@ -14,9 +14,9 @@ LANGUAGE sql STABLE AS $$
             = (scope.job_name, scope.scope_kind, scope.scope_id)
           AND e.status = 'SUCCESS' AND e.watermark IS NOT NULL))
 $$;
-COMMENT ON FUNCTION {schema}.covered_watermark({schema}.schedules) IS 'The greatest watermark of a SUCCESS of this scope; NULL: none has one.';
+COMMENT ON FUNCTION {schema}_internal.covered_watermark({schema}.schedules) IS 'The greatest watermark of a SUCCESS of this scope; NULL: none has one.';
 
-CREATE OR REPLACE FUNCTION {schema}.create_enqueued(
+CREATE OR REPLACE FUNCTION {schema}_internal.create_enqueued(
     definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, key text,
     payload jsonb, watermark bigint, group_id uuid, requester text)
 RETURNS bigint LANGUAGE sql AS $$
@@ -28,9 +28,9 @@ RETURNS bigint LANGUAGE sql AS $$
             watermark, group_id, 0, definition.max_attempts, requester)
     RETURNING id
 $$;
-COMMENT ON FUNCTION {schema}.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'A PENDING execution with the attempts of the job; answers its id. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'A PENDING execution with the attempts of the job; answers its id. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.lock_or_create_scope(job text, kind text, scope text)
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
 DECLARE
     held       {schema}.schedules;
@@ -50,10 +50,10 @@ BEGIN
     -- SHARE: an edit that is under way would not give the new row its queue.
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     ELSIF definition.scope_kind = 'global' OR definition.scopes IS NOT NULL OR scope = 'global'
           OR kind <> definition.scope_kind OR definition.retired_at IS NOT NULL THEN
-        PERFORM {schema}.raise_unknown_scope(job, kind, scope);
+        PERFORM {schema}_internal.raise_unknown_scope(job, kind, scope);
     END IF;
     at := {schema}.db_clock();
     INSERT INTO {schema}.schedules
@@ -62,7 +62,7 @@ BEGIN
     VALUES (job, kind, scope, definition.queue, at, definition.revision, at, true, at)
     ON CONFLICT (job_name, scope_kind, scope_id) DO NOTHING;
     IF FOUND THEN
-        PERFORM {schema}.date_at_commit(
+        PERFORM {schema}_internal.date_at_commit(
             job, at, kinds => ARRAY[kind], scopes => ARRAY[scope], changes => ARRAY['appears']);
     END IF;
     SELECT s.* INTO held FROM {schema}.schedules s
@@ -70,9 +70,9 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN held;
 END $$;
-COMMENT ON FUNCTION {schema}.lock_or_create_scope(text, text, text) IS 'The schedule row of a scope, locked FOR NO KEY UPDATE. A scope that is not there appears, with its history starting now, if the job has a scope_kind and no fixed scopes; else it is refused. A scope provider retires what it does not name.';
+COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'The schedule row of a scope, locked FOR NO KEY UPDATE. A scope that is not there appears, with its history starting now, if the job has a scope_kind and no fixed scopes; else it is refused. A scope provider retires what it does not name.';
 
-CREATE OR REPLACE FUNCTION {schema}.give_up_superseded(scope {schema}.schedules) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.give_up_superseded(scope {schema}.schedules) RETURNS void
 LANGUAGE sql AS $$
     WITH held AS MATERIALIZED (
         SELECT f.plan_time, p.id FROM {schema}.executions f
@@ -94,19 +94,19 @@ LANGUAGE sql AS $$
         = (scope.job_name, scope.scope_kind, scope.scope_id, h.plan_time)
       AND e.status = 'FAILED' AND e.next_attempt_at IS NOT NULL
 $$;
-COMMENT ON FUNCTION {schema}.give_up_superseded({schema}.schedules) IS 'FAILED executions of this scope that await a retry while a newer one of their key is PENDING are never retried: an old payload does not run after a new one. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.give_up_superseded({schema}.schedules) IS 'FAILED executions of this scope that await a retry while a newer one of their key is PENDING are never retried: an old payload does not run after a new one. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.has_uncovered_input(scope {schema}.schedules) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}_internal.has_uncovered_input(scope {schema}.schedules) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(scope.input_watermark > scope.success_watermark,
                     scope.input_watermark IS NOT NULL)
 $$;
-COMMENT ON FUNCTION {schema}.has_uncovered_input({schema}.schedules) IS 'Input beyond success_watermark: the scope is dirty.';
+COMMENT ON FUNCTION {schema}_internal.has_uncovered_input({schema}.schedules) IS 'Input beyond success_watermark: the scope is dirty.';
 
 -- Who runs again what a success left dirty: with progress at once, without after the first backoff, so
 -- that a worker that covers nothing does not spin. Not beside anything that runs or waits with a key,
 -- which will cover it; not after a failure or a cancellation: that waits for new input, or a person.
-CREATE OR REPLACE FUNCTION {schema}.enqueue_dirty_scope(scope {schema}.schedules) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}_internal.enqueue_dirty_scope(scope {schema}.schedules) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     definition {schema}.jobs;
@@ -145,33 +145,33 @@ BEGIN
     IF newest.watermark IS NULL OR newest.watermark < furthest[1] OR furthest[2] = furthest[1] THEN
         due := greatest(at, newest.finished_at + definition.retry_backoff[1]);
     END IF;
-    made := {schema}.create_enqueued(
-        definition, scope, {schema}.free_plan_time(scope, at), due,
+    made := {schema}_internal.create_enqueued(
+        definition, scope, {schema}_internal.free_plan_time(scope, at), due,
         CASE newest.trigger WHEN 'enqueue' THEN coalesce(newest.enqueue_key, '') ELSE '' END,
         CASE newest.trigger WHEN 'enqueue' THEN newest.payload END,
         scope.input_watermark, newest.group_id, newest.requested_by);
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue_dirty_scope({schema}.schedules) IS 'Makes a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and answers its id: due now if that success covered more than any before, else after the first backoff of the job. NULL: something runs or waits, or failed. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.enqueue_dirty_scope({schema}.schedules) IS 'Makes a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and answers its id: due now if that success covered more than any before, else after the first backoff of the job. NULL: something runs or waits, or failed. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.settle_input(scope {schema}.schedules)
+CREATE OR REPLACE FUNCTION {schema}_internal.settle_input(scope {schema}.schedules)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
 DECLARE
     settled {schema}.schedules := scope;
 BEGIN
-    settled.success_watermark := {schema}.covered_watermark(scope);
+    settled.success_watermark := {schema}_internal.covered_watermark(scope);
     IF settled.success_watermark IS DISTINCT FROM scope.success_watermark THEN
         UPDATE {schema}.schedules s SET success_watermark = settled.success_watermark
         WHERE (s.job_name, s.scope_kind, s.scope_id)
             = (scope.job_name, scope.scope_kind, scope.scope_id);
     END IF;
-    PERFORM {schema}.give_up_superseded(scope);
+    PERFORM {schema}_internal.give_up_superseded(scope);
     RETURN settled;
 END $$;
-COMMENT ON FUNCTION {schema}.settle_input({schema}.schedules) IS 'Records what successes have covered and gives up retries whose key has a newer execution; answers the row as it is now. Under its lock.';
+COMMENT ON FUNCTION {schema}_internal.settle_input({schema}.schedules) IS 'Records what successes have covered and gives up retries whose key has a newer execution; answers the row as it is now. Under its lock.';
 
-CREATE OR REPLACE FUNCTION {schema}.settle_inputs(of_jobs text[], of_kinds text[], of_scopes text[])
+CREATE OR REPLACE FUNCTION {schema}_internal.settle_inputs(of_jobs text[], of_kinds text[], of_scopes text[])
 RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -183,10 +183,10 @@ BEGIN
         JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope)
         ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s SKIP LOCKED
     LOOP
-        held := {schema}.settle_input(held);
-        IF {schema}.has_uncovered_input(held) THEN
+        held := {schema}_internal.settle_input(held);
+        IF {schema}_internal.has_uncovered_input(held) THEN
             BEGIN
-                count := count + ({schema}.enqueue_dirty_scope(held) IS NOT NULL)::integer;
+                count := count + ({schema}_internal.enqueue_dirty_scope(held) IS NOT NULL)::integer;
             EXCEPTION WHEN object_not_in_prerequisite_state OR data_exception
                            OR integrity_constraint_violation THEN
                 RAISE WARNING 'job %: %/% is dirty and could not be made to run again: %',
@@ -196,12 +196,12 @@ BEGIN
     END LOOP;
     RETURN count;
 END $$;
-COMMENT ON FUNCTION {schema}.settle_inputs(text[], text[], text[]) IS 'After executions of these scopes ended: success_watermark is recorded, superseded retries are given up, what is still dirty after a success runs again. Locks schedules SKIP LOCKED, so it may follow a finish in its transaction; who has the lock settles it himself, or the sweeper does. Answers how many executions it made.';
+COMMENT ON FUNCTION {schema}_internal.settle_inputs(text[], text[], text[]) IS 'After executions of these scopes ended: success_watermark is recorded, superseded retries are given up, what is still dirty after a success runs again. Locks schedules SKIP LOCKED, so it may follow a finish in its transaction; who has the lock settles it himself, or the sweeper does. Answers how many executions it made.';
 
-CREATE OR REPLACE FUNCTION {schema}.settle_left_behind() RETURNS integer
+CREATE OR REPLACE FUNCTION {schema}_internal.settle_left_behind() RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
-    SELECT coalesce({schema}.settle_inputs(array_agg(d.job_name), array_agg(d.scope_kind),
+    SELECT coalesce({schema}_internal.settle_inputs(array_agg(d.job_name), array_agg(d.scope_kind),
                                            array_agg(d.scope_id)), 0)
     FROM (SELECT s.job_name, s.scope_kind, s.scope_id FROM {schema}.schedules s
           WHERE coalesce(s.input_watermark > s.success_watermark, s.input_watermark IS NOT NULL)
@@ -210,9 +210,9 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
           WHERE f.next_attempt_at IS NOT NULL AND f.enqueue_key IS NOT NULL AND f.status = 'FAILED'
           LIMIT 10000) d
 $$;
-COMMENT ON FUNCTION {schema}.settle_left_behind() IS 'settle_inputs for every dirty scope and every keyed retry: what a crash between a finish and its settling left. Answers how many executions it made.';
+COMMENT ON FUNCTION {schema}_internal.settle_left_behind() IS 'settle_inputs for every dirty scope and every keyed retry: what a crash between a finish and its settling left. Answers how many executions it made.';
 
-CREATE OR REPLACE FUNCTION {schema}.check_enqueue(job text, key text, group_id uuid, other bigint, of_group uuid)
+CREATE OR REPLACE FUNCTION {schema}_internal.check_enqueue(job text, key text, group_id uuid, other bigint, of_group uuid)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF length(key) NOT BETWEEN 1 AND 200 THEN
@@ -225,9 +225,9 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_enqueue(text, text, uuid, bigint, uuid) IS 'Raises unless this key and this group can be enqueued.';
+COMMENT ON FUNCTION {schema}_internal.check_enqueue(text, text, uuid, bigint, uuid) IS 'Raises unless this key and this group can be enqueued.';
 
-CREATE OR REPLACE FUNCTION {schema}.merge_enqueued(
+CREATE OR REPLACE FUNCTION {schema}_internal.merge_enqueued(
     scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -242,7 +242,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM {schema}.check_enqueue(scope.job_name, NULL, merge_enqueued.group_id, held.id, held.group_id);
+    PERFORM {schema}_internal.check_enqueue(scope.job_name, NULL, merge_enqueued.group_id, held.id, held.group_id);
     UPDATE {schema}.executions e
     SET watermark = greatest(e.watermark, merge_enqueued.watermark),
         payload = coalesce(merge_enqueued.payload, e.payload),
@@ -255,9 +255,9 @@ BEGIN
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     RETURN held.id;
 END $$;
-COMMENT ON FUNCTION {schema}.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges a push into the PENDING execution of its key: watermark max, newest payload, due now, all the attempts of the job. Answers its id; NULL: there is none. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges a push into the PENDING execution of its key: watermark max, newest payload, due now, all the attempts of the job. Answers its id; NULL: there is none. Under the lock of the schedule row.';
 
-CREATE OR REPLACE FUNCTION {schema}.covering_execution(scope {schema}.schedules) RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}_internal.covering_execution(scope {schema}.schedules) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT coalesce(
         (SELECT e.id FROM {schema}.executions e
@@ -270,7 +270,7 @@ LANGUAGE sql STABLE AS $$
              = (scope.job_name, scope.scope_kind, scope.scope_id)
            AND e.next_attempt_at IS NOT NULL AND e.enqueue_key = '' ORDER BY e.plan_time DESC LIMIT 1))
 $$;
-COMMENT ON FUNCTION {schema}.covering_execution({schema}.schedules) IS 'The execution that covers all input of this scope once it succeeds: RUNNING since the last of it came, or waiting for its attempt.';
+COMMENT ON FUNCTION {schema}_internal.covering_execution({schema}.schedules) IS 'The execution that covers all input of this scope once it succeeds: RUNNING since the last of it came, or waiting for its attempt.';
 
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
     job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
@@ -287,19 +287,19 @@ DECLARE
     at         timestamptz;
     made       bigint;
 BEGIN
-    PERFORM {schema}.check_enqueue(job, key, NULL, NULL, NULL);
-    PERFORM {schema}.check_json(job, 'payload', payload);
+    PERFORM {schema}_internal.check_enqueue(job, key, NULL, NULL, NULL);
+    PERFORM {schema}_internal.check_json(job, 'payload', payload);
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
-    scope := {schema}.lock_or_create_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
+    scope := {schema}_internal.lock_or_create_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
     -- Again under the lock: no edit commits from here on.
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
-    PERFORM {schema}.check_trigger(definition, scope, force => true);
+    PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
     is_new := coalesce(watermark > scope.input_watermark, watermark IS NOT NULL);
     IF is_new THEN
         scope.input_watermark := watermark;
@@ -308,25 +308,25 @@ BEGIN
             = (scope.job_name, scope.scope_kind, scope.scope_id);
     END IF;
     IF slot = '' THEN
-        scope := {schema}.settle_input(scope);
+        scope := {schema}_internal.settle_input(scope);
         IF watermark <= scope.success_watermark THEN
             RETURN NULL;
         END IF;
-        made := CASE WHEN NOT is_new THEN {schema}.covering_execution(scope) END;
+        made := CASE WHEN NOT is_new THEN {schema}_internal.covering_execution(scope) END;
         IF made IS NOT NULL THEN
             RETURN made;
         END IF;
     END IF;
     IF slot IS NOT NULL THEN
-        made := {schema}.merge_enqueued(scope, slot, watermark, payload, group_id, requester);
+        made := {schema}_internal.merge_enqueued(scope, slot, watermark, payload, group_id, requester);
     END IF;
     IF made IS NULL THEN
-        at := {schema}.free_plan_time(scope, {schema}.db_clock());
-        made := {schema}.create_enqueued(
+        at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
+        made := {schema}_internal.create_enqueued(
             definition, scope, at, at, slot, payload, watermark, group_id, requester);
     END IF;
     IF slot IS NOT NULL THEN
-        PERFORM {schema}.give_up_superseded(scope);
+        PERFORM {schema}_internal.give_up_superseded(scope);
     END IF;
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
@@ -341,12 +341,12 @@ DECLARE
     scope {schema}.schedules;
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.name = is_dirty.job) THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
     SELECT s.* INTO scope FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
     WHERE s.job_name = is_dirty.job AND s.scope_id = is_dirty.scope_id
       AND s.scope_kind = coalesce(is_dirty.scope_kind, j.scope_kind);
-    scope.success_watermark := {schema}.covered_watermark(scope);
-    RETURN {schema}.has_uncovered_input(scope);
+    scope.success_watermark := {schema}_internal.covered_watermark(scope);
+    RETURN {schema}_internal.has_uncovered_input(scope);
 END $$;
 COMMENT ON FUNCTION {schema}.is_dirty(text, text, text) IS 'Whether input was pushed at this scope that no success has covered yet; false for a scope that is not there.';

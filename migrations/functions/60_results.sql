@@ -1,6 +1,6 @@
 -- One execution asked for by name, results taken by another process, groups followed as one.
 
-CREATE OR REPLACE FUNCTION {schema}.due_in_scope(scope {schema}.schedules)
+CREATE OR REPLACE FUNCTION {schema}_internal.due_in_scope(scope {schema}.schedules)
 RETURNS {schema}.executions LANGUAGE sql STABLE AS $$
     SELECT e FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (
@@ -18,9 +18,9 @@ RETURNS {schema}.executions LANGUAGE sql STABLE AS $$
              ORDER BY k.next_attempt_at LIMIT 1)) w
         ORDER BY w.next_attempt_at LIMIT 1)
 $$;
-COMMENT ON FUNCTION {schema}.due_in_scope({schema}.schedules) IS 'Of the executions of this scope that wait for an attempt the one that is due first; NULL: none waits.';
+COMMENT ON FUNCTION {schema}_internal.due_in_scope({schema}.schedules) IS 'Of the executions of this scope that wait for an attempt the one that is due first; NULL: none waits.';
 
-CREATE OR REPLACE FUNCTION {schema}.lock_limits(definition {schema}.jobs) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_limits(definition {schema}.jobs) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM {schema}.queues q WHERE q.name = definition.queue AND q.max_running IS NOT NULL
@@ -28,9 +28,9 @@ BEGIN
     PERFORM FROM {schema}.jobs j WHERE j.name = definition.name AND j.max_running IS NOT NULL
     FOR NO KEY UPDATE;
 END $$;
-COMMENT ON FUNCTION {schema}.lock_limits({schema}.jobs) IS 'The rows of the queue and the job, where they have a limit, locked FOR NO KEY UPDATE: what counts RUNNING afterwards counts exactly.';
+COMMENT ON FUNCTION {schema}_internal.lock_limits({schema}.jobs) IS 'The rows of the queue and the job, where they have a limit, locked FOR NO KEY UPDATE: what counts RUNNING afterwards counts exactly.';
 
-CREATE OR REPLACE FUNCTION {schema}.is_full(job text, of_queue text) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}_internal.is_full(job text, of_queue text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM {schema}.jobs j WHERE j.name = job AND j.max_running <= (
@@ -41,10 +41,10 @@ LANGUAGE sql STABLE AS $$
             SELECT count(*) FROM {schema}.executions e
             WHERE e.queue = q.name AND e.status = 'RUNNING'))
 $$;
-COMMENT ON FUNCTION {schema}.is_full(text, text) IS 'Whether the limit of this job or of this queue leaves no room; after lock_limits, in a statement of its own.';
+COMMENT ON FUNCTION {schema}_internal.is_full(text, text) IS 'Whether the limit of this job or of this queue leaves no room; after lock_limits, in a statement of its own.';
 
 -- The order of the questions: what runs, what waits, what is done, what failed for good, what is full.
-CREATE OR REPLACE FUNCTION {schema}.claim_refusal(
+CREATE OR REPLACE FUNCTION {schema}_internal.claim_refusal(
     definition {schema}.jobs, scope {schema}.schedules, running {schema}.executions,
     waiting {schema}.executions, newest {schema}.executions)
 RETURNS text LANGUAGE sql STABLE AS $$
@@ -60,11 +60,11 @@ RETURNS text LANGUAGE sql STABLE AS $$
         WHEN waiting.next_attempt_at > {schema}.db_now() THEN 'retry_pending'
         WHEN waiting.id IS NULL AND scope.input_watermark <= scope.success_watermark THEN 'up_to_date'
         WHEN waiting.id IS NULL AND newest.status = 'FAILED' THEN 'retry_exhausted'
-        WHEN {schema}.is_full(definition.name, coalesce(waiting.queue, definition.queue))
+        WHEN {schema}_internal.is_full(definition.name, coalesce(waiting.queue, definition.queue))
             THEN 'concurrency_limit'
     END
 $$;
-COMMENT ON FUNCTION {schema}.claim_refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Why a claim of this scope gets nothing; NULL: it may have one. retry_pending: what waits is not due yet. retry_exhausted: its newest execution failed for good and nothing was pushed since.';
+COMMENT ON FUNCTION {schema}_internal.claim_refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Why a claim of this scope gets nothing; NULL: it may have one. retry_pending: what waits is not due yet. retry_exhausted: its newest execution failed for good and nothing was pushed since.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim(
     job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
@@ -89,35 +89,35 @@ BEGIN
         RAISE EXCEPTION 'job %: runner is not a text of 1 to 200 characters', claim.job
             USING HINT = 'Name the process that will hold the lease.', ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM {schema}.require_read_committed('claim');
+    PERFORM {schema}_internal.require_read_committed('claim');
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(claim.job);
+        PERFORM {schema}_internal.raise_unknown_job(claim.job);
     END IF;
-    trusted := {schema}.register_worker(claim.runner, definition.queue);
-    PERFORM {schema}.lock_limits(definition);
-    scope := {schema}.lock_or_create_scope(
+    trusted := {schema}_internal.register_worker(claim.runner, definition.queue);
+    PERFORM {schema}_internal.lock_limits(definition);
+    scope := {schema}_internal.lock_or_create_scope(
         claim.job, coalesce(claim.scope_kind, definition.scope_kind), claim.scope_id);
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = claim.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(claim.job);
+        PERFORM {schema}_internal.raise_unknown_job(claim.job);
     END IF;
-    PERFORM {schema}.check_trigger(definition, scope, force => true);
-    scope := {schema}.settle_input(scope);
+    PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+    scope := {schema}_internal.settle_input(scope);
     SELECT e.* INTO running FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
       AND e.status = 'RUNNING' ORDER BY e.stale_after LIMIT 1;
-    waiting := {schema}.due_in_scope(scope);
+    waiting := {schema}_internal.due_in_scope(scope);
     SELECT e.* INTO newest FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
     ORDER BY e.plan_time DESC LIMIT 1;
     steals := coalesce(running.stale_after < {schema}.db_now() AND running.cancel_requested_at IS NULL
         AND definition.allow_stale_reentry AND definition.paused_at IS NULL
-        AND running.attempt < greatest(running.max_attempts, {schema}.max_steals())
+        AND running.attempt < greatest(running.max_attempts, {schema}_internal.max_steals())
         AND {schema}.db_now() - definition.stale_timeout >= trusted
         AND (definition.overlap <> 'allow' OR waiting.id IS NULL), false);
     answer := CASE WHEN NOT steals
-        THEN {schema}.claim_refusal(definition, scope, running, waiting, newest) END;
+        THEN {schema}_internal.claim_refusal(definition, scope, running, waiting, newest) END;
     IF answer IS NOT NULL THEN
         won := CASE answer WHEN 'already_running' THEN running WHEN 'retry_pending' THEN waiting
                            ELSE newest END;
@@ -132,17 +132,17 @@ BEGIN
         waiting := running;
     ELSIF waiting.id IS NULL THEN
         -- Backwards from the statement's time, which is what claim_existing compares with.
-        at := {schema}.free_plan_time(scope, {schema}.db_now(), '-1 microsecond');
-        PERFORM {schema}.create_enqueued(definition, scope, at, at, '', NULL, scope.input_watermark, NULL,
+        at := {schema}_internal.free_plan_time(scope, {schema}.db_now(), '-1 microsecond');
+        PERFORM {schema}_internal.create_enqueued(definition, scope, at, at, '', NULL, scope.input_watermark, NULL,
                                        claim.runner);
-        waiting := {schema}.due_in_scope(scope);
+        waiting := {schema}_internal.due_in_scope(scope);
     END IF;
-    SELECT t.* INTO won FROM {schema}.claim_existing(
+    SELECT t.* INTO won FROM {schema}_internal.claim_existing(
         claim.runner,
         ARRAY[ROW(scope.job_name, scope.scope_kind, scope.scope_id, waiting.plan_time, waiting.id,
                   waiting.queue, steals, waiting.trigger = 'manual' AND waiting.status = 'PENDING',
                   definition.stale_timeout, definition.allow_stale_reentry,
-                  scope.input_watermark)::{schema}.claim_candidate],
+                  scope.input_watermark)::{schema}_internal.claim_candidate],
         ARRAY[gen_random_uuid()], trusted) t;
     answer := coalesce(won.how, 'busy');
     execution_id := waiting.id; plan_time := waiting.plan_time;
@@ -168,7 +168,7 @@ BEGIN
         RAISE EXCEPTION 'queue %: n is %, not 1 to 10,000', take_results.queue, coalesce(n::text, 'NULL')
             USING HINT = 'Take what there is in several calls.', ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM {schema}.check_queue(take_results.queue);
+    PERFORM {schema}_internal.check_queue(take_results.queue);
     RETURN QUERY
     WITH held AS MATERIALIZED (
         SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time FROM {schema}.executions e

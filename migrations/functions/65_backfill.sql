@@ -2,7 +2,7 @@
 -- Lock order: the schedule row, then executions by key. Nothing else plans or claims this scope
 -- meanwhile, so what is read stands until the commit.
 
-CREATE OR REPLACE FUNCTION {schema}.check_backfill(
+CREATE OR REPLACE FUNCTION {schema}_internal.check_backfill(
     definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
     cap integer, retention interval)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -40,12 +40,12 @@ BEGIN
                                 scope.scope_kind, scope.scope_id, scope.planned_through),
                   ERRCODE = 'invalid_parameter_value';
     END IF;
-    PERFORM {schema}.check_trigger(definition, scope, force => true);
+    PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
 END $$;
-COMMENT ON FUNCTION {schema}.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises unless these plan_times of this scope may be backfilled: past and planned, whole seconds, within retention, nothing retired. Pauses pass: the rows wait for their end.';
+COMMENT ON FUNCTION {schema}_internal.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises unless these plan_times of this scope may be backfilled: past and planned, whole seconds, within retention, nothing retired. Pauses pass: the rows wait for their end.';
 
 -- What a backfill does about each plan_time: 'make', 'retry', 'repeat', or NULL: leave it alone.
-CREATE OR REPLACE FUNCTION {schema}.backfill_actions(
+CREATE OR REPLACE FUNCTION {schema}_internal.backfill_actions(
     definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
     ended_before timestamptz)
 RETURNS TABLE (plan_time timestamptz, place bigint, id bigint, action text)
@@ -73,7 +73,7 @@ LANGUAGE sql STABLE AS $$
          = (scope.job_name, scope.scope_kind, scope.scope_id, a.at)
     ORDER BY a.n
 $$;
-COMMENT ON FUNCTION {schema}.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz) IS 'What a backfill does about each plan_time, in the order given: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone.';
+COMMENT ON FUNCTION {schema}_internal.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz) IS 'What a backfill does about each plan_time, in the order given: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone.';
 
 CREATE OR REPLACE FUNCTION {schema}.preview_backfill(
     job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
@@ -83,7 +83,7 @@ RETURNS TABLE (plan_time timestamptz, action text, id bigint, status text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.plan_time, a.action, a.id, e.status
     FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
-    CROSS JOIN LATERAL {schema}.backfill_actions(
+    CROSS JOIN LATERAL {schema}_internal.backfill_actions(
         j, s, preview_backfill.plan_times, preview_backfill.reprocess,
         preview_backfill.ended_before) a
     LEFT JOIN {schema}.executions e
@@ -95,7 +95,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'The action that backfill would take for each of these plan_times, in their order: make, retry, repeat (beside a SUCCESS), or NULL for none; and the existing execution. Returns no rows if the scope does not exist.';
 
-CREATE OR REPLACE FUNCTION {schema}.create_backfilled(
+CREATE OR REPLACE FUNCTION {schema}_internal.create_backfilled(
     definition {schema}.jobs, scope {schema}.schedules, first_free timestamptz, requester text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -114,7 +114,7 @@ BEGIN
             definition.revision, definition.queue, due, due, definition.payload, 0,
             definition.max_attempts, requester);
 END $$;
-COMMENT ON FUNCTION {schema}.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'One PENDING execution at this plan_time, or at the first free microsecond behind it: due now, under the current revision.';
+COMMENT ON FUNCTION {schema}_internal.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'One PENDING execution at this plan_time, or at the first free microsecond behind it: due now, under the current revision.';
 
 CREATE OR REPLACE FUNCTION {schema}.backfill(
     job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
@@ -134,12 +134,12 @@ BEGIN
     FOR NO KEY UPDATE;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = backfill.job;
     IF NOT FOUND THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     ELSIF scope.job_name IS NULL THEN
-        PERFORM {schema}.raise_unknown_scope(job, scope_kind, scope_id);
+        PERFORM {schema}_internal.raise_unknown_scope(job, scope_kind, scope_id);
     END IF;
-    PERFORM {schema}.check_backfill(definition, scope, plan_times, reprocess, cap, retention);
-    PERFORM {schema}.create_missing_partitions(plan_times);
+    PERFORM {schema}_internal.check_backfill(definition, scope, plan_times, reprocess, cap, retention);
+    PERFORM {schema}_internal.create_missing_partitions(plan_times);
     IF reprocess <> 'none' THEN
         -- All at once and by key, whatever the order asked for: FOR UPDATE as retry takes them.
         PERFORM FROM {schema}.executions e
@@ -149,7 +149,7 @@ BEGIN
         ORDER BY e.plan_time FOR UPDATE;
     END IF;
     made := 0; retried := 0; left_alone := 0; remaining := 0;
-    FOR step IN SELECT * FROM {schema}.backfill_actions(
+    FOR step IN SELECT * FROM {schema}_internal.backfill_actions(
             definition, scope, plan_times, reprocess, ended_before) LOOP
         IF step.action IS NULL THEN
             left_alone := left_alone + 1;
@@ -160,12 +160,12 @@ BEGIN
             PERFORM {schema}.retry(step.id, requested_by => requester);
             retried := retried + 1;
         ELSE
-            PERFORM {schema}.create_backfilled(definition, scope, step.plan_time, requester);
+            PERFORM {schema}_internal.create_backfilled(definition, scope, step.plan_time, requester);
             made := made + 1;
         END IF;
     END LOOP;
     IF made > 0 THEN
-        PERFORM {schema}.check_runner(definition, false);
+        PERFORM {schema}_internal.check_runner(definition, false);
         PERFORM pg_notify('{schema}', 'pending');
     END IF;
     RETURN NEXT;

@@ -2,7 +2,7 @@
 -- by its kind, (job, scope), plan_time and execution: its detail is prose, and changes with versions.
 -- Lock: rows of acceptances, after none of the tables of the lock order.
 
-CREATE OR REPLACE FUNCTION {schema}.check_acceptance(
+CREATE OR REPLACE FUNCTION {schema}_internal.check_acceptance(
     kind text, job text, scope_kind text, scope_id text, first timestamptz, last timestamptz, reason text)
 RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -20,7 +20,7 @@ BEGIN
             USING HINT = 'Give the incident, and how it was repaired.', ERRCODE = 'invalid_parameter_value';
     END IF;
     IF NOT EXISTS (SELECT FROM {schema}.job_revisions r WHERE r.job_name = job) THEN
-        PERFORM {schema}.raise_unknown_job(job);
+        PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
     IF scope_kind IS NULL OR scope_id IS NULL THEN
         RAISE EXCEPTION 'violation % of job %: scope %/% is incomplete', kind, job, scope_kind, scope_id
@@ -34,7 +34,7 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}.check_acceptance(text, text, text, text, timestamptz, timestamptz, text) IS 'Raises if accept_violation cannot accept this violation.';
+COMMENT ON FUNCTION {schema}_internal.check_acceptance(text, text, text, text, timestamptz, timestamptz, text) IS 'Raises if accept_violation cannot accept this violation.';
 
 CREATE OR REPLACE FUNCTION {schema}.accept_violation(
     kind text, job text, plan_time timestamptz, reason text, scope_kind text DEFAULT 'global',
@@ -46,7 +46,7 @@ DECLARE
     last timestamptz := coalesce(through_plan_time, plan_time);
     made bigint;
 BEGIN
-    PERFORM {schema}.check_acceptance(kind, job, scope_kind, scope_id, plan_time, last, reason);
+    PERFORM {schema}_internal.check_acceptance(kind, job, scope_kind, scope_id, plan_time, last, reason);
     INSERT INTO {schema}.acceptances AS a (kind, job_name, scope_kind, scope_id, plan_time,
         through_plan_time, execution_id, reason, accepted_by, accepted_at)
     VALUES (kind, job, scope_kind, scope_id, plan_time, last, execution_id, reason,

@@ -1,4 +1,4 @@
--- The rights of the three group roles, in one place. Every function, table and view of the schema has a
+-- The rights of the three group roles, in one place. Every function, table and view of both schemas has a
 -- line here, also where nobody gets a right; a test fails where one has none.
 -- Rights are a step of their own, because roles may appear after the schema: `migrate` ends with
 -- grant_roles() whether or not anything else was pending.
@@ -74,7 +74,7 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'The privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';
 
-CREATE OR REPLACE FUNCTION {schema}.missing_grants()
+CREATE OR REPLACE FUNCTION {schema}_internal.missing_grants()
 RETURNS TABLE (role text, statement text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH decided AS MATERIALIZED (
@@ -82,7 +82,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         FROM {schema}.decided_grants() g LEFT JOIN pg_roles r ON r.rolname = g.role
     ), functions AS MATERIALIZED (
         SELECT f.oid, f.proname AS name, f.oid::regprocedure::text AS signature FROM pg_proc f
-        WHERE f.pronamespace = '{schema}'::regnamespace
+        WHERE f.pronamespace IN ('{schema}'::regnamespace, '{schema}_internal'::regnamespace)
     )
     SELECT m.role, m.statement FROM (
         SELECT DISTINCT d.role, format('CREATE ROLE %I NOLOGIN', d.role) AS statement,
@@ -98,8 +98,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         FROM functions f JOIN decided d ON d.object = f.name AND d.role = 'PUBLIC'
         WHERE NOT has_function_privilege('public', f.oid, 'EXECUTE')
         UNION ALL
-        SELECT DISTINCT d.role, format('GRANT USAGE ON SCHEMA {schema} TO %I', d.role), 3
-        FROM decided d WHERE NOT has_schema_privilege(d.role_oid, '{schema}', 'USAGE')
+        SELECT DISTINCT d.role, format('GRANT USAGE ON SCHEMA %I TO %I', s.name, d.role), 3
+        FROM decided d CROSS JOIN (VALUES ('{schema}'), ('{schema}_internal')) s(name)
+        WHERE NOT has_schema_privilege(d.role_oid, s.name, 'USAGE')
         UNION ALL
         -- A function that PUBLIC may still execute shows here once that is revoked.
         SELECT d.role, format('GRANT EXECUTE ON FUNCTION %s TO %I', f.signature, d.role), 3
@@ -116,9 +117,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) m
     ORDER BY m.place, m.role, m.statement
 $$;
-COMMENT ON FUNCTION {schema}.missing_grants() IS 'The statements that are still needed so that the group roles have the rights in decided_grants(), and the role that each statement is about.';
+COMMENT ON FUNCTION {schema}_internal.missing_grants() IS 'The statements that are still needed so that the group roles have the rights in decided_grants(), and the role that each statement is about.';
 
-CREATE OR REPLACE FUNCTION {schema}.create_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.create_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('CREATE ROLE %I NOLOGIN', role);
     EXECUTE format('COMMENT ON ROLE %I IS %L', role, CASE role
@@ -134,7 +135,7 @@ EXCEPTION
             USING HINT = format('Run CREATE ROLE %I NOLOGIN as a role that may create roles, then run `cronledger migrate` again.', role);
         RETURN false;
 END $$;
-COMMENT ON FUNCTION {schema}.create_role(text) IS 'Creates a group role. If the caller may not create roles, raises a NOTICE and returns false.';
+COMMENT ON FUNCTION {schema}_internal.create_role(text) IS 'Creates a group role. If the caller may not create roles, raises a NOTICE and returns false.';
 
 CREATE OR REPLACE FUNCTION {schema}.grant_roles() RETURNS SETOF text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -147,7 +148,7 @@ BEGIN
             USING HINT = format('Run this as the owner of the schema, %s.', owner::regrole),
                   ERRCODE = 'insufficient_privilege';
     END IF;
-    IF NOT EXISTS (SELECT FROM {schema}.missing_grants()) THEN
+    IF NOT EXISTS (SELECT FROM {schema}_internal.missing_grants()) THEN
         RETURN;  -- without waiting for a migration that is under way
     END IF;
     -- The lock of `migrate`: two at once would write the same rows of the catalog.
@@ -155,10 +156,10 @@ BEGIN
     -- The second pass grants what the first one showed: to roles that it made, and what it revoked from
     -- PUBLIC.
     FOR pass IN 1..2 LOOP
-        FOR missing IN SELECT m.role, m.statement FROM {schema}.missing_grants() m LOOP
+        FOR missing IN SELECT m.role, m.statement FROM {schema}_internal.missing_grants() m LOOP
             IF missing.statement NOT LIKE 'CREATE ROLE %' THEN
                 EXECUTE missing.statement;
-            ELSIF pass = 2 OR NOT {schema}.create_role(missing.role) THEN
+            ELSIF pass = 2 OR NOT {schema}_internal.create_role(missing.role) THEN
                 CONTINUE;
             END IF;
             RETURN NEXT missing.statement;

@@ -60,7 +60,7 @@ WITH RECURSIVE due_queues AS (
 ), by_queue AS (
     SELECT h.queue, count(*) AS count FROM held h GROUP BY 1
 ), home AS MATERIALIZED (
-    SELECT {schema}.other_database() IS NULL AS same
+    SELECT {schema}_internal.other_database() IS NULL AS same
 ), providers AS (
     SELECT j.name AS job_name, j.scope_kind, j.queue, p.asked_at, p.asked_by, p.failures,
            p.failing_since, p.error, last.asked_at < {schema}.db_now() - interval '5 min' AS unasked,
@@ -111,7 +111,7 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
        CASE x.reason WHEN 'waiting' THEN x.running_id END AS blocked_by, x.id, x.queue,
        CASE x.reason
            WHEN 'database' THEN format('this is not the database that the ledger was made in (%s); accept-database decides',
-                                  {schema}.other_database())
+                                  {schema}_internal.other_database())
            WHEN 'retired' THEN 'the job is retired'
            WHEN 'spec_error' THEN x.spec_error
            WHEN 'paused' THEN format('paused by %s%s', x.paused_by, ': ' || x.paused_reason)

@@ -1,7 +1,7 @@
 CREATE OR REPLACE VIEW {schema}.upcoming AS
 SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.next_due_at AS due_at,
        s.next_due_at - {schema}.db_now() AS due_in,
-       {schema}.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue
+       {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue
 FROM (
     -- Sorted before the zones are looked up, so that a LIMIT looks up no more than it shows.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.queue,

@@ -5,7 +5,7 @@ SELECT n.name, q.max_running, q.paused_at, q.paused_by, q.paused_reason,
        coalesce(w.waiting, 0) AS waiting, coalesce(b.running, 0) AS running,
        (SELECT count(*) FROM {schema}.runners r WHERE n.name = ANY (r.queues)
         AND r.state = 'running' AND r.stale_after > {schema}.db_now()) AS runners
-FROM {schema}.queues_in_use() n(name)
+FROM {schema}_internal.queues_in_use() n(name)
 LEFT JOIN {schema}.queues q ON q.name = n.name
 LEFT JOIN (SELECT e.queue, count(*) AS waiting FROM {schema}.executions e
            WHERE e.next_attempt_at IS NOT NULL GROUP BY 1) w ON w.queue = n.name

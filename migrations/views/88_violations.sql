@@ -1,6 +1,6 @@
 -- What must never be, as far as SQL alone can tell; `cronledger verify` tells the rest.
 --
--- History is judged by {schema}.history_violations, which verify calls for all of it, job by job, and the
+-- History is judged by {schema}_internal.history_violations, which verify calls for all of it, job by job, and the
 -- view for plan_times of the last 7 days: it reads the one or two partitions of executions that hold
 -- them, eight times. What stands now is read through the RUNNING index and the schedules that are
 -- parked, whatever the size of history.
@@ -9,7 +9,7 @@
 -- an edit takes effect after the claims that it waited for. Where the end of an attempt is unknown
 -- (stolen, swept) it is known to have run until it was last seen, and no longer.
 
-CREATE OR REPLACE FUNCTION {schema}.history_violations(first timestamptz)
+CREATE OR REPLACE FUNCTION {schema}_internal.history_violations(first timestamptz)
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
 LANGUAGE sql STABLE AS $$
@@ -108,17 +108,17 @@ LANGUAGE sql STABLE AS $$
     WHERE (a.error_code = 'runner_crashed' OR (a.error_code = 'stale_timeout' AND a.requested_by IS NULL))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
 $$;
-COMMENT ON FUNCTION {schema}.history_violations(timestamptz) IS 'Violations in what executions and skips with plan_time from then on say of the past: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
-REVOKE EXECUTE ON FUNCTION {schema}.history_violations(timestamptz) FROM PUBLIC;
+COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Violations in what executions and skips with plan_time from then on say of the past: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
+REVOKE EXECUTE ON FUNCTION {schema}_internal.history_violations(timestamptz) FROM PUBLIC;
 
 -- SECURITY DEFINER, for who may read the view reads no table; jit = off, because compiling them for all
 -- partitions takes longer than they do.
-CREATE OR REPLACE FUNCTION {schema}.recent_violations()
+CREATE OR REPLACE FUNCTION {schema}_internal.recent_violations()
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail
-    FROM {schema}.history_violations({schema}.db_now() - interval '7 days') v
+    FROM {schema}_internal.history_violations({schema}.db_now() - interval '7 days') v
     UNION ALL
     SELECT 'overlapping', b.job_name, b.scope_kind, b.scope_id, b.plan_time, b.id,
            format('it is RUNNING beside execution %s of this scope; overlap was %s', a.id, r.overlap)
@@ -133,10 +133,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
     WHERE a.status = 'RUNNING' AND r.overlap <> 'allow'
       AND least(a.plan_time, b.plan_time) < {schema}.db_now() - interval '7 days'  -- else it is in history
 $$;
-COMMENT ON FUNCTION {schema}.recent_violations() IS 'history_violations of the last 7 days, and overlapping of what is RUNNING, however old.';
+COMMENT ON FUNCTION {schema}_internal.recent_violations() IS 'history_violations of the last 7 days, and overlapping of what is RUNNING, however old.';
 
 -- "For a while": 2 minutes, which is two full rounds of every sweeper, the staggered one included.
-CREATE OR REPLACE FUNCTION {schema}.present_violations()
+CREATE OR REPLACE FUNCTION {schema}_internal.present_violations()
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -246,8 +246,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
                   WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
                                                       OR j.target ->> 'function' = ANY (r.handlers)))
 $$;
-COMMENT ON FUNCTION {schema}.present_violations() IS 'Violations in what stands now: over_limit (of queues), stale, parked.';
-REVOKE EXECUTE ON FUNCTION {schema}.recent_violations(), {schema}.present_violations() FROM PUBLIC;
+COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Violations in what stands now: over_limit (of queues), stale, parked.';
+REVOKE EXECUTE ON FUNCTION {schema}_internal.recent_violations(), {schema}_internal.present_violations() FROM PUBLIC;
 
 CREATE OR REPLACE VIEW {schema}.accepted_violations AS
 SELECT a.id, a.kind, a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.through_plan_time,
@@ -270,9 +270,9 @@ COMMENT ON COLUMN {schema}.accepted_violations.withdrawn_at IS 'When the accepta
 
 CREATE OR REPLACE VIEW {schema}.violations AS
 SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail
-FROM (SELECT r.* FROM {schema}.recent_violations() r
+FROM (SELECT r.* FROM {schema}_internal.recent_violations() r
       UNION ALL
-      SELECT p.* FROM {schema}.present_violations() p) v
+      SELECT p.* FROM {schema}_internal.present_violations() p) v
 WHERE NOT EXISTS (
     SELECT FROM {schema}.acceptances a
     WHERE (a.kind, a.job_name, a.scope_kind, a.scope_id) = (v.kind, v.job_name, v.scope_kind, v.scope_id)

@@ -159,7 +159,7 @@ def create_partitions(c: psycopg.Connection) -> None:
     """Those that `fill` needs; nothing where there are some. Its oldest plan_time lies some minutes
     before the first of the weeks, which is another partition when a Monday has just begun."""
     c.execute(
-        """SELECT count(*) FROM cronledger.create_partitions(cronledger.db_now()
+        """SELECT count(*) FROM cronledger_internal.create_partitions(cronledger.db_now()
            - interval '1 week' * %s - interval '1 h',
            cronledger.db_now() + interval '4 weeks', 604800)""",
         [WEEKS],

@@ -261,7 +261,7 @@ def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
     row = c.execute(
         "SELECT prosrc, pg_get_function_identity_arguments(oid) FROM pg_proc"
         " WHERE oid = (SELECT oid FROM pg_proc WHERE proname = %s"
-        " AND pronamespace = 'cronledger'::regnamespace)",
+        " AND pronamespace::regnamespace::text ~ '^cronledger')",
         [function],
     ).fetchone()
     assert row is not None
@@ -280,7 +280,7 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
     able = _able(batch)
     with c.transaction(force_rollback=True):
         found = c.execute(
-            "SELECT array_agg(d)::text, min(d.plan_time), max(d.plan_time) FROM cronledger"
+            "SELECT array_agg(d)::text, min(d.plan_time), max(d.plan_time) FROM cronledger_internal"
             ".lock_due_existing(%(of_queues)s, %(of_kinds)s, %(of_functions)s, false, '{}',"
             " %(max_rows)s) d",
             able,

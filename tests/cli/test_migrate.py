@@ -149,11 +149,13 @@ def test_json_names_what_was_applied_and_what_is_pending(
 
 def test_a_dropped_function_is_created_again(cli: Cli, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("DROP FUNCTION cronledger.queues_in_use() CASCADE")
+        c.execute("DROP FUNCTION cronledger_internal.queues_in_use() CASCADE")
         assert cli("migrate", "--check").exit_code == 4
         assert cli("migrate").stdout == "applied functions and views\n"
         assert cli("migrate", "--check").exit_code == 0
-        assert c.execute("SELECT count(*) FROM cronledger.queues_in_use()").fetchone() == (0,)
+        assert c.execute("SELECT count(*) FROM cronledger_internal.queues_in_use()").fetchone() == (
+            0,
+        )
 
 
 def test_a_dropped_table_is_named_and_not_made_again(cli: Cli, database_url: str) -> None:

@@ -151,5 +151,5 @@ def test_bad_arguments(cli: Cli, arguments: list[str], said: str) -> None:
 
 def test_an_older_schema_is_out_of_date(cli: Cli, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as c:
-        c.execute("DROP FUNCTION cronledger.present_violations CASCADE")
+        c.execute("DROP FUNCTION cronledger_internal.present_violations CASCADE")
     assert cli("verify").exit_code == 4

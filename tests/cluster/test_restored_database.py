@@ -130,7 +130,7 @@ def test_a_promoted_copy_is_a_failover_only_if_a_runner_was_just_seen(tmp_path: 
             until("it runs", lambda: original.executions("SUCCESS"))
             replica.popen.terminate()
             replica.wait()
-        why = "SELECT cronledger.other_database()"
+        why = "SELECT cronledger_internal.other_database()"
         timeline = "SELECT timeline FROM cronledger.identity"
         for ago, other in (("9 min", False), ("11 min", True)):
             primary.sql(

@@ -271,7 +271,8 @@ async def test_a_job_that_kills_its_runners_is_not_stolen_for_ever(
     ledger.job(schedule=None, allow_stale_reentry=True, max_attempts=max_attempts)
     ledger.trigger()
     candidates = (
-        f"SELECT count(*) FROM lock_stale('{{default}}', '{{python}}', '{{{FUNCTION}}}',"
+        "SELECT count(*) FROM cronledger_internal.lock_stale("
+        f"'{{default}}', '{{python}}', '{{{FUNCTION}}}',"
         " false, '{}', db_now() - interval '1 day', 9)"
     )
     found = []

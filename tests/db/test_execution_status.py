@@ -57,7 +57,8 @@ def test_f07_an_unknown_job_is_named(ledger: Ledger) -> None:
 CALLS = {
     "enqueue('job', 'acme')": False, "claim('job', 'w', 'acme')": False,
     "take_results('default', 1)": False, "is_dirty('job', 'acme')": True,
-    "group_status(gen_random_uuid())": True, "settle_left_behind()": None,
+    "group_status(gen_random_uuid())": True,
+    "cronledger_internal.settle_left_behind()": None,
 }  # fmt: skip
 
 

@@ -618,9 +618,9 @@ def test_viewers_call_none_of_them(db: Db, function: str, arguments: list[Any]) 
     "statement",
     [
         "SELECT * FROM cronledger.maintain_partitions()",
-        "SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')",
-        "SELECT cronledger.drop_partition('x')",
-        "SELECT cronledger.cancel_waiting('job', 'me')",
+        "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')",
+        "SELECT cronledger_internal.drop_partition('x')",
+        "SELECT cronledger_internal.cancel_waiting('job', 'me')",
     ],
 )
 def test_people_do_not_maintain(db: Db, role: str, statement: Any) -> None:
@@ -632,7 +632,7 @@ def test_people_do_not_maintain(db: Db, role: str, statement: Any) -> None:
 def test_a_runner_does_its_work(db: Db) -> None:
     become(db, RUNNER)
     job(db, scope_kind="tenant")
-    db.execute("SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')")
+    db.execute("SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')")
     db.execute("UPDATE cronledger.jobs SET schedule = '@daily', spec_error = 'x'")
     db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE SKIP LOCKED")
     db.execute("SELECT FROM cronledger.queues FOR NO KEY UPDATE SKIP LOCKED")
@@ -669,7 +669,7 @@ def travel_as_owner(db: Db) -> None:
         "UPDATE cronledger.job_revisions SET state = 'active'",
         "INSERT INTO cronledger.job_revisions VALUES ('job', 1, '-infinity', 'active', NULL, '{}')",
         "UPDATE cronledger.identity SET timeline = 1",
-        "SELECT cronledger.drop_partition('x')",
+        "SELECT cronledger_internal.drop_partition('x')",
     ],
 )
 def test_a_runner_changes_neither_structure_nor_history(db: Db, statement: Any) -> None:
@@ -715,15 +715,15 @@ def test_without_the_right_to_make_roles_all_else_is_made(empty_database_url: st
 def with_other_roles(family: str) -> str:
     """What decides and grants rights, for roles of other names."""
     text = (directory() / "functions" / "90_grants.sql").read_text("utf-8")
-    return text.replace("{schema}", "cronledger").replace("cronledger_", family)
+    return text.replace("cronledger_", family).replace("{schema}", "cronledger")
 
 
 def owned_by(db: Db, owner: str) -> list[sql.Composed]:
     """Statements that make everything in the schema the owner's."""
     found = db.execute(
         "SELECT 'FUNCTION ' || oid::regprocedure AS what FROM pg_proc"
-        " WHERE pronamespace = 'cronledger'::regnamespace UNION ALL"
-        " SELECT 'SCHEMA cronledger' UNION ALL"
+        " WHERE pronamespace::regnamespace::text ~ '^cronledger' UNION ALL"
+        " SELECT 'SCHEMA cronledger' UNION ALL SELECT 'SCHEMA cronledger_internal' UNION ALL"
         " SELECT 'TABLE ' || oid::regclass FROM pg_class"
         " WHERE relnamespace = 'cronledger'::regnamespace AND relkind IN ('r', 'p', 'v', 'S')"
     ).fetchall()

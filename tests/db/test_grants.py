@@ -9,11 +9,12 @@ from psycopg import errors, sql
 from cronledger.ledger.migrate import check, migrate
 from tests.db.support.rows import Db, connected, job, value
 
+SCHEMAS = ("cronledger", "cronledger_internal")
 ROLES = ("cronledger_viewer", "cronledger_operator", "cronledger_runner")
 
 OBJECTS = """
 SELECT DISTINCT 'EXECUTE' AS privilege, p.proname::text AS object FROM pg_proc p
-WHERE p.pronamespace = 'cronledger'::regnamespace
+WHERE p.pronamespace::regnamespace::text ~ '^cronledger'
 UNION
 SELECT CASE c.relkind WHEN 'S' THEN 'USAGE' ELSE 'SELECT' END, c.relname FROM pg_class c
 WHERE c.relnamespace = 'cronledger'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
@@ -23,7 +24,7 @@ HELD = """
 SELECT coalesce(r.rolname::text, 'PUBLIC') AS role, a.privilege_type AS privilege, o.name AS object
 FROM (SELECT p.proname::text AS name, coalesce(p.proacl, acldefault('f', p.proowner)) AS acl,
              p.proowner AS owner
-      FROM pg_proc p WHERE p.pronamespace = 'cronledger'::regnamespace
+      FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^cronledger'
       UNION ALL
       SELECT c.relname, c.relacl, c.relowner FROM pg_class c
       WHERE c.relnamespace = 'cronledger'::regnamespace AND NOT c.relispartition) o
@@ -55,17 +56,19 @@ def test_a_right_is_held_if_and_only_if_it_was_decided(db: Db) -> None:
     }
     assert {(row["role"], row["privilege"], row["object"]) for row in db.execute(HELD)} == decided
     for role in ROLES:
-        assert value(db, "SELECT has_schema_privilege(%s, 'cronledger', 'USAGE')", role)
-    assert not value(db, "SELECT has_schema_privilege('public', 'cronledger', 'USAGE')")
+        for schema in SCHEMAS:
+            assert value(db, "SELECT has_schema_privilege(%s, %s, 'USAGE')", role, schema)
+    for schema in SCHEMAS:
+        assert not value(db, "SELECT has_schema_privilege('public', %s, 'USAGE')", schema)
 
 
 def test_what_is_missing_is_granted_by_the_next_migration(db: Db, database_url: str) -> None:
     db.execute("REVOKE USAGE ON SCHEMA cronledger FROM cronledger_viewer")
     db.execute("REVOKE SELECT ON cronledger.ledger FROM cronledger_viewer")
     db.execute("REVOKE EXECUTE ON FUNCTION cronledger.retire FROM cronledger_operator")
-    db.execute("GRANT EXECUTE ON FUNCTION cronledger.drop_partition TO PUBLIC")
+    db.execute("GRANT EXECUTE ON FUNCTION cronledger_internal.drop_partition TO PUBLIC")
     missing = {
-        "REVOKE EXECUTE ON FUNCTION cronledger.drop_partition(text) FROM PUBLIC",
+        "REVOKE EXECUTE ON FUNCTION cronledger_internal.drop_partition(text) FROM PUBLIC",
         "GRANT USAGE ON SCHEMA cronledger TO cronledger_viewer",
         "GRANT SELECT ON TABLE cronledger.ledger TO cronledger_viewer",
         "GRANT EXECUTE ON FUNCTION cronledger.retire(text,text) TO cronledger_operator",
@@ -101,7 +104,7 @@ def test_who_does_not_own_the_schema_grants_nothing(db: Db) -> None:
 def test_functions_with_the_rights_of_their_owner_pin_their_search_path(db: Db) -> None:
     found = db.execute(
         "SELECT p.oid::regprocedure::text AS name, p.proconfig FROM pg_proc p"
-        " WHERE p.pronamespace = 'cronledger'::regnamespace AND p.prosecdef"
+        " WHERE p.pronamespace::regnamespace::text ~ '^cronledger' AND p.prosecdef"
     ).fetchall()
     assert len(found) > 20
     pinned = "search_path=pg_catalog, pg_temp"
@@ -116,7 +119,7 @@ def test_a_runner_cannot_date_a_revision_anew(db: Db) -> None:
     db.execute("SET ROLE cronledger_runner")
     with contextlib.suppress(errors.UndefinedFunction, errors.InsufficientPrivilege):
         db.execute(
-            "SELECT cronledger.date_at_commit('job', cronledger.db_now(), revision => 1,"
+            "SELECT cronledger_internal.date_at_commit('job', cronledger.db_now(), revision => 1,"
             " kinds => NULL, scopes => NULL, changes => NULL)"
         )
     with pytest.raises(errors.InsufficientPrivilege):

@@ -44,7 +44,7 @@ def cloned(ledger: Ledger, databases: Databases) -> Iterator[Ledger]:
 
 
 def why(ledger: Ledger) -> str | None:
-    found: str | None = ledger.one("SELECT other_database()")
+    found: str | None = ledger.one("SELECT cronledger_internal.other_database()")
     return found
 
 
@@ -192,7 +192,7 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
             assert runner.dispatcher.refused == why(ledger)
         assert "no runner was seen on timeline 99 in the last 10 minutes" in str(why(ledger))
         assert planned(ledger) == cursor
-        ledger.rows("SELECT register_worker('php', 'default')")
+        ledger.rows("SELECT cronledger_internal.register_worker('php', 'default')")
         assert why(ledger) is not None
 
 

@@ -30,10 +30,10 @@ FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = 'cronledger'::regnamespace AND NOT t.tgisinternal AND t.tgparentid = 0
 UNION ALL
 SELECT 'type', t.typname FROM pg_type t JOIN pg_class c ON c.oid = t.typrelid
-WHERE t.typnamespace = 'cronledger'::regnamespace AND c.relkind = 'c'
+WHERE t.typnamespace::regnamespace::text ~ '^cronledger' AND c.relkind = 'c'
 """
 FUNCTIONS = """
-SELECT count(*) FROM pg_proc p WHERE p.pronamespace = 'cronledger'::regnamespace
+SELECT count(*) FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^cronledger'
 """
 
 

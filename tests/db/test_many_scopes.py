@@ -43,7 +43,7 @@ async def tick(ledger: Ledger, runner: Runner) -> None:
     "edit",
     [
         "UPDATE jobs SET scopes = %s WHERE name = 'many'",
-        "SELECT FROM set_scopes('many', 'shard', %s)",
+        "SELECT FROM cronledger_internal.set_scopes('many', 'shard', %s)",
         "UPDATE jobs SET scopes = %s, schedule = '@monthly' WHERE name = 'many'",
     ],
 )

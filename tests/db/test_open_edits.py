@@ -57,7 +57,7 @@ def pass_time(ledger: Ledger, by: timedelta) -> None:
 @contextmanager
 def transaction(ledger: Ledger) -> Iterator[Editor]:
     """A transaction that is committed at the end of the block; what follows comes later."""
-    options = "-csearch_path=cronledger"
+    options = "-csearch_path=cronledger,cronledger_internal"
     with psycopg.connect(ledger.url, options=options) as connection:
         yield Editor(ledger, connection)
     pass_time(ledger, TICK)
@@ -209,7 +209,7 @@ async def test_i10_a_scope_begins_at_its_commit(
     ledger: Ledger, database_url: str, statements: Sequence[str], immediate: bool
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard")
-    ledger.rows("SELECT * FROM set_scopes('job', 'shard', '{a}')")
+    ledger.rows("SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{a}')")
     earlier = ledger.one("SELECT created_at FROM schedules")
     more = ["SET CONSTRAINTS ALL IMMEDIATE"] if immediate else []
     committed = edited(ledger, *statements, *more)
@@ -237,7 +237,7 @@ async def test_i10_scopes_retire_and_return_at_the_commit(
     def scopes(names: str) -> str:
         if by == "edit":
             return f"UPDATE jobs SET scopes = '{names}'"
-        return f"SELECT * FROM set_scopes('job', 'shard', '{names}')"
+        return f"SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{names}')"
 
     ledger.rows(scopes("{a,b}"))
     async with runners(database_url, {}) as (one,):

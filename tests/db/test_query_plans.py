@@ -117,7 +117,8 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
     texts = {file.stem: file.read_text() for file in STATEMENTS.glob("*.sql")}
     texts |= dict(
         filled.execute(
-            "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'cronledger'::regnamespace"
+            "SELECT proname, prosrc FROM pg_proc"
+            " WHERE pronamespace::regnamespace::text ~ '^cronledger'"
         ).fetchall()
     )
     linear = re.compile(r"\w\.\w+ <> ALL \((?!ARRAY)|= ANY \((of_functions|ids)\)")
@@ -193,7 +194,9 @@ def scoped(database_url: str) -> Iterator[psycopg.Connection]:
             "INSERT INTO cronledger.jobs (name, schedule, handler, target, scope_kind) VALUES"
             """ ('job', '@daily', 'python', '{"function": "f"}', 'tenant')"""
         )
-        c.execute("SELECT FROM cronledger.set_scopes('job', 'tenant', %s)", [_names(SCOPES)])
+        c.execute(
+            "SELECT FROM cronledger_internal.set_scopes('job', 'tenant', %s)", [_names(SCOPES)]
+        )
         c.execute("VACUUM cronledger.schedules")
         yield c
 
@@ -225,7 +228,7 @@ def test_each_statement_that_changes_scopes_reads_a_list_once(
 ) -> None:
     row = scoped.execute(
         "SELECT prosrc, proconfig FROM pg_proc WHERE proname = %s"
-        " AND pronamespace = 'cronledger'::regnamespace",
+        " AND pronamespace::regnamespace::text ~ '^cronledger'",
         [function],
     ).fetchone()
     assert row is not None
@@ -264,7 +267,8 @@ def test_scopes_that_stay_are_neither_written_nor_locked(scoped: psycopg.Connect
         scoped.execute("SET lock_timeout = '10s'")
         names = [*_names(SCOPES), "new"]
         found = scoped.execute(
-            "SELECT appeared, returned, retired FROM cronledger.set_scopes('job', 'tenant', %s)",
+            "SELECT appeared, returned, retired"
+            " FROM cronledger_internal.set_scopes('job', 'tenant', %s)",
             [names],
         ).fetchone()
     assert found == (1, 0, 0)

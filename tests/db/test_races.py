@@ -170,7 +170,9 @@ async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
     ledger: Ledger, database_url: str
 ) -> None:
     """PostgreSQL 18.4 passes over such a row where its partition is not the first one."""
-    ledger.rows("SELECT create_partitions(db_now() - interval '30 d', db_now(), 604800)")
+    ledger.rows(
+        "SELECT cronledger_internal.create_partitions(db_now() - interval '30 d', db_now(), 604800)"
+    )
     ledger.job(schedule=None)
     execution = ledger.trigger()
     async with runners(database_url, {}) as (one,):

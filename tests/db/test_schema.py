@@ -54,7 +54,7 @@ def test_every_table_view_column_and_function_has_a_comment(db: Db) -> None:
     ).fetchall()
     functions = db.execute(
         "SELECT p.oid::regprocedure::text FROM pg_proc p"
-        " WHERE p.pronamespace = 'cronledger'::regnamespace"
+        " WHERE p.pronamespace::regnamespace::text ~ '^cronledger'"
         "   AND obj_description(p.oid, 'pg_proc') IS NULL"
     ).fetchall()
     assert (relations, functions) == ([], [])
@@ -437,7 +437,7 @@ def test_scopes_appear_retire_and_return(db: Db) -> None:
 def test_a_scope_that_goes_again_stays_retired_since_the_first_time(db: Db) -> None:
     job(db, scope_kind="tenant")
     answers = [
-        one(db.execute("SELECT * FROM cronledger.set_scopes('job', 'tenant', %s)", [ids]))
+        one(db.execute("SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', %s)", [ids]))
         for ids in (["a", "a", "b"], ["b"], ["a", "b"], ["b"], ["b"])
     ]
     assert [tuple(a.values()) for a in answers] == [
@@ -460,7 +460,7 @@ def test_scopes_that_appear_during_an_edit_get_its_queue(db: Db, other: Db) -> N
     job(db, scope_kind="tenant")
 
     def answer() -> None:
-        other.execute("SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')")
+        other.execute("SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')")
 
     with db.transaction():
         db.execute("UPDATE cronledger.jobs SET queue = 'slow'")
@@ -683,8 +683,8 @@ def test_what_is_pruned_is_recorded_and_never_goes_back(db: Db) -> None:
     travel(db, 20 * DAY)
     maintain(db, retention="1 day")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
-    db.execute("SELECT cronledger.record_pruned(%s)", [at])
-    db.execute("SELECT cronledger.record_pruned(NULL)")
+    db.execute("SELECT cronledger_internal.record_pruned(%s)", [at])
+    db.execute("SELECT cronledger_internal.record_pruned(NULL)")
     assert bounds(db)[0][0] - value(db, pruned) == timedelta(microseconds=1)
 
 

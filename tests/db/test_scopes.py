@@ -162,8 +162,8 @@ async def test_a_list_that_the_ledger_has_is_not_sent(asked: Asked) -> None:
     "edit",
     [
         "UPDATE cronledger.schedules SET retired_at = cronledger.db_now() WHERE scope_id = 'a'",
-        "SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a}')",
-        "SELECT * FROM cronledger.set_scopes('job', 'tenant', '{a,b,c}')",
+        "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')",
+        "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a,b,c}')",
         "INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,"
         " planned_revision, next_due_at) SELECT 'job', 'other', 'a', 'default', at, 1, at"
         " FROM cronledger.db_now() at",

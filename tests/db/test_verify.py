@@ -471,7 +471,9 @@ def test_a_missing_partition_ahead_hides_nothing(
 def test_what_was_in_a_missing_partition_is_missing(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.rows("SELECT create_missing_partitions(ARRAY[db_now() - interval '10 days'])")
+    ledger.rows(
+        "SELECT cronledger_internal.create_missing_partitions(ARRAY[db_now() - interval '10 days'])"
+    )
     for row in ledger.rows("SELECT name FROM partitions() WHERE before_plan_time > %s"
                            " AND from_plan_time <= %s", minutes, ledger.clock.now()):  # fmt: skip
         ledger.rows(f"DROP TABLE {row}")

@@ -391,7 +391,7 @@ def test_overdue_in_another_database(db: Db) -> None:
     assert overdue(db)["reason"] == "behind"  # a failover: a runner was seen just now
     db.execute("UPDATE cronledger.runners SET timeline = 98")
     assert overdue(db)["reason"] == "database"
-    db.execute("UPDATE cronledger.identity SET timeline = cronledger.current_timeline()")
+    db.execute("UPDATE cronledger.identity SET timeline = cronledger_internal.current_timeline()")
     assert overdue(db)["reason"] == "behind"
     db.execute("UPDATE cronledger.identity SET system_identifier = 1")
     found = overdue(db)

@@ -147,7 +147,7 @@ def test_a_stolen_attempt_is_known_to_have_run_until_it_was_last_seen(db: Db) ->
 def test_overlapping_now_however_old_its_plan_time(db: Db, age: timedelta) -> None:
     old_job(db)
     at = whole_hour(db)
-    db.execute("SELECT cronledger.create_missing_partitions(%s)", [[at - age]])
+    db.execute("SELECT cronledger_internal.create_missing_partitions(%s)", [[at - age]])
     execution(db, "RUNNING", plan_time=at - age, started_at=at)
     execution(db, "RUNNING", plan_time=at + HOUR)
     assert violations(db) == [("overlapping", at + HOUR)]

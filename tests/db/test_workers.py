@@ -343,4 +343,4 @@ def test_f17_the_runner_role_may_call_them(ledger: Ledger) -> None:
 
 
 def test_f20_claims_and_sweeps_agree_on_how_often_a_lease_is_stolen(ledger: Ledger) -> None:
-    assert ledger.one("SELECT max_steals()") == MAX_STEALS
+    assert ledger.one("SELECT cronledger_internal.max_steals()") == MAX_STEALS

@@ -10,6 +10,7 @@ from psycopg import sql
 from cronledger.explain.findings import Check, DoctorContext, Finding, named
 from cronledger.ledger import identity as identities
 from cronledger.ledger import migrate as migrations
+from cronledger.ledger.schemas import internal
 from cronledger.rules import durations
 
 SKEW = timedelta(seconds=2)
@@ -198,8 +199,8 @@ def partitions(patient: DoctorContext) -> Iterator[Finding]:
 def _refilled(schema: str, start: str, end: str) -> str:
     return (
         f"restore it, or accept what `cronledger verify --from {start} --to {end}` finds and fill "
-        f"the hole, as the owner of the tables: SELECT {schema}.create_partitions('{start}', "
-        f"'{end}'::timestamptz - interval '1 us', 604800)"
+        f"the hole, as the owner of the tables: SELECT {internal(schema)}.create_partitions("
+        f"'{start}', '{end}'::timestamptz - interval '1 us', 604800)"
     )
 
 

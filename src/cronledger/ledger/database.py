@@ -25,6 +25,7 @@ from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from cronledger.ledger.identity import ExpectedLedger
+from cronledger.ledger.schemas import internal
 from cronledger.rules.problems import ConfigurationError, Problem, RefusedError
 from cronledger.settings import check_dsn
 
@@ -552,7 +553,7 @@ async def step_transaction(
     async with connection.pipeline(), connection.transaction():
         await connection.execute(
             f"SELECT {_STEP_SET}, {_given(limits)}"
-            + ("" if expected is None else f", {expected.schema}.require_ledger(%s)"),
+            + ("" if expected is None else f", {internal(expected.schema)}.require_ledger(%s)"),
             [*limits.values(), *([] if expected is None else [expected.id])],
         )
         yield

@@ -9,6 +9,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
+from cronledger.ledger.schemas import internal
+
 SQLSTATE = "CL005"
 OTHER_LEDGER = "CL006"
 ACCEPT = (
@@ -86,14 +88,14 @@ def other_ledger(error: BaseException) -> OtherLedger | None:
 
 def require_ledger(connection: psycopg.Connection, schema: str, ledger: UUID | None) -> None:
     """Raises psycopg.Error (CL006) in another ledger than the one with this id; None passes."""
-    statement = sql.SQL("SELECT {}.require_ledger(%s)").format(sql.Identifier(schema))
+    statement = sql.SQL("SELECT {}.require_ledger(%s)").format(sql.Identifier(internal(schema)))
     connection.execute(statement, [ledger])
 
 
 def other_database(connection: psycopg.Connection, schema: str = "cronledger") -> str | None:
     """Why this is another database than the ledger's own; None: it is its own. Raises
     psycopg.Error."""
-    statement = sql.SQL("SELECT {}.other_database()").format(sql.Identifier(schema))
+    statement = sql.SQL("SELECT {}.other_database()").format(sql.Identifier(internal(schema)))
     row = connection.execute(statement).fetchone()
     assert row is not None
     why: str | None = row[0]

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import psycopg
 
+from cronledger.ledger.schemas import internal
+
 
 class Made(NamedTuple):
-    """An object of the schema. `name` is without the schema: `jobs`, `jobs.name` (a column, or a
+    """An object of the ledger. `name` is without the schema: `jobs`, `jobs.name` (a column, or a
     trigger of a table), `finish(bigint, uuid, jsonb)`."""
 
     kind: str
@@ -56,18 +58,20 @@ CROSS JOIN LATERAL (
            split_part(e.name, '(', 1) AS function,
            rtrim(split_part(e.name, '(', 2), ')') AS arguments) x
 LEFT JOIN pg_namespace n ON n.nspname = %(schema)s
+LEFT JOIN pg_namespace i ON i.nspname = %(internal)s
 LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = x.relation AND c.relkind = ANY (
     CASE e.kind WHEN 'table' THEN '{r,p}' WHEN 'view' THEN '{v}' WHEN 'sequence' THEN '{S}'
                 WHEN 'index' THEN '{i,I}' ELSE '{r,p,v}' END::"char"[])
 WHERE NOT CASE e.kind
     WHEN 'function' THEN EXISTS (
         SELECT FROM pg_proc p
-        WHERE p.pronamespace = n.oid AND p.proname = x.function AND p.proargtypes::text = coalesce(
+        WHERE p.pronamespace IN (n.oid, i.oid) AND p.proname = x.function
+          AND p.proargtypes::text = coalesce(
             (SELECT string_agg(to_regtype(a.type)::oid::text, ' ' ORDER BY a.n)
              FROM regexp_split_to_table(x.arguments, ', *') WITH ORDINALITY a(type, n)
              WHERE x.arguments <> ''), ''))
     WHEN 'type' THEN EXISTS (
-        SELECT FROM pg_type t WHERE t.typnamespace = n.oid AND t.typname = e.name)
+        SELECT FROM pg_type t WHERE t.typnamespace IN (n.oid, i.oid) AND t.typname = e.name)
     WHEN 'column' THEN EXISTS (
         SELECT FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attname = x.part AND a.attnum > 0 AND NOT a.attisdropped)
@@ -104,6 +108,7 @@ def lost(connection: psycopg.Connection, made: Iterable[Made], schema: str) -> t
             "kinds": [one.kind for one in expected],
             "names": [one.name for one in expected],
             "schema": schema,
+            "internal": internal(schema),
         },
     ).fetchall()
     gone = [Made(kind, name) for kind, name in rows]
@@ -140,7 +145,7 @@ def _found(patterns: dict[str, str], statement: str, schema: str) -> Iterator[Ma
 def _compiled(
     patterns: tuple[tuple[str, str], ...], schema: str
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    name = rf"{schema}\.(\w+)"
+    name = rf"(?:{schema}|{internal(schema)})\.(\w+)"
     return tuple(
         (kind, re.compile(pattern.replace("{name}", name).replace("{schema}", schema)))
         for kind, pattern in patterns

@@ -19,12 +19,15 @@ from psycopg import sql
 from cronledger.ledger import server_settings
 from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.inventory import Made, inventory, lost
+from cronledger.ledger.schemas import internal
 
 Phase = Literal["pre", "post", "repeated"]
 REPEATED = "functions and views"
 
 _BOOTSTRAP = """
 CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE SCHEMA IF NOT EXISTS {schema}_internal;
+COMMENT ON SCHEMA {schema}_internal IS 'Functions that only the ledger calls.';
 CREATE TABLE IF NOT EXISTS {schema}.schema_migrations (
     name       text COLLATE "C" PRIMARY KEY,
     phase      text NOT NULL CHECK (phase IN ('pre', 'post', 'repeated')),
@@ -230,7 +233,9 @@ def _grant(connection: psycopg.Connection, schema: str) -> list[str]:
 
 
 def _composed(text: str, schema: str) -> sql.Composed:
-    return sql.SQL(text).format(schema=sql.Identifier(schema))
+    return sql.SQL(text).format(
+        schema=sql.Identifier(schema), internal=sql.Identifier(internal(schema))
+    )
 
 
 def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: str) -> SchemaState:
@@ -261,7 +266,7 @@ def _missing_grants(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Answer the statements that would grant what is missing, and the roles that do not exist."""
     rows = connection.execute(
-        _composed("SELECT role, statement FROM {schema}.missing_grants()", schema)
+        _composed("SELECT role, statement FROM {internal}.missing_grants()", schema)
     ).fetchall()
     made = "CREATE ROLE "
     return (

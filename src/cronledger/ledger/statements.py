@@ -240,7 +240,9 @@ class Statements:
     ) -> AsyncCursor[RunningExecution]:
         return await self._made(c, "read_running", running, **_scopes(scopes))
 
-    async def create_missing_partitions(self, c: Connection, plans: Sequence[datetime]) -> AsyncCursor[str]:
+    async def create_missing_partitions(
+        self, c: Connection, plans: Sequence[datetime]
+    ) -> AsyncCursor[str]:
         return await self._values(c, "create_missing_partitions", plans=list(plans))
 
     async def read_live_handlers(self, c: Connection) -> AsyncCursor[LiveFunction]:
@@ -337,7 +339,12 @@ class Statements:
         self, c: Connection, *, queues: Sequence[str], excluded_jobs: Sequence[str], since: datetime
     ) -> AsyncCursor[NextDue]:
         return await self._made(
-            c, "next_due", NextDue, queues=list(queues), excluded_jobs=list(excluded_jobs), since=since
+            c,
+            "next_due",
+            NextDue,
+            queues=list(queues),
+            excluded_jobs=list(excluded_jobs),
+            since=since,
         )
 
     async def check_in(self, c: Connection, **runner: Any) -> AsyncCursor[CheckInReply]:

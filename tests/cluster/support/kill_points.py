@@ -74,7 +74,7 @@ def files() -> dict[str, str]:
 def writers(connection: psycopg.Connection[Any]) -> set[str]:
     """The files of `sql/` that change or lock something, or call a function that may."""
     volatile = connection.execute(
-        "SELECT proname FROM pg_proc WHERE pronamespace = 'cronledger'::regnamespace"
+        "SELECT proname FROM pg_proc WHERE pronamespace::regnamespace::text ~ '^cronledger'"
         " AND provolatile = 'v' AND proname <> 'db_clock'"
     )
     words = {"INSERT", "UPDATE", "DELETE", "MERGE", "SHARE", *(f"{name}(" for (name,) in volatile)}
@@ -165,7 +165,7 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
         waiting = ["gone", "visiting"]
     elif step == "scopes":
         apply(url, [*killed_process.scoped.jobs.values()], source="scoped")
-        ledger.rows("SELECT set_scopes('scoped', 'shard', ARRAY['a', 'b'])")
+        ledger.rows("SELECT cronledger_internal.set_scopes('scoped', 'shard', ARRAY['a', 'b'])")
         ledger.clock.travel(by=timedelta(minutes=2))
         waiting = []
     else:
@@ -364,8 +364,8 @@ def schema_of(connection: psycopg.Connection[Any]) -> tuple[Any, ...]:
         "SELECT 'class', relkind::text || relname::text FROM pg_class"
         " WHERE relnamespace = to_regnamespace('cronledger')"
         " UNION ALL SELECT 'function', oid::regprocedure::text || prosrc FROM pg_proc"
-        " WHERE pronamespace = to_regnamespace('cronledger')"
-        " UNION ALL SELECT 'schema', nspname::text FROM pg_namespace WHERE nspname = 'cronledger'"
+        " WHERE pronamespace::regnamespace::text ~ '^cronledger'"
+        " UNION ALL SELECT 'schema', nspname::text FROM pg_namespace WHERE nspname ~ '^cronledger'"
         " UNION ALL SELECT 'constraint', conname::text || conrelid::regclass::text"
         " FROM pg_constraint WHERE connamespace = to_regnamespace('cronledger')"
         " UNION ALL SELECT 'trigger', tgname::text || tgrelid::regclass::text FROM pg_trigger"

@@ -184,7 +184,7 @@ def prepare(url: str) -> None:
             c.execute(f"DROP TABLE {part}".encode())
         first, last = min(STARTS.values()), max(STARTS.values())
         c.execute(
-            "SELECT create_partitions(%s, %s, %s)",
+            "SELECT cronledger_internal.create_partitions(%s, %s, %s)",
             (first - timedelta(days=1), last + timedelta(days=20), 60 * 86400),
         )
         # Its workers come when they like, and take locks. Database.clear clears away.

@@ -47,7 +47,9 @@ class BadValues:
         new = [*claim.decision.new, *claim.decision.pending]
         async with self._pool.connection() as c:
             async with step_transaction(c):
-                created = await self._statements.create_missing_partitions(c, [x.key.plan_time for x in new])
+                created = await self._statements.create_missing_partitions(
+                    c, [x.key.plan_time for x in new]
+                )
             names: Sequence[str] = await created.fetchall()
         for name in names:
             log.info("partitions_maintained", action="made", subject=name)

@@ -13,6 +13,7 @@ from psycopg import sql
 
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger.database import Access
+from cronledger.ledger.schemas import internal
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
@@ -80,7 +81,9 @@ class Listener:
             )
             schema = sql.Identifier(self._schema)
             if self._access.expected is not None:  # the same DSN as that of the steps
-                query = sql.SQL("SELECT {}.require_ledger(%s)").format(schema)
+                query = sql.SQL("SELECT {}.require_ledger(%s)").format(
+                    sql.Identifier(internal(self._schema))
+                )
                 await connection.execute(query, [self._access.expected.id])
             await connection.execute(sql.SQL("LISTEN {}").format(schema))
         except BaseException:

@@ -11,7 +11,7 @@ WITH seen AS (
     SELECT %(runner)s, %(host)s, %(pid)s, %(version)s, %(state)s, %(queues)s::text[], %(slots)s,
            %(running)s, {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval,
            %(clock_skew)s::interval, %(fingerprint)s::jsonb, %(handlers)s::text[], %(diagnostics)s::jsonb
-    FROM {schema}.require_ledger(%(ledger)s::uuid)
+    FROM {schema}_internal.require_ledger(%(ledger)s::uuid)
     ON CONFLICT (id) DO UPDATE
     SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
         queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = EXCLUDED.running,

@@ -6,6 +6,7 @@
 SELECT c.more, CASE c.how WHEN 'refused' THEN c.payload END,
        c.job_name, c.scope_kind, c.scope_id, c.plan_time, c.queue, c.id, c.lease_token, c.attempt,
        c.max_attempts, c.trigger, CASE WHEN c.how <> 'refused' THEN c.payload END, c.revision, c.started_at, c.how
-FROM {schema}.claim_due(%(runner)s, %(queues)s::text[], %(kinds)s::text[], %(functions)s::text[],
-                        %(tokens)s::uuid[], %(trusted_since)s::timestamptz, %(sql_commands)s::boolean,
-                        %(excluded_jobs)s::text[], %(max_rows)s::integer) c
+FROM {schema}_internal.claim_due(
+    %(runner)s, %(queues)s::text[], %(kinds)s::text[], %(functions)s::text[], %(tokens)s::uuid[],
+    %(trusted_since)s::timestamptz, %(sql_commands)s::boolean, %(excluded_jobs)s::text[],
+    %(max_rows)s::integer) c

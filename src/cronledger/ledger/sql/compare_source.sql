@@ -2,9 +2,9 @@
 -- which columns of its definition would differ (what makes a revision; a description does not). A job
 -- that is not stored yet has only its name. No lock. Zero rows: the source has no jobs, and had none.
 SELECT j.*, coalesce(j.name, r.name) AS name, r.name IS NOT NULL AS declared, j.name IS NOT NULL AS stored,
-       ARRAY(SELECT a.key FROM jsonb_each({schema}.job_definition(r)) a
+       ARRAY(SELECT a.key FROM jsonb_each({schema}_internal.job_definition(r)) a
              WHERE a.key <> 'description'
-               AND a.value IS DISTINCT FROM {schema}.job_definition(j) -> a.key
+               AND a.value IS DISTINCT FROM {schema}_internal.job_definition(j) -> a.key
              ORDER BY 1) AS differs
 FROM {schema}.jobs j
 FULL JOIN jsonb_populate_recordset(NULL::{schema}.jobs, %(jobs)s) r ON r.name = j.name

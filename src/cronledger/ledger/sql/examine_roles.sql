@@ -1,6 +1,6 @@
 -- The group roles that are missing, the statements that would give the others the rights that they lack,
 -- and what this role may not do that a replica does. No lock; one row.
-WITH missing AS MATERIALIZED (SELECT m.role, m.statement FROM {schema}.missing_grants() m)
+WITH missing AS MATERIALIZED (SELECT m.role, m.statement FROM {schema}_internal.missing_grants() m)
 SELECT current_user::text AS role,
        (SELECT n.nspowner::regrole::text FROM pg_namespace n WHERE n.nspname = '{schema}') AS owner,
        ARRAY(SELECT m.role FROM missing m WHERE starts_with(m.statement, 'CREATE ROLE ') ORDER BY 1) AS missing,
@@ -13,7 +13,7 @@ SELECT current_user::text AS role,
              WHERE NOT has_table_privilege('{schema}.' || t.name, t.privilege)
              UNION ALL
              SELECT p.proname || '(): EXECUTE' FROM pg_proc p
-             WHERE p.pronamespace = '{schema}'::regnamespace
+             WHERE p.pronamespace IN ('{schema}'::regnamespace, '{schema}_internal'::regnamespace)
                AND p.proname IN ('claim_due', 'maintain_partitions', 'require_own_database', 'set_scopes')
                AND NOT has_function_privilege(p.oid, 'EXECUTE')
              ORDER BY 1) AS lacking

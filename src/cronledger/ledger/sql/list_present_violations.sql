@@ -1,4 +1,4 @@
 -- What SQL alone finds wrong in what stands now; job_name NULL: of a queue. No lock. Zero rows: nothing.
 SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail
-FROM {schema}.present_violations() v
+FROM {schema}_internal.present_violations() v
 ORDER BY v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.kind

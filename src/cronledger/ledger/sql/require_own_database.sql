@@ -1,2 +1,2 @@
 -- Raises CL005 in another database than the ledger's own (restored or cloned). No lock; always one row.
-SELECT {schema}.require_own_database()
+SELECT {schema}_internal.require_own_database()

@@ -2,5 +2,5 @@
 -- the one that it began with.
 UPDATE {schema}.runners
 SET state = 'stopped', running = 0, heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now()
-FROM {schema}.require_ledger(%(ledger)s::uuid)
+FROM {schema}_internal.require_ledger(%(ledger)s::uuid)
 WHERE id = %(runner)s

@@ -4,7 +4,7 @@ INSERT INTO {schema}.runners AS r
     (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after)
 SELECT %(runner)s, %(host)s, %(pid)s, %(version)s, 'running', %(queues)s::text[], %(slots)s,
        {schema}.db_now(), {schema}.db_now(), {schema}.db_now() + %(ttl)s::interval
-FROM {schema}.require_ledger(%(ledger)s::uuid)
+FROM {schema}_internal.require_ledger(%(ledger)s::uuid)
 ON CONFLICT (id) DO UPDATE
 SET host = EXCLUDED.host, pid = EXCLUDED.pid, version = EXCLUDED.version, state = EXCLUDED.state,
     queues = EXCLUDED.queues, slots = EXCLUDED.slots, running = 0, started_at = EXCLUDED.started_at,

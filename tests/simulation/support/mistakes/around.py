@@ -86,7 +86,7 @@ def claims_anywhere(database: Database) -> AbstractContextManager[None]:
     """Nobody asks whether this is the ledger's own database."""
     return function(
         database, "require_own_database",
-        ("why text := cronledger.other_database()", "why text := NULL"),
+        ("why text := cronledger_internal.other_database()", "why text := NULL"),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def definition(connection: "psycopg.Connection[Any]", function: str) -> str:
     """What makes this function of the schema."""
     row = connection.execute(
         "SELECT pg_get_functiondef(p.oid) FROM pg_proc p"
-        " WHERE p.proname = %s AND p.pronamespace = 'cronledger'::regnamespace", (function,),
+        " WHERE p.proname = %s AND p.pronamespace::regnamespace::text ~ '^cronledger'", (function,),
     ).fetchone()  # fmt: skip
     if row is None:
         raise AnchorError(f"no function {function}")

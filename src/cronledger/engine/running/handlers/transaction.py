@@ -24,6 +24,7 @@ from cronledger.engine.running.finisher import Ended
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.threads import Threads
 from cronledger.ledger.database import VALUES_SET, Access, is_unreachable
+from cronledger.ledger.schemas import internal
 from cronledger.ledger.statements import Statements, text
 from cronledger.logger import get_logger
 from cronledger.rules import outcome
@@ -94,7 +95,7 @@ class Connections:
         configs = sql.SQL(", ").join([sql.SQL("pg_catalog.set_config(%s, %s, true)")] * len(names))
         schema = sql.Identifier(self.statements.schema)
         query = sql.SQL("SELECT {}.require_ledger(%s), {}.assert_lease(%s, %s), {}, {}").format(
-            schema, schema, sql.SQL(_IDLE), configs
+            sql.Identifier(internal(self.statements.schema)), schema, sql.SQL(_IDLE), configs
         )
         pairs = [value for pair in names.items() for value in pair]
         expected = self.access.expected
