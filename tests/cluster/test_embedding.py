@@ -180,6 +180,8 @@ async def test_f27_a_runner_is_named_after_its_host_and_process(ledger: Ledger) 
     first, second = ledger.replica(), ledger.replica()
     with pytest.raises(RuntimeError, match="once it has started"):
         _ = first.runner_id
+    with pytest.raises(RuntimeError, match="has not started"):
+        first.diagnostics()
     async with first:
         assert first.runner_id == expected
         async with second:  # such as another container with the same host name

@@ -58,8 +58,8 @@ class ClaimDecision:
 
     @property
     def writes(self) -> bool:
-        """Whether the claim changes any row."""
-        return bool(self.new or self.skips or self.plans or self.replaced)
+        """Whether the claim changes any row. Each schedule that was decided has a plan."""
+        return bool(self.plans)
 
 
 def decide(inputs: ClaimInputs, abilities: Abilities, slots: int) -> ClaimDecision:
@@ -98,7 +98,7 @@ class _Decider:
 
     def _stays_due(self, row: ScheduleRow, facts: JobFacts) -> bool:
         """Return whether the row is left as it is, for a later claim or for another runner."""
-        if self._is_unlocked(facts, row.queue):
+        if self._is_locked_elsewhere(facts, row.queue):
             return True
         if facts.retired_at is not None or self._inputs.revisions.broken(facts.name) is not None:
             return False
@@ -111,10 +111,10 @@ class _Decider:
             return True
         return False
 
-    def _is_unlocked(self, facts: JobFacts, queue: str) -> bool:
+    def _is_locked_elsewhere(self, facts: JobFacts, queue: str) -> bool:
         """Return whether another transaction holds the row of the limited job or queue."""
-        limited = facts.room is not None and facts.name not in self._inputs.locked_jobs
-        return limited or queue not in self._inputs.locked_queues
+        job_is = facts.room is not None and facts.name not in self._inputs.locked_jobs
+        return job_is or queue not in self._inputs.locked_queues
 
     def _lacks_slot(self, row: ScheduleRow, job: Job) -> bool:
         """Return whether schedules before this one took the last slot and this one needs a slot.

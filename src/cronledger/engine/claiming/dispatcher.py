@@ -165,6 +165,8 @@ class Dispatcher:
         """Return the seconds until the next step."""
         left_to_others = result.excluded_jobs or result.decision.delegated
         if left_to_others or (result.full and result.writes):
+            # Claim again at once. What was left to others took places in this claim, and the next
+            # claim does not look at it.
             return 0
         due = result.next_due
         moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]

@@ -213,10 +213,9 @@ class Finisher:
         """
         try:
             if self._to_rearm:
-                ended = self._to_rearm
                 async with self._pool.connection() as c, step_transaction(c):
-                    await self._statements.rearm_unblocked(c, ended)
-                self._to_rearm = self._to_rearm[len(ended) :]
+                    await self._statements.rearm_unblocked(c, self._to_rearm)
+                self._to_rearm.clear()
             if self._to_settle:
                 scopes = sorted(self._to_settle)
                 async with self._pool.connection() as c, step_transaction(c):

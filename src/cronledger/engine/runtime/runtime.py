@@ -62,6 +62,7 @@ class Runtime:
             tcp_user_timeout=settings.tcp_user_timeout,
             expected=self.expected,
         )
+        self._components: Components | None = None
         self._applied = applied
         self._manual = manual
         self._runner_id: str | None = settings.runner_id
@@ -77,6 +78,13 @@ class Runtime:
             raise RuntimeError("the runner has no name before it has started; call start() first")
         return self._runner_id
 
+    @property
+    def components(self) -> Components:
+        """The components of the runner. Raises RuntimeError before it has started."""
+        if self._components is None:
+            raise RuntimeError("the replica has not started")
+        return self._components
+
     # -- start ------------------------------------------------------------------------------------
 
     async def start(self, before: Callable[[], Awaitable[None]] | None) -> None:
@@ -86,7 +94,7 @@ class Runtime:
         built = False
         try:
             await self._open()
-            self.components = Components(
+            self._components = Components(
                 self.settings, self.access, self.pool, self._statements,
                 apps=self.apps, coordinator=self, runner=self.runner_id, expected=self.expected,
             )  # fmt: skip
