@@ -178,7 +178,7 @@ async def test_f26_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:
 async def test_f27_a_runner_is_named_after_its_host_and_process(ledger: Ledger) -> None:
     expected = f"{socket.gethostname()}-{os.getpid()}"
     first, second = ledger.replica(), ledger.replica()
-    with pytest.raises(RuntimeError, match="once it has started"):
+    with pytest.raises(RuntimeError, match="before it has started"):
         _ = first.runner_id
     with pytest.raises(RuntimeError, match="has not started"):
         first.diagnostics()
