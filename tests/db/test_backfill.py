@@ -267,5 +267,5 @@ def test_f35_plan_times_end_at_the_cursor_and_include_both_ends(
     assert found(database_url, noon - 3 * HOUR, noon + HOUR) == hours(noon, 3, 2, 1)
     assert found(database_url, noon, noon + HOUR) == []
     ledger.edit(schedule=None)
-    with pytest.raises(ConfigurationError, match="it has no schedule"):
+    with pytest.raises(ConfigurationError, match="the job has no schedule"):
         found(database_url, noon - 3 * HOUR, noon)
