@@ -516,6 +516,13 @@ def maintain(db: Db, **arguments: Any) -> list[tuple[str, str]]:
     return [(r["action"], r["subject"]) for r in rows]
 
 
+def maintain_existing(db: Db, **arguments: Any) -> list[tuple[str, str]]:
+    """What maintenance did, except for the partitions that a new day needs.
+
+    Midnight may have passed since the tests' template database was made."""
+    return [done for done in maintain(db, **arguments) if done[0] != "made"]
+
+
 def bounds(db: Db) -> list[tuple[datetime, datetime]]:
     rows = db.execute(
         "SELECT from_plan_time, before_plan_time FROM cronledger.partitions()"
@@ -537,9 +544,11 @@ def unpartitioned(db: Db) -> None:
 
 
 def test_partitions_are_made_from_a_day_back_to_a_month_ahead(db: Db) -> None:
-    assert_gapless(db, now(db) - DAY, now(db) + 28 * DAY)
+    migrated = value(db, "SELECT min(applied_at) FROM cronledger.schema_migrations")
+    assert_gapless(db, migrated - DAY, migrated + 28 * DAY)
     assert {(start - MONDAY) % (7 * DAY) for start, _ in bounds(db)} == {timedelta(0)}
     assert len(bounds(db)) <= 6
+    maintain(db)
     assert maintain(db) == []
 
 
@@ -629,22 +638,22 @@ def test_only_one_maintains_at_a_time(db: Db, other: Db) -> None:
 
 def test_a_partition_is_analyzed_once_it_has_rows(db: Db) -> None:
     execution(db)
-    ((action, name),) = maintain(db)
+    ((action, name),) = maintain_existing(db)
     assert action == "analyzed"
     assert value(db, "SELECT reltuples FROM pg_class WHERE relname = %s", name) == 1
-    assert maintain(db) == []
+    assert maintain_existing(db) == []
 
 
 def test_a_partition_is_not_analyzed_for_rows_that_nobody_has_committed(db: Db, other: Db) -> None:
     with other.transaction():
         execution(other)
-        assert maintain(db) == []
+        assert maintain_existing(db) == []
     name = value(db, "SELECT tableoid::regclass::text FROM cronledger.executions")
     name = name.removeprefix("cronledger.")
     # As a vacuum leaves it that comes when all of its rows are dead.
     db.execute("UPDATE pg_class SET reltuples = 0, relpages = 9 WHERE relname = %s", [name])
-    assert maintain(db) == [("analyzed", name)]
-    assert maintain(db) == []
+    assert maintain_existing(db) == [("analyzed", name)]
+    assert maintain_existing(db) == []
 
 
 def test_old_skips_are_pruned(db: Db) -> None:
@@ -652,7 +661,7 @@ def test_old_skips_are_pruned(db: Db) -> None:
         at = now(db) - days * DAY
         row = REQUIRED["skips"] | {"count": 1, "reason": "missed"}
         insert(db, "skips", **row | {"from_plan_time": at, "through_plan_time": at})
-    assert maintain(db) == [("pruned", "1 skips")]
+    assert maintain_existing(db) == [("pruned", "1 skips")]
     assert value(db, "SELECT count(*) FROM cronledger.skips") == 1
 
 
@@ -662,9 +671,9 @@ def test_a_skip_is_kept_until_its_last_plan_time_is_behind_retention(db: Db) -> 
     row = REQUIRED["skips"] | {"count": 21, "reason": "missed"}
     span = {"from_plan_time": at - 100 * DAY, "through_plan_time": at - 80 * DAY}
     insert(db, "skips", **row | span)
-    assert maintain(db) == []
+    assert maintain_existing(db) == []
     assert value(db, "SELECT count(*) FROM cronledger.skips") == 1
-    assert maintain(db, retention="79 days") == [("pruned", "1 skips")]
+    assert maintain_existing(db, retention="79 days") == [("pruned", "1 skips")]
 
 
 def test_what_is_pruned_is_recorded_and_never_goes_back(db: Db) -> None:
