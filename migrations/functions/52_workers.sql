@@ -91,88 +91,73 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lease_refusal(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_lease(execution_id bigint, token uuid)
+RETURNS {schema}.executions LANGUAGE plpgsql AS $$
+DECLARE
+    held {schema}.executions;
+BEGIN
+    SELECT e.* INTO held FROM {schema}.executions e
+    WHERE e.id = execution_id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
+    FOR NO KEY UPDATE;
+    RETURN held;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.lock_lease(bigint, uuid) IS 'Locks and returns the execution that is RUNNING under this token; NULL: there is none. Waits for other writers of the row, which are short.';
+
 CREATE OR REPLACE FUNCTION {schema}.heartbeat(id bigint, token uuid, lease interval DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+    held      {schema}.executions;
+    renewed   interval := lease;
     cancelled boolean;
-    worker    text;
 BEGIN
     IF lease NOT BETWEEN interval '3 s' AND interval '36525 days' THEN
         RAISE EXCEPTION 'execution %: lease = %', heartbeat.id, lease
             USING HINT = 'A lease is 3 s to 36525 days long; NULL: the stale_timeout of the job.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- Waits for whoever writes the row, which is short, and counts from after the wait.
-    UPDATE {schema}.executions e
-    SET heartbeat_at = {schema}.db_clock(),
-        stale_after = {schema}.db_clock() + coalesce(
-            lease, (SELECT j.stale_timeout FROM {schema}.jobs j WHERE j.name = e.job_name), '60 s')
-    WHERE e.id = heartbeat.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
-    RETURNING e.cancel_requested_at IS NOT NULL, e.runner_id INTO cancelled, worker;
-    IF NOT FOUND THEN
+    held := {schema}_internal.lock_lease(heartbeat.id, token);
+    IF held.id IS NULL THEN
         PERFORM {schema}_internal.lease_refusal(heartbeat.id, token);
         RETURN 'lost';
     END IF;
+    IF renewed IS NULL THEN
+        renewed := coalesce((SELECT j.stale_timeout FROM {schema}.jobs j WHERE j.name = held.job_name), '60 s');
+    END IF;
+    SELECT h.cancel_requested INTO cancelled FROM {schema}_internal.heartbeat_leases(
+        ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id], ARRAY[held.plan_time],
+        ARRAY[token], ARRAY[renewed], held.plan_time, held.plan_time) h;
     -- SKIP LOCKED: a claim_next of the same worker may hold its row.
     UPDATE {schema}.runners r
     SET heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + interval '60 s',
         started_at = CASE WHEN r.stale_after < {schema}.db_now() THEN {schema}.db_now() ELSE r.started_at END
-    WHERE r.id = (SELECT n.id FROM {schema}.runners n WHERE n.id = worker AND n.version = 'external'
+    WHERE r.id = (SELECT n.id FROM {schema}.runners n WHERE n.id = held.runner_id AND n.version = 'external'
                   FOR NO KEY UPDATE SKIP LOCKED);
     RETURN CASE WHEN cancelled THEN 'cancel_requested' ELSE 'ok' END;
 END $$;
-COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'ok: the lease is renewed, for lease or the stale_timeout of the job. cancel_requested: renewed as well, and somebody asked for the end: stop the work and call fail, which then ends it as CANCELLED. lost: another has it or it was ended; stop the work, nothing written under this token counts.';
+COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'ok: the lease is renewed, for lease or the stale_timeout of the job. cancel_requested: renewed as well, and a cancel was requested: stop the work and call fail, which then ends it as CANCELLED. lost: another worker has it or it was ended; stop the work, nothing written under this token counts.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.rearm_after(ended {schema}.executions) RETURNS void
 LANGUAGE plpgsql AS $$
-DECLARE
-    rearmed boolean;
-    limited boolean;
 BEGIN
-    -- Schedules come before executions in the lock order and the ended row is held, so SKIP LOCKED. A
-    -- replica does this in a transaction after its finish; a function has only its caller's. What is
-    -- missed is a schedule whose row a claim holds in this very instant, parking it behind a row that
-    -- it still sees RUNNING: the sweeper re-arms it within half a minute.
-    UPDATE {schema}.schedules s SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
-    WHERE (s.job_name, s.scope_kind, s.scope_id) = (
-        SELECT n.job_name, n.scope_kind, n.scope_id FROM {schema}.schedules n
-        WHERE (n.job_name, n.scope_kind, n.scope_id) = (ended.job_name, ended.scope_kind, ended.scope_id)
-          AND n.parked = 'waiting' AND NOT EXISTS (
-              SELECT FROM {schema}.executions e
-              WHERE (e.job_name, e.scope_kind, e.scope_id)
-                  = (ended.job_name, ended.scope_kind, ended.scope_id) AND e.status = 'RUNNING')
-        FOR NO KEY UPDATE SKIP LOCKED);
-    rearmed := FOUND;
-    -- External jobs are not parked by limits; what shares their limited queue is.
-    limited := EXISTS (SELECT FROM {schema}.queues q WHERE q.name = ended.queue AND q.max_running > (
-        SELECT count(*) FROM {schema}.executions e WHERE e.queue = q.name AND e.status = 'RUNNING'));
-    IF limited THEN
-        UPDATE {schema}.schedules s
-        SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
-        WHERE (s.job_name, s.scope_kind, s.scope_id) = (
-            SELECT n.job_name, n.scope_kind, n.scope_id FROM {schema}.schedules n
-            WHERE n.parked = 'limit' AND n.queue = ended.queue
-            ORDER BY n.next_plan_time LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED);
-    END IF;
-    IF rearmed OR limited THEN
+    -- A replica does this in a transaction of its own; a function has only its caller's. It misses a
+    -- schedule whose row a claim holds in this instant, to park it behind the execution that it still sees
+    -- RUNNING. The sweeper re-arms that one within half a minute.
+    PERFORM {schema}_internal.rearm_unblocked(
+        ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id], ARRAY[ended.queue]);
+    IF FOUND THEN
         PERFORM pg_notify('{schema}', 'pending');
     END IF;
-    IF ended.trigger = 'enqueue' OR ended.watermark IS NOT NULL OR EXISTS (
-            SELECT FROM {schema}.schedules s
-            WHERE (s.job_name, s.scope_kind, s.scope_id) = (ended.job_name, ended.scope_kind, ended.scope_id)
-              AND s.input_watermark IS NOT NULL) THEN
-        PERFORM {schema}_internal.settle_inputs(ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id]);
-    END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'What waited for the end of this execution is due again: its schedule, and the longest waiting one of its limited queue; input that came meanwhile is settled.';
+COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'Makes due again what waited for the end of this execution, and notifies the replicas.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.end_attempt(
     execution_id bigint, token uuid, outcome {schema}.executions, wait interval, final boolean,
     covers boolean)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    ended     {schema}.executions;
+    held      {schema}.executions;
+    has_input boolean;
     bytes     integer := octet_length(outcome.result::text);
     unstored  text := CASE
         WHEN bytes > 16384 THEN format('the result has %s bytes of JSON; at most 16384 are stored', bytes)
@@ -184,31 +169,33 @@ BEGIN
             THEN 'result_too_large' ELSE 'result_invalid' END);
         outcome.error_msg := concat_ws(E'\n', outcome.error_msg, unstored);
     END IF;
-    UPDATE {schema}.executions e
-    SET status = CASE WHEN outcome.status = 'FAILED' AND e.cancel_requested_at IS NOT NULL
-                      THEN 'CANCELLED' ELSE outcome.status END,
-        result = outcome.result, error_code = outcome.error_code,
-        error_msg = CASE WHEN length(outcome.error_msg) > 4000 THEN left(outcome.error_msg, 3999) || '…'
-                         ELSE outcome.error_msg END,
-        finished_at = {schema}.db_clock(), updated_at = {schema}.db_clock(),
-        duration_ms = greatest(0, extract(epoch FROM {schema}.db_clock() - e.started_at) * 1000)::bigint,
-        watermark = CASE WHEN covers THEN outcome.watermark ELSE e.watermark END,
-        next_attempt_at = CASE
-            WHEN outcome.status = 'FAILED' AND NOT final AND e.attempt < e.max_attempts
-                 AND e.cancel_requested_at IS NULL
-            THEN {schema}.db_clock() + coalesce(wait, (
-                SELECT j.retry_backoff[least(e.attempt, cardinality(j.retry_backoff))]
-                       * (1 + j.retry_jitter * random())
-                FROM {schema}.jobs j WHERE j.name = e.job_name)) END
-    WHERE e.id = execution_id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
-    RETURNING e.* INTO ended;
-    IF NOT FOUND THEN
+    IF length(outcome.error_msg) > 4000 THEN
+        outcome.error_msg := left(outcome.error_msg, 3999) || '…';
+    END IF;
+    held := {schema}_internal.lock_lease(execution_id, token);
+    IF held.id IS NULL THEN
         RETURN {schema}_internal.lease_refusal(execution_id, token);
     END IF;
-    PERFORM {schema}_internal.rearm_after(ended);
+    IF final THEN
+        wait := NULL;
+    ELSIF wait IS NULL THEN
+        SELECT j.retry_backoff[least(held.attempt, cardinality(j.retry_backoff))]
+               * (1 + j.retry_jitter * random())
+        INTO wait FROM {schema}.jobs j WHERE j.name = held.job_name;
+    END IF;
+    SELECT f.has_input INTO has_input FROM {schema}_internal.finish_executions(
+        ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id], ARRAY[held.plan_time],
+        ARRAY[token], ARRAY[outcome.status], ARRAY[outcome.result], ARRAY[NULL::bigint], ARRAY[NULL::text],
+        ARRAY[outcome.error_code], ARRAY[outcome.error_msg], ARRAY[NULL::bigint], ARRAY[wait],
+        ARRAY[outcome.watermark], ARRAY[covers], held.plan_time, held.plan_time) f;
+    PERFORM {schema}_internal.rearm_after(held);
+    IF has_input THEN
+        PERFORM {schema}_internal.settle_inputs(
+            ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id]);
+    END IF;
     RETURN 'ok';
 END $$;
-COMMENT ON FUNCTION {schema}_internal.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'How an attempt ended, in one write, by the holder of the token: status, result, error and, with covers, watermark of outcome. FAILED is retried after wait or the job''s backoff while attempts are left, unless final; where its end was asked for it is CANCELLED.';
+COMMENT ON FUNCTION {schema}_internal.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'Ends the attempt of a worker with status, result, error and watermark of outcome. FAILED is retried after wait or the backoff of the job, unless final.';
 
 CREATE OR REPLACE FUNCTION {schema}.finish(id bigint, token uuid, result jsonb DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -267,28 +254,15 @@ CREATE OR REPLACE FUNCTION {schema}.release(id bigint, token uuid)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-    ended {schema}.executions;
+    held {schema}.executions := {schema}_internal.lock_lease(release.id, token);
 BEGIN
-    UPDATE {schema}.executions e
-    SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'PENDING' ELSE 'CANCELLED' END,
-        next_attempt_at = CASE WHEN e.cancel_requested_at IS NULL THEN e.due_at END,
-        max_attempts = e.max_attempts + 1,
-        runner_id = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.runner_id END,
-        lease_token = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.lease_token END,
-        heartbeat_at = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.heartbeat_at END,
-        stale_after = CASE WHEN e.cancel_requested_at IS NOT NULL THEN e.stale_after END,
-        finished_at = CASE WHEN e.cancel_requested_at IS NOT NULL THEN {schema}.db_clock() END,
-        updated_at = {schema}.db_clock(),
-        attempts = e.attempts || jsonb_build_object(
-            'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
-            'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', {schema}.db_clock(),
-            'error_code', 'shutdown', 'error_msg', 'given back by its worker')
-    WHERE e.id = release.id AND e.lease_token = token AND e.status = (SELECT 'RUNNING')
-    RETURNING e.* INTO ended;
-    IF NOT FOUND THEN
+    IF held.id IS NULL THEN
         RETURN {schema}_internal.lease_refusal(release.id, token);
     END IF;
-    PERFORM {schema}_internal.rearm_after(ended);
+    PERFORM {schema}_internal.release_executions(
+        ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id], ARRAY[held.plan_time],
+        ARRAY[token], 'shutdown', 'given back by its worker', held.plan_time, held.plan_time);
+    PERFORM {schema}_internal.rearm_after(held);
     RETURN 'ok';
 END $$;
 COMMENT ON FUNCTION {schema}.release(bigint, uuid) IS 'ok: the worker goes and gives the execution back: PENDING, due, with one attempt more; CANCELLED where its end was asked for. Only for work that has ended or never began. already_finished, lost: as finish says.';

@@ -36,7 +36,8 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'DELETE', 'runners'),
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
-            'require_own_database require_ledger claim_due lock_due_existing lock_stale decide_existing try_claim_existing
+            'require_own_database require_ledger heartbeat_leases finish_executions release_executions
+             rearm_unblocked claim_due lock_due_existing lock_stale decide_existing try_claim_existing
              claim_existing max_steals record_spec_error assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition create_missing_partitions
              maintain_partitions'),
@@ -57,7 +58,7 @@ LANGUAGE sql IMMUTABLE AS $$
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
              create_enqueued create_partition create_partitions merge_enqueued
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
-             enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal raise_unknown_execution raise_unknown_job
+             enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope'),
         ('', 'SELECT', 'acceptances pruned'),
         ('', 'USAGE', 'acceptance_id')

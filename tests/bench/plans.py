@@ -39,6 +39,10 @@ MOST_BUFFERS = 40.0
 # What a statement may read whatever its batch: its scans of waiting rows probe each partition for
 # each job that has some, and limits are counted over the RUNNING rows.
 PROBES = 6
+IN_FUNCTIONS = (
+    "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
+)  # fmt: skip
+"""Statements that only call a function of the same name."""
 LARGE = re.compile(r"^(executions|schedules)(_p\w+)?$")
 
 # As step_transaction sets them; the timeout is ours.
@@ -263,6 +267,7 @@ def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
         " WHERE oid = (SELECT oid FROM pg_proc WHERE proname = %s"
         " AND pronamespace::regnamespace::text ~ '^cronledger')",
         [function],
+        prepare=False,
     ).fetchone()
     assert row is not None
     body = re.search(r"RETURN(?: QUERY)?\b(.*);\s*END\s*$", row[0], re.DOTALL)
@@ -273,6 +278,22 @@ def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
         if name in values:
             text = re.sub(rf"\b{name}\b", f"%({name})s::{kind}", text)
     return Sent(text, values)
+
+
+def inside(c: psycopg.Connection, outer: Sent) -> Sent:
+    """The statement of the function that `outer` calls, with the same parameters."""
+    call = re.search(r"FROM cronledger_internal\.(\w+)\((.*)\) \w+\s*$", outer.text, re.DOTALL)
+    assert call is not None
+    row = c.execute(
+        "SELECT proargnames FROM pg_proc WHERE proname = %s"
+        " AND pronamespace = 'cronledger_internal'::regnamespace",
+        [call[1]],
+        prepare=False,
+    ).fetchone()
+    assert row is not None
+    given = re.findall(r"%\((\w+)\)s", call[2])
+    values = {name: outer.params[key] for name, key in zip(row[0], given, strict=False)}
+    return nested(c, call[1], **values)
 
 
 def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
@@ -328,7 +349,9 @@ def leases(rows: Rows, batch: int) -> dict[str, Call]:
         "read_leases": lambda s, c: s.read_leases(c, keys, tokens),
         "finish_executions": lambda s, c: s.finish_executions(c, ends),
         "rearm_unblocked": lambda s, c: s.rearm_unblocked(c, ended),
-        "give_back": lambda s, c: s.give_back(c, keys, tokens, "shutdown", "drained"),
+        "release_executions": lambda s, c: s.release_executions(
+            c, keys, tokens, "shutdown", "drained"
+        ),
         "request_replacement": lambda s, c: s.request_replacement(c, [k.scope for k in keys]),
         "lock_schedule": lambda s, c: s.lock_schedule(c, keys[0].scope),
     }
@@ -415,7 +438,9 @@ def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Ver
 
 def _batched(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     calls = {**claims(rows, batch), **leases(rows, batch)}
-    return {name: sent(call) for name, call in calls.items()} | again(c, batch)
+    statements = {name: sent(call) for name, call in calls.items()}
+    statements |= {name: inside(c, statements[name]) for name in IN_FUNCTIONS}
+    return statements | again(c, batch)
 
 
 def _fixed(c: psycopg.Connection) -> int:

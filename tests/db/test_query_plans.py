@@ -42,7 +42,12 @@ def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connect
     used = {name: _index_kinds(v.measured) for (name, m), v in verdicts.items() if m == "generic"}
     assert used["lock_due_schedules"] >= {"schedules_due"}
     assert "schedules_pkey" not in used["lock_due_schedules"]
-    for name in ("heartbeat_leases", "finish_executions", "give_back", "try_claim_existing"):
+    for name in (
+        "heartbeat_leases",
+        "finish_executions",
+        "release_executions",
+        "try_claim_existing",
+    ):
         assert used[name] == {"pkey"}, name
     assert used["read_leases"] == {"pkey"}
     assert used["read_running"] == {RUNNING}

@@ -100,7 +100,9 @@ async def test_a_cancelled_retry_does_not_run(ledger: Ledger, database_url: str)
     assert ledger.statuses() == ["CANCELLED"]
 
 
-async def test_a_request_to_cancel_ends_retries(ledger: Ledger, database_url: str) -> None:
+async def test_a_failure_after_a_requested_cancel_is_cancelled_and_keeps_its_error(
+    ledger: Ledger, database_url: str
+) -> None:
     ledger.job(schedule=None, max_attempts=5, retry_backoff=["0 s"])
     execution = ledger.trigger()
     async with runners(database_url, {}) as (one,):
@@ -108,7 +110,9 @@ async def test_a_request_to_cancel_ends_retries(ledger: Ledger, database_url: st
         assert ledger.one("SELECT cancel(%s)", execution) == "requested"
         await one.finish(start, FAILURE)
         assert await one.settle() == []
-    assert ledger.one("SELECT status, next_attempt_at FROM executions") == ("FAILED", None)
+    assert ledger.one("SELECT status, next_attempt_at, error_code FROM executions") == (
+        "CANCELLED", None, FAILURE.error_code,
+    )  # fmt: skip
 
 
 async def test_i5_what_is_given_back_keeps_its_attempt_and_gets_one_more(

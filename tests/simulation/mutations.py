@@ -39,21 +39,23 @@ class Mutation:
 TOKEN = ("e.lease_token = u.token AND ", ""), ("e.lease_token = h.token AND ", "")
 
 
-def finish_without_token(_: Database) -> AbstractContextManager[None]:
+def finish_without_token(database: Database) -> AbstractContextManager[None]:
     """Of both ways in which an attempt ends."""
+    renewed = ("RETURNING e.lease_token", "RETURNING h.token")
     return together(
-        statement("finish_executions", *TOKEN, ("RETURNING e.lease_token", "RETURNING h.token")),
-        statement("give_back", *TOKEN),
+        function(database, "finish_executions", *TOKEN, renewed),
+        function(database, "release_executions", *TOKEN),
     )
 
 
-def heartbeat_without_token(_: Database) -> AbstractContextManager[None]:
-    return statement("heartbeat_leases", *TOKEN, ("RETURNING e.lease_token", "RETURNING h.token"))
+def heartbeat_without_token(database: Database) -> AbstractContextManager[None]:
+    renewed = ("RETURNING e.lease_token", "RETURNING h.token")
+    return function(database, "heartbeat_leases", *TOKEN, renewed)
 
 
-def finish_whatever_status(_: Database) -> AbstractContextManager[None]:
+def finish_whatever_status(database: Database) -> AbstractContextManager[None]:
     """A swept or cancelled row is written by its late holder."""
-    return statement("finish_executions", (" AND e.status = (SELECT 'RUNNING')", ""))
+    return function(database, "finish_executions", (" AND e.status = (SELECT 'RUNNING')", ""))
 
 
 def locks_nothing(_: Database) -> AbstractContextManager[None]:
@@ -121,10 +123,10 @@ def retries_beside_running(database: Database) -> AbstractContextManager[None]:
 def retries_never(database: Database) -> AbstractContextManager[None]:
     """FAILED without next_attempt_at means never; here it means now."""
     return together(
-        statement(
-            "finish_executions",
-            ("THEN {schema}.db_now() + h.retry_after END".replace("{schema}", "cronledger"),
-             "THEN cronledger.db_now() + coalesce(h.retry_after, interval '0') END"),
+        function(
+            database, "finish_executions",
+            ("THEN cronledger.db_clock() + h.retry_after END",
+             "THEN cronledger.db_clock() + coalesce(h.retry_after, interval '0') END"),
         ),
         statement("sweep_stale", ("next_attempt_at = NULL", "next_attempt_at = "
                   "CASE WHEN e.cancel_requested_at IS NULL THEN cronledger.db_now() END, "
@@ -207,10 +209,11 @@ def cancels_running_at_once(database: Database) -> AbstractContextManager[None]:
     )  # fmt: skip
 
 
-def gives_back_the_same_attempt(_: Database) -> AbstractContextManager[None]:
+def gives_back_the_same_attempt(database: Database) -> AbstractContextManager[None]:
     """What goes back keeps its attempt number for the next claim."""
-    return statement(
-        "give_back",
+    return function(
+        database,
+        "release_executions",
         ("max_attempts = e.max_attempts + 1", "attempt = e.attempt - 1"),
     )
 

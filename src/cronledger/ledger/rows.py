@@ -147,9 +147,13 @@ class Renewed(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """An outcome that was written. `has_input`: its scope has watermark input to settle."""
+    """An outcome that was written, and the status of its execution now.
+
+    `has_input`: its scope has watermark input to settle.
+    """
 
     token: UUID
+    status: str
     has_input: bool
 
 

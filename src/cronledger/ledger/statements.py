@@ -394,7 +394,7 @@ class Statements:
         )
         return _keys([ending.key for ending in endings]) | rest
 
-    async def give_back(
+    async def release_executions(
         self,
         c: Connection,
         keys: Sequence[ExecutionKey],
@@ -405,7 +405,7 @@ class Statements:
         """The rows are the tokens of the executions that were released."""
         return await self._values(
             c,
-            "give_back",
+            "release_executions",
             **_keys(keys),
             tokens=list(tokens),
             error_code=error_code,

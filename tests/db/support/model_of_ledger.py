@@ -119,7 +119,9 @@ class Model(Input):
 
     def ended(self, row: Row, status: str, wait: timedelta | None, error: str | None) -> None:
         """The holder wrote its end; `wait` before the next attempt, if there may be one."""
-        again = status == "FAILED" and row.attempt < row.max_attempts and not row.ends
+        if status == "FAILED" and row.ends:
+            status = "CANCELLED"
+        again = status == "FAILED" and row.attempt < row.max_attempts
         due = self.now + wait if again and wait is not None else None
         self.put(replace(row, status=status, next_attempt_at=due, error_code=error))
 

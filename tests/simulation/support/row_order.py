@@ -18,10 +18,6 @@ STATEMENTS = {
     "lock_due_schedules": (
         ("ORDER BY s.next_due_at LIMIT", f"ORDER BY s.next_due_at, {_SCHEDULE.format('s')} LIMIT"),
     ),
-    "rearm_unblocked": (
-        ("ORDER BY s.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('s')} LIMIT"),
-        ("ORDER BY n.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('n')} LIMIT"),
-    ),
     "rearm_left_behind": (
         ("ORDER BY s.next_plan_time\n", f"ORDER BY {_SCHEDULE.format('s')}\n"),
     ),
@@ -38,9 +34,9 @@ FUNCTIONS = {
     "lock_stale": (
         ("ORDER BY e.stale_after\n", f"ORDER BY e.stale_after, {_EXECUTION.format('e')}\n"),
     ),
-    "rearm_after": (
-        ("ORDER BY n.next_plan_time LIMIT",
-         f"ORDER BY {_SCHEDULE.format('n')} LIMIT"),
+    "rearm_unblocked": (
+        ("ORDER BY s.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('s')} LIMIT"),
+        ("ORDER BY n.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('n')} LIMIT"),
     ),
     "claim_next": (
         ("gen_random_uuid()", "md5(current_setting('sim.who') || current_setting('sim.now')"
@@ -49,7 +45,7 @@ FUNCTIONS = {
 }  # fmt: skip
 """Of the functions of the schema."""
 UNORDERED = frozenset(
-    {"heartbeat_leases", "finish_executions", "give_back", "sweep_stale", "resume_paused",
+    {"heartbeat_leases", "finish_executions", "release_executions", "sweep_stale", "resume_paused",
      "read_running", "read_leases", "read_jobs", "end_orphans", "rearm_left_behind",
      "rearm_unblocked", "read_unclaimed", "read_live_handlers"}
 )  # fmt: skip

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.support.cluster import Cluster
     from tests.simulation.support.network import Connection
 
-WRITES = frozenset({"try_claim_new", "claim_due", "finish_executions", "give_back"})
+WRITES = frozenset({"try_claim_new", "claim_due", "finish_executions", "release_executions"})
 """Statements after which a transaction has something to lose, if they return rows."""
 
 

@@ -54,13 +54,13 @@ class UnknownCommits:
 
         An execution that is still RUNNING under its token afterwards stays unknown. PostgreSQL 18
         up to 18.4 passes over rows that were updated (by a request to cancel them, for example)
-        while `give_back` waited for them. The next call sees them as they are.
+        while `release_executions` waited for them. The next call sees them as they are.
         """
         tokens, keys = list(self._executions), list(self._executions.values())
         async with self._pool.connection() as c:
             async with step_transaction(c):
                 await self._statements.lock_schedule(c, min(key.scope for key in keys))
-                released = await self._statements.give_back(
+                released = await self._statements.release_executions(
                     c, keys, tokens, "not_started",
                     "the answer to the claim's COMMIT was lost; the handler was never started",
                 )  # fmt: skip

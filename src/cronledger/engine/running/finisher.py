@@ -169,7 +169,7 @@ class Finisher:
                 finished = await self._statements.finish_executions(c, finishing)
             for x in returning:
                 released.append(
-                    await self._statements.give_back(
+                    await self._statements.release_executions(
                         c, [x.lease.claimed.key], [x.lease.token],
                         x.outcome.error_code or "", x.outcome.error_msg or "",
                     )
@@ -200,7 +200,7 @@ class Finisher:
             if status == "RUNNING":
                 unwritten.add(lease.token)
                 continue
-            written = (status, error_code) == (outcome.status, outcome.error_code)
+            written = status in _written_as(outcome) and error_code == outcome.error_code
             if not written and self._leases.lose(lease.token) is not None:
                 log.warning("lease_lost", **lease.log_fields, refused=outcome.status.value)
         return unwritten
@@ -226,3 +226,10 @@ class Finisher:
         except psycopg.Error as error:
             if not is_unreachable(error):
                 raise
+
+
+def _written_as(outcome: Outcome) -> set[str]:
+    """Return the statuses that the ledger may have written for this outcome."""
+    # After a requested cancel, of which the runner need not know yet, FAILED becomes CANCELLED.
+    cancelled = {Status.CANCELLED.value} if outcome.status is Status.FAILED else set()
+    return {outcome.status.value} | cancelled

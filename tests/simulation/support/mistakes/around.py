@@ -14,15 +14,21 @@ from tests.simulation.support.mistakes.mutating import function, method, togethe
 
 
 def worker_finishes_without_token(database: Database) -> AbstractContextManager[None]:
-    return function(
-        database, "end_attempt",
-        ("e.lease_token = token AND e.status = (SELECT 'RUNNING')", "e.status = 'RUNNING'"),
+    return together(
+        function(database, "lock_lease", ("e.lease_token = token AND ", "")),
+        function(
+            database, "finish_executions",
+            ("e.lease_token = u.token AND ", ""), ("e.lease_token = h.token AND ", ""),
+        ),
     )  # fmt: skip
 
 
 def worker_finishes_whatever_status(database: Database) -> AbstractContextManager[None]:
     """What was swept is ended by its late holder."""
-    return function(database, "end_attempt", (" AND e.status = (SELECT 'RUNNING')", ""))
+    anyhow = (" AND e.status = (SELECT 'RUNNING')", "")
+    return together(
+        function(database, "lock_lease", anyhow), function(database, "finish_executions", anyhow)
+    )
 
 
 def workers_overlap(database: Database) -> AbstractContextManager[None]:

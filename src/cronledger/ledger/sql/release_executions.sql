@@ -1,0 +1,9 @@
+-- Returns executions to PENDING with one more attempt: of a drain, or of a claim that never started them.
+-- After a requested cancel they are CANCELLED instead. One row for each: its token.
+-- Lock: executions FOR NO KEY UPDATE in key order, waiting. A token that does not come back was ended by
+-- somebody else.
+SELECT r.token
+FROM {schema}_internal.release_executions(
+    %(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],
+    %(tokens)s::uuid[], %(error_code)s::text, %(error_msg)s::text,
+    %(first)s, %(last)s) r
