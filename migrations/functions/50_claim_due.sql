@@ -58,11 +58,7 @@ BEGIN
           AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
           AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job)) LIMIT 1
     ) j
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN j.max_running IS NOT NULL THEN greatest(0, j.max_running - (
-            SELECT count(*) FROM {schema}.executions r
-            WHERE r.job_name = j.name AND r.status = 'RUNNING')) END AS rows
-    ) room
+    CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
     CROSS JOIN LATERAL (
         SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.queue,
                e.trigger = 'manual' AND e.status = 'PENDING' AS forced
@@ -75,12 +71,11 @@ BEGIN
               SELECT o.name FROM unnest(of_queues) AS o(name)
               WHERE NOT EXISTS (
                   SELECT FROM {schema}.queues q
-                  WHERE q.name = o.name AND (q.paused_at IS NOT NULL OR q.max_running <= (
-                      SELECT count(*) FROM {schema}.executions r
-                      WHERE r.queue = q.name AND r.status = 'RUNNING')))))
+                  CROSS JOIN LATERAL {schema}_internal.queue_room(q.name, q.max_running) full_at
+                  WHERE q.name = o.name AND (q.paused_at IS NOT NULL OR full_at.room = 0))))
           AND (j.overlap = 'allow' OR (e.job_name, e.scope_kind, e.scope_id) NOT IN (
               SELECT b.job_name, b.scope_kind, b.scope_id FROM busy b))
-        ORDER BY e.next_attempt_at LIMIT least(max_rows::bigint, room.rows)
+        ORDER BY e.next_attempt_at LIMIT least(max_rows::bigint, limited.room)
     ) x
     JOIN {schema}.schedules s
         ON (s.job_name, s.scope_kind, s.scope_id) = (x.job_name, x.scope_kind, x.scope_id)
@@ -101,11 +96,11 @@ BEGIN
     JOIN {schema}.jobs j ON j.name = e.job_name
     JOIN {schema}.schedules s
         ON (s.job_name, s.scope_kind, s.scope_id) = (e.job_name, e.scope_kind, e.scope_id)
-    WHERE e.status = 'RUNNING' AND e.stale_after < {schema}.db_now()
-      AND {schema}.db_now() - j.stale_timeout >= trusted_since
-      AND j.allow_stale_reentry AND j.retired_at IS NULL AND j.paused_at IS NULL
-      AND e.cancel_requested_at IS NULL
-      AND e.attempt < greatest(e.max_attempts, {schema}_internal.max_steals())
+    WHERE e.status = 'RUNNING'
+      AND {schema}_internal.is_stale(e.stale_after, j.stale_timeout, trusted_since)
+      AND {schema}_internal.may_be_stolen(
+          j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
+      AND j.retired_at IS NULL AND j.paused_at IS NULL
       AND e.queue = ANY (of_queues)
       AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
       AND j.handler = ANY (of_kinds)
@@ -117,9 +112,6 @@ BEGIN
     FOR NO KEY UPDATE OF s SKIP LOCKED;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Stale leases of reentrant jobs that may be stolen, with their schedule rows locked. Reads every RUNNING row. A lease is only stale after one stale_timeout in which the claimer''s view of the database was unbroken (trusted_since).';
-
-CREATE OR REPLACE FUNCTION {schema}_internal.max_steals() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3';
-COMMENT ON FUNCTION {schema}_internal.max_steals() IS 'A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, this): a job of one attempt survives a crash, and one that kills its runner does not kill them for ever.';
 
 -- Greedy in the order of the candidates. A steal takes no room: its row counts as RUNNING already.
 CREATE OR REPLACE FUNCTION {schema}_internal.decide_existing(
@@ -139,16 +131,12 @@ BEGIN
                   AND e.status = 'RUNNING' OFFSET 0) e
         ), job AS MATERIALIZED (
             SELECT j.name, j.overlap, j.paused_at, j.stale_timeout, j.allow_stale_reentry,
-                   j.max_running - CASE WHEN j.max_running IS NOT NULL THEN (
-                       SELECT count(*) FROM {schema}.executions e
-                       WHERE e.job_name = j.name AND e.status = 'RUNNING') END AS room
+                   (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l) AS room
             FROM {schema}.jobs j
             WHERE j.name IN (SELECT c.job FROM c) AND j.retired_at IS NULL
               AND (j.max_running IS NULL OR j.name = ANY (held_jobs))
         ), queue AS MATERIALIZED (
-            SELECT q.name, q.max_running - (
-                SELECT count(*) FROM {schema}.executions e
-                WHERE e.queue = q.name AND e.status = 'RUNNING') AS room
+            SELECT q.name, (SELECT l.room FROM {schema}_internal.queue_room(q.name, q.max_running) l) AS room
             FROM {schema}.queues q
             WHERE q.name IN (SELECT c.queue FROM c) AND q.max_running IS NOT NULL
         ), able AS (
@@ -202,10 +190,10 @@ BEGIN
             ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
         WHERE e.plan_time BETWEEN first_plan AND last_plan
           AND ((e.next_attempt_at <= {schema}.db_now() AND e.attempt < e.max_attempts)
-            OR (e.status = (SELECT 'RUNNING') AND u.steals AND u.reentrant
-                AND e.stale_after < {schema}.db_now() AND e.cancel_requested_at IS NULL
-                AND {schema}.db_now() - u.lease >= trusted_since
-                AND e.attempt < greatest(e.max_attempts, {schema}_internal.max_steals())))
+            OR (e.status = (SELECT 'RUNNING') AND u.steals
+                AND {schema}_internal.is_stale(e.stale_after, u.lease, trusted_since)
+                AND {schema}_internal.may_be_stolen(
+                    u.reentrant, e.cancel_requested_at, e.attempt, e.max_attempts)))
         ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time
         FOR UPDATE OF e SKIP LOCKED
     )

@@ -132,17 +132,15 @@ BEGIN
         SELECT * FROM unnest(of_jobs, of_kinds, of_scopes, of_queues)
             AS t(job, kind, scope, queue) LIMIT cardinality(of_jobs)
     ), limited_jobs AS MATERIALIZED (
-        SELECT j.name, least(u.ended, j.max_running - (
-            SELECT count(*) FROM {schema}.executions e
-            WHERE e.job_name = j.name AND e.status = 'RUNNING')) AS room
+        SELECT j.name, least(u.ended, limited.room) AS room
         FROM (SELECT job, count(*) AS ended FROM u GROUP BY job) u
         JOIN {schema}.jobs j ON j.name = u.job AND j.max_running IS NOT NULL
+        CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
     ), limited_queues AS MATERIALIZED (
-        SELECT q.name, least(u.ended, q.max_running - (
-            SELECT count(*) FROM {schema}.executions e
-            WHERE e.queue = q.name AND e.status = 'RUNNING')) AS room
+        SELECT q.name, least(u.ended, limited.room) AS room
         FROM (SELECT queue, count(*) AS ended FROM u GROUP BY queue) u
         JOIN {schema}.queues q ON q.name = u.queue AND q.max_running IS NOT NULL
+        CROSS JOIN LATERAL {schema}_internal.queue_room(q.name, q.max_running) limited
     ), parked AS (
         (SELECT s.job_name FROM {schema}.schedules s
          WHERE s.parked = 'limit' AND EXISTS (SELECT FROM limited_queues q WHERE q.room > 0)
@@ -157,7 +155,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT s.job_name, s.scope_kind, s.scope_id, s.queue FROM {schema}.schedules s
             WHERE s.parked = 'limit' AND s.job_name = j.name
-            ORDER BY s.next_plan_time LIMIT greatest(0, j.room)) l
+            ORDER BY s.next_plan_time LIMIT j.room) l
         UNION
         SELECT l.job_name, l.scope_kind, l.scope_id, l.queue
         FROM limited_queues q
@@ -186,14 +184,14 @@ BEGIN
         SELECT f.job_name, f.scope_kind, f.scope_id FROM freed f
         WHERE f.job_name <> ALL (ARRAY(
                 SELECT j.name FROM (SELECT DISTINCT job_name FROM freed) n
-                JOIN {schema}.jobs j ON j.name = n.job_name AND j.max_running <= (
-                    SELECT count(*) FROM {schema}.executions e
-                    WHERE e.job_name = j.name AND e.status = 'RUNNING')))
+                JOIN {schema}.jobs j ON j.name = n.job_name
+                CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
+                WHERE limited.room = 0))
           AND f.queue <> ALL (ARRAY(
                 SELECT q.name FROM (SELECT DISTINCT queue FROM freed) n
-                JOIN {schema}.queues q ON q.name = n.queue AND q.max_running <= (
-                    SELECT count(*) FROM {schema}.executions e
-                    WHERE e.queue = q.name AND e.status = 'RUNNING')))
+                JOIN {schema}.queues q ON q.name = n.queue
+                CROSS JOIN LATERAL {schema}_internal.queue_room(q.name, q.max_running) limited
+                WHERE limited.room = 0))
     ), held AS MATERIALIZED (
         SELECT f.* FROM (SELECT * FROM free ORDER BY job_name, scope_kind, scope_id) f
         CROSS JOIN LATERAL (

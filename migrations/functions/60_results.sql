@@ -33,13 +33,13 @@ COMMENT ON FUNCTION {schema}_internal.lock_limits({schema}.jobs) IS 'The rows of
 CREATE OR REPLACE FUNCTION {schema}_internal.is_full(job text, of_queue text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
-        SELECT FROM {schema}.jobs j WHERE j.name = job AND j.max_running <= (
-            SELECT count(*) FROM {schema}.executions e
-            WHERE e.job_name = j.name AND e.status = 'RUNNING'))
+        SELECT FROM {schema}.jobs j
+        CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
+        WHERE j.name = job AND limited.room = 0)
     OR EXISTS (
-        SELECT FROM {schema}.queues q WHERE q.name = of_queue AND q.max_running <= (
-            SELECT count(*) FROM {schema}.executions e
-            WHERE e.queue = q.name AND e.status = 'RUNNING'))
+        SELECT FROM {schema}.queues q
+        CROSS JOIN LATERAL {schema}_internal.queue_room(q.name, q.max_running) limited
+        WHERE q.name = of_queue AND limited.room = 0)
 $$;
 COMMENT ON FUNCTION {schema}_internal.is_full(text, text) IS 'Whether the limit of this job or of this queue leaves no room; after lock_limits, in a statement of its own.';
 
@@ -111,10 +111,10 @@ BEGIN
     SELECT e.* INTO newest FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
     ORDER BY e.plan_time DESC LIMIT 1;
-    steals := coalesce(running.stale_after < {schema}.db_now() AND running.cancel_requested_at IS NULL
-        AND definition.allow_stale_reentry AND definition.paused_at IS NULL
-        AND running.attempt < greatest(running.max_attempts, {schema}_internal.max_steals())
-        AND {schema}.db_now() - definition.stale_timeout >= trusted
+    steals := coalesce({schema}_internal.is_stale(running.stale_after, definition.stale_timeout, trusted)
+        AND {schema}_internal.may_be_stolen(definition.allow_stale_reentry, running.cancel_requested_at,
+                                            running.attempt, running.max_attempts)
+        AND definition.paused_at IS NULL
         AND (definition.overlap <> 'allow' OR waiting.id IS NULL), false);
     answer := CASE WHEN NOT steals
         THEN {schema}_internal.claim_refusal(definition, scope, running, waiting, newest) END;

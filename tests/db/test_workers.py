@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from cronledger.ledger.rows import MAX_STEALS
 from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
@@ -340,7 +339,3 @@ def test_f17_the_runner_role_may_call_them(ledger: Ledger) -> None:
     for call in ("heartbeat", "release"):
         assert ledger.one(CALLS[call], execution, token) == "ok"
     ledger.rows("RESET ROLE")
-
-
-def test_f20_claims_and_sweeps_agree_on_how_often_a_lease_is_stolen(ledger: Ledger) -> None:
-    assert ledger.one("SELECT cronledger_internal.max_steals()") == MAX_STEALS

@@ -184,10 +184,7 @@ def sweeps_reentrant(_: Database) -> AbstractContextManager[None]:
 
 
 def steals_what_is_not_reentrant(database: Database) -> AbstractContextManager[None]:
-    return together(
-        function(database, "lock_stale", ("AND j.allow_stale_reentry AND", "AND")),
-        function(database, "try_claim_existing", ("AND u.steals AND u.reentrant", "AND u.steals")),
-    )
+    return function(database, "may_be_stolen", ("SELECT reentrant AND", "SELECT"))
 
 
 def steals_unlocked(database: Database) -> AbstractContextManager[None]:

@@ -7,10 +7,6 @@ from uuid import UUID
 
 from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey
 
-MAX_STEALS = 3
-"""A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, MAX_STEALS): a
-job of one attempt survives a crash, and one that kills its runner does not kill them for ever."""
-
 
 class JobFacts(NamedTuple):
     """What a claim reads of one job; `room`: None without max_running. `revision_id`: the id of its

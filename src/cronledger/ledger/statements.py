@@ -17,7 +17,6 @@ from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from cronledger.ledger.rows import (
-    MAX_STEALS,
     BrokenJob,
     CheckInReply,
     Claimed,
@@ -436,9 +435,7 @@ class Statements:
         return await self._rows(c, "rearm_left_behind")
 
     async def sweep_stale(self, c: Connection, trusted_since: datetime) -> AsyncCursor[Swept]:
-        return await self._made(
-            c, "sweep_stale", swept, trusted_since=trusted_since, max_steals=MAX_STEALS
-        )
+        return await self._made(c, "sweep_stale", swept, trusted_since=trusted_since)
 
     async def resume_paused(self, c: Connection) -> AsyncCursor[str]:
         return await self._values(c, "resume_paused")

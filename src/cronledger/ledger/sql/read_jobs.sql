@@ -7,8 +7,6 @@ SELECT j.name, j.revision,
         WHERE r.job_name = j.name AND r.revision = j.revision) AS revision_id,
        j.retired_at, j.paused_at, j.paused_until, j.handler,
        j.target ->> 'function' AS function, j.source IS NULL AS from_sql, j.spec_error,
-       j.max_running - CASE WHEN j.max_running IS NOT NULL THEN (
-           SELECT count(*) FROM {schema}.executions e
-           WHERE e.job_name = j.name AND e.status = 'RUNNING') END AS room
+       (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l) AS room
 FROM {schema}.jobs j
 WHERE j.name = ANY (%(jobs)s::text[])

@@ -36,17 +36,16 @@ WITH RECURSIVE n AS (
     SELECT l.job_name, l.scope_kind, l.scope_id
     FROM n
     LEFT JOIN {schema}.jobs j ON j.name = n.job_name
+    CROSS JOIN LATERAL {schema}_internal.job_room(j.name, j.max_running) limited
     CROSS JOIN LATERAL (
         SELECT s.job_name, s.scope_kind, s.scope_id, s.queue FROM {schema}.schedules s
         WHERE s.parked = 'limit' AND s.job_name = n.job_name
         ORDER BY s.next_plan_time
-        LIMIT greatest(0, coalesce(j.max_running, 1000) - CASE WHEN j.max_running IS NULL THEN 0 ELSE (
-            SELECT count(*) FROM {schema}.executions e
-            WHERE e.job_name = n.job_name AND e.status = 'RUNNING') END)) l
+        LIMIT coalesce(limited.room, 1000)) l
     WHERE l.queue <> ALL (ARRAY(
-        SELECT q.name FROM {schema}.queues q WHERE q.max_running <= (
-            SELECT count(*) FROM {schema}.executions e
-            WHERE e.queue = q.name AND e.status = 'RUNNING')))
+        SELECT q.name FROM {schema}.queues q
+        CROSS JOIN LATERAL {schema}_internal.queue_room(q.name, q.max_running) limited
+        WHERE limited.room = 0))
     UNION ALL
     SELECT s.job_name, s.scope_kind, s.scope_id
     FROM {schema}.schedules s LEFT JOIN {schema}.jobs j ON j.name = s.job_name

@@ -1,14 +1,15 @@
 -- Stale leases that nobody may steal end: FAILED stale_timeout, never retried; CANCELLED where the
 -- end was asked for. Not reentrant, out of attempts, or the job is gone or retired.
--- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see lock_stale. Reads every
+-- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see is_stale. Reads every
 -- RUNNING row. Zero rows: nothing to sweep.
 WITH held AS MATERIALIZED (
     SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
     FROM {schema}.executions e LEFT JOIN {schema}.jobs j ON j.name = e.job_name
-    WHERE e.status = 'RUNNING' AND e.stale_after < {schema}.db_now()
-      AND {schema}.db_now() - coalesce(j.stale_timeout, interval '60 s') >= %(trusted_since)s
-      AND (j.name IS NULL OR j.retired_at IS NOT NULL OR NOT j.allow_stale_reentry
-           OR e.cancel_requested_at IS NOT NULL OR e.attempt >= greatest(e.max_attempts, %(max_steals)s))
+    WHERE e.status = 'RUNNING'
+      AND {schema}_internal.is_stale(
+          e.stale_after, coalesce(j.stale_timeout, interval '60 s'), %(trusted_since)s)
+      AND (j.name IS NULL OR j.retired_at IS NOT NULL OR NOT {schema}_internal.may_be_stolen(
+          j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts))
     ORDER BY e.job_name, e.scope_kind, e.scope_id, e.plan_time LIMIT 500
     FOR UPDATE OF e SKIP LOCKED
 )

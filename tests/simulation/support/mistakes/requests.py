@@ -11,14 +11,7 @@ from tests.simulation.support.mistakes.mutating import function, method, stateme
 
 def steals_what_was_cancelled(database: Database) -> AbstractContextManager[None]:
     """A stale lease is stolen though its end was asked for."""
-    return together(
-        function(database, "lock_stale", ("AND e.cancel_requested_at IS NULL", "")),
-        function(
-            database, "try_claim_existing",
-            ("AND e.stale_after < cronledger.db_now() AND e.cancel_requested_at IS NULL",
-             "AND e.stale_after < cronledger.db_now()"),
-        ),
-    )  # fmt: skip
+    return function(database, "may_be_stolen", ("AND cancel_requested_at IS NULL", ""))
 
 
 def retries_in_a_pause(database: Database) -> AbstractContextManager[None]:
