@@ -61,6 +61,10 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `http`: a table with the names below.
 - `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
   executions.
+
+In the table `jobs` the first word is `handler`, and `target` has the same keys as the file: `{"command":
+["backup", "--full"], "cwd": "/srv"}`, `{"python": "package.module:function"}`, `{"sql": "SELECT 1"}`. The
+`target` of `http` is its table, and that of `external` is `{}`.
 """
 
 ENVIRONMENT = """\

@@ -35,27 +35,22 @@ CREATE OR REPLACE FUNCTION {schema}_internal.target_problem(handler text, target
 RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     WITH form(key, kind, secret) AS (
         SELECT f.key, f.kind, f.secret FROM (VALUES
-            ('python', 'function', 'string', false),
-            ('command', 'argv', 'array', false), ('command', 'shell', 'string', false),
+            ('python', 'python', 'string', false), ('command', 'command', NULL, false),
             ('command', 'env', 'object', true), ('command', 'cwd', 'string', false),
-            ('sql', 'statement', 'string', false),
+            ('sql', 'sql', 'string', false),
             ('http', 'url', 'string', true), ('http', 'method', 'string', false),
             ('http', 'headers', 'object', true), ('http', 'body', NULL, true),
             ('http', 'expect', 'array', false),
             ('http', 'allow_private', 'boolean', false)) f(of_handler, key, kind, secret)
         WHERE f.of_handler = handler
     ), needed(key, example) AS (VALUES
-        ('python', '{"function": "package.module:name"}'),
-        ('command', '{"argv": ["backup", "--full"]} or {"shell": "backup | gzip"}'),
-        ('sql', '{"statement": "DELETE FROM sessions"}'),
+        ('python', '{"python": "package.module:name"}'),
+        ('command', '{"command": ["backup", "--full"]} or {"command": "backup | gzip"}'),
+        ('sql', '{"sql": "DELETE FROM sessions"}'),
         ('http', '{"url": "https://example.com/"}')
     ), problem(place, message) AS (
         SELECT 1, format('has no "%s"', f.key) FROM form f
-        WHERE f.key IN ('function', 'statement', 'url') AND NOT target ? f.key
-        UNION ALL
-        SELECT 2, CASE WHEN target ?& ARRAY['argv', 'shell'] THEN 'has both "argv" and "shell"'
-                       ELSE 'has neither "argv" nor "shell"' END
-        WHERE handler = 'command' AND (target ? 'argv') = (target ? 'shell')
+        WHERE f.key IN ('python', 'command', 'sql', 'url') AND NOT target ? f.key
         UNION ALL
         SELECT 3, format('has "%s", which handler = %s does not use', left(e.key, 60), handler)
         FROM jsonb_object_keys(target) e(key)
@@ -67,14 +62,16 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
         FROM form f WHERE jsonb_typeof(target -> f.key) <> f.kind
         UNION ALL
         SELECT 5, format('has a blank "%s"', f.key)
-        FROM form f WHERE f.kind = 'string' AND target ->> f.key !~ '[^[:space:]]'
+        FROM form f WHERE jsonb_typeof(target -> f.key) = 'string'
+          AND (f.kind = 'string' OR f.key = 'command') AND target ->> f.key !~ '[^[:space:]]'
         UNION ALL
-        SELECT 6, 'has an empty "argv", or one with an element that is not a string'
-        WHERE handler = 'command' AND jsonb_typeof(target -> 'argv') = 'array'
-          AND (jsonb_array_length(target -> 'argv') = 0 OR EXISTS (
-              SELECT FROM jsonb_array_elements(
-                  CASE jsonb_typeof(target -> 'argv') WHEN 'array' THEN target -> 'argv' END) a(value)
-              WHERE jsonb_typeof(a.value) <> 'string'))
+        SELECT 6, 'has a "command" that is neither a string nor a list of strings'
+        WHERE handler = 'command' AND target ? 'command' AND CASE jsonb_typeof(target -> 'command')
+            WHEN 'string' THEN false
+            WHEN 'array' THEN target -> 'command' = '[]' OR EXISTS (
+                SELECT FROM jsonb_array_elements(target -> 'command') a(value)
+                WHERE jsonb_typeof(a.value) <> 'string')
+            ELSE true END
         UNION ALL
         SELECT 7, format('has "cwd" = %s, which is not an absolute path', left((target -> 'cwd')::text, 60))
         WHERE handler = 'command' AND target ->> 'cwd' !~ '^/'

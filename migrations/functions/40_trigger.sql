@@ -77,7 +77,7 @@ LANGUAGE sql STABLE AS $$
         SELECT FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now()
           AND definition.queue = ANY (r.queues)
-          AND (definition.handler <> 'python' OR definition.target ->> 'function' = ANY (r.handlers)))
+          AND (definition.handler <> 'python' OR definition.target ->> 'python' = ANY (r.handlers)))
 $$;
 COMMENT ON FUNCTION {schema}_internal.has_live_runner({schema}.jobs) IS 'Whether a live runner takes from the queue of this job and has its function. Always true for handler = external: its workers are nobody''s runners.';
 
@@ -86,7 +86,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     lacking text := format('job %s: no live runner has queue %s%s', definition.name, definition.queue,
         CASE definition.handler WHEN 'python'
-            THEN format(' and function %s', definition.target ->> 'function') END);
+            THEN format(' and function %s', definition.target ->> 'python') END);
 BEGIN
     IF {schema}_internal.has_live_runner(definition) THEN
         RETURN;

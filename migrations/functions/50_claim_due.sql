@@ -54,7 +54,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT j.* FROM {schema}.jobs j WHERE j.name = d.job_name AND j.retired_at IS NULL
           AND j.handler = ANY (of_kinds)
-          AND (j.handler <> 'python' OR j.target ->> 'function' IN (SELECT f.name FROM unnest(of_functions) f(name)))
+          AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
           AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
           AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job)) LIMIT 1
     ) j
@@ -104,7 +104,7 @@ BEGIN
       AND e.queue = ANY (of_queues)
       AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = e.queue AND p.paused_at IS NOT NULL)
       AND j.handler = ANY (of_kinds)
-      AND (j.handler <> 'python' OR j.target ->> 'function' IN (SELECT f.name FROM unnest(of_functions) f(name)))
+      AND (j.handler <> 'python' OR j.target ->> 'python' IN (SELECT f.name FROM unnest(of_functions) f(name)))
       AND (j.handler <> 'command' OR sql_commands OR j.source IS NOT NULL)
       AND j.name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
     ORDER BY e.stale_after

@@ -6,7 +6,7 @@ SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fo
        j.overlap, j.max_running, j.queue, j.handler, j.run_timeout, j.stale_timeout,
        j.allow_stale_reentry, j.max_attempts, j.retry_backoff, j.retry_jitter, j.scope_kind, j.scopes,
        j.description, j.source, j.deploy, j.paused_at, j.paused_by, j.paused_reason, j.paused_until,
-       j.retired_at, j.edited_by, j.spec_error, j.target ->> 'function' AS function
+       j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function
 FROM {schema}.jobs j;
 COMMENT ON VIEW {schema}.job_details IS 'Jobs as they are defined, one row each, without target and payload.';
 COMMENT ON COLUMN {schema}.job_details.name IS 'Name of the job.';

@@ -78,7 +78,7 @@ WITH RECURSIVE due_queues AS (
     WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.retired_at IS NULL
 ), explained AS (
     SELECT l.*, b.id AS running_id, j.paused_by, j.paused_reason, j.spec_error, j.max_running,
-           j.handler, j.target ->> 'function' AS function, q.paused_by AS queue_paused_by,
+           j.handler, j.target ->> 'python' AS function, q.paused_by AS queue_paused_by,
            q.paused_reason AS queue_paused_reason, q.max_running AS queue_max_running,
            CASE WHEN NOT coalesce((SELECT h.same FROM home h), false) THEN 'database'
                 WHEN j.name IS NULL OR j.retired_at IS NOT NULL THEN 'retired'
@@ -104,7 +104,7 @@ WITH RECURSIVE due_queues AS (
     CROSS JOIN LATERAL (
         SELECT count(*) > 0 AS able, coalesce(bool_or(a.has_slot), false) AS has_slot FROM alive a
         WHERE l.queue = ANY (a.queues)
-          AND (j.handler <> 'python' OR j.target ->> 'function' = ANY (a.handlers))) r
+          AND (j.handler <> 'python' OR j.target ->> 'python' = ANY (a.handlers))) r
 )
 SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
        {schema}.db_now() - x.due_at AS overdue_for, x.reason,

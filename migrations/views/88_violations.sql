@@ -244,7 +244,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
     WHERE s.parked = 'no_runner' AND j.name NOT IN (SELECT f.job_name FROM fresh f)
       AND EXISTS (SELECT FROM sweeping r
                   WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
-                                                      OR j.target ->> 'function' = ANY (r.handlers)))
+                                                      OR j.target ->> 'python' = ANY (r.handlers)))
 $$;
 COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Violations in what stands now: over_limit (of queues), stale, parked.';
 REVOKE EXECUTE ON FUNCTION {schema}_internal.recent_violations(), {schema}_internal.present_violations() FROM PUBLIC;

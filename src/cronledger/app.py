@@ -255,7 +255,7 @@ class App:
         if "payload" in values:
             values["payload"] = _plain(where, chosen, values["payload"])
         values |= {"name": chosen, "schedule": schedule}
-        values |= {"handler": Handler.PYTHON, "target": {"function": where}}
+        values |= {"handler": Handler.PYTHON, "target": {"python": where}}
         try:
             job = Job.model_validate(values)
         except ValidationError as exc:

@@ -44,7 +44,7 @@ SELECT format('job-%%s', lpad(i::text, 5, '0')), '*/5 * * * *',
                       WHEN i %% 50 = 7 THEN 1000 END,
        CASE WHEN i %% 40 = 39 THEN 'full'
             ELSE (ARRAY['default', 'reports', 'mail'])[1 + i %% 3] END,
-       'python', jsonb_build_object('function', 'bench:handler'), '{{"size": 3}}', i %% 2 = 0, 3,
+       'python', jsonb_build_object('python', 'bench:handler'), '{{"size": 3}}', i %% 2 = 0, 3,
        'tenant', CASE WHEN i < {jobs} * 0.1 THEN cronledger.db_now() - interval '3 days' END
 FROM generate_series(0, {jobs} - 1) i
 """

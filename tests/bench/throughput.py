@@ -68,7 +68,7 @@ def declare(
 ) -> None:
     """So many jobs of that schedule, each with so many scopes."""
     values = {"name": "", "schedule": schedule, "handler": "python", "overlap": "allow"} | policies
-    values["target"] = f'{{"function": "{FUNCTION}"}}'
+    values["target"] = f'{{"python": "{FUNCTION}"}}'
     if scopes > 1:
         values |= {"scope_kind": "tenant", "scopes": [f"s{n:05}" for n in range(scopes)]}
     columns = ", ".join(values)

@@ -15,7 +15,7 @@ SQL_JOBS: LiteralString = """
 CREATE TABLE effects (id text, job text, at timestamptz DEFAULT clock_timestamp());
 GRANT INSERT, SELECT ON effects TO PUBLIC;
 INSERT INTO cronledger.jobs (name, schedule, handler, target, overlap, queue, stale_timeout) VALUES
- ('once', '* * * * * *', 'sql', '{"statement":
+ ('once', '* * * * * *', 'sql', '{"sql":
    "INSERT INTO effects VALUES (current_setting(''cronledger.execution_id''), ''once'')"}',
    'skip', 'sql', '6 s');
 INSERT INTO cronledger.jobs (name, schedule, handler, queue, stale_timeout, allow_stale_reentry,
@@ -24,10 +24,10 @@ INSERT INTO cronledger.jobs (name, schedule, handler, queue, stale_timeout, allo
 INSERT INTO cronledger.jobs (name, schedule, handler, stale_timeout, allow_stale_reentry,
   overlap, target) VALUES ('command', '*/3 * * * * *', 'command', '6 s', true, 'wait', %s);
 INSERT INTO cronledger.jobs (name, schedule, handler, queue, stale_timeout, target) VALUES
- ('edited', '*/2 * * * * *', 'sql', 'sql', '6 s', '{"statement": "SELECT 1"}');
+ ('edited', '*/2 * * * * *', 'sql', 'sql', '6 s', '{"sql": "SELECT 1"}');
 """
 
-COMMAND = {"argv": [*PYTHON, ALIVE, "2", "deaf"]}
+COMMAND = {"command": [*PYTHON, ALIVE, "2", "deaf"]}
 """Life signs for two seconds, and no ear for SIGTERM."""
 
 EVERY: dict[int, tuple[str, LiteralString]] = {

@@ -26,7 +26,7 @@ PASSING = (psycopg.OperationalError, errors.ObjectInUse, errors.ReadOnlySqlTrans
 """Errors of the other faults, which end by themselves."""
 TICK: LiteralString = """
 INSERT INTO cronledger.jobs (name, schedule, handler, target, stale_timeout)
-VALUES ('tick', '*/5 * * * * *', 'sql', '{"statement": "SELECT 1"}', '6 s')
+VALUES ('tick', '*/5 * * * * *', 'sql', '{"sql": "SELECT 1"}', '6 s')
 ON CONFLICT (name) DO NOTHING"""
 SEEN: LiteralString = """
 SELECT count(*) FROM cronledger.executions

@@ -133,8 +133,8 @@ def test_f33_a_bad_job_shows_its_error_and_hurts_nobody(cluster: Cluster) -> Non
     cluster.start("control", **LISTENING)
     cluster.rows(
         "INSERT INTO cronledger.jobs (name, schedule, handler, target)"
-        " VALUES ('bad', '61 * * * *', 'python', '{\"function\": \"x:y\"}'),"
-        "        ('shell', '@every 1s', 'command', '{\"shell\": \"exit 0\"}') RETURNING name"
+        " VALUES ('bad', '61 * * * *', 'python', '{\"python\": \"x:y\"}'),"
+        "        ('shell', '@every 1s', 'command', '{\"command\": \"exit 0\"}') RETURNING name"
     )
     write_job(cluster, "good", "@every 1s")
     success_of(cluster, "good")
@@ -153,7 +153,7 @@ def test_f33_commands_from_sql_run_where_they_are_allowed(cluster: Cluster) -> N
     cluster.start("control", allow_sql_commands=True, **LISTENING)
     cluster.rows(
         "INSERT INTO cronledger.jobs (name, schedule, handler, target)"
-        " VALUES ('shell', '@every 1s', 'command', '{\"shell\": \"echo hello\"}') RETURNING name"
+        " VALUES ('shell', '@every 1s', 'command', '{\"command\": \"echo hello\"}') RETURNING name"
     )
     assert success_of(cluster, "shell")["output"] == "hello\n"
 

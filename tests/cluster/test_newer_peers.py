@@ -21,7 +21,7 @@ OLDER = "cronledger.engine.runtime.assembly.fingerprint"
 
 
 def job(**values: object) -> Job:
-    policies = {"schedule": "* * * * *", "handler": Handler.PYTHON, "target": {"function": "m:f"}}
+    policies = {"schedule": "* * * * *", "handler": Handler.PYTHON, "target": {"python": "m:f"}}
     return Job.model_validate({"name": "j", **policies, **values})
 
 

@@ -37,7 +37,7 @@ class World(Whole):
         self.release = threading.Event()
 
     def command(self, name: str, argv: list[str] | None = None, **more: Any) -> None:
-        target = {"shell": more.pop("shell")} if argv is None else {"argv": argv}
+        target = {"command": more.pop("shell")} if argv is None else {"command": argv}
         target |= {key: more.pop(key) for key in ("env", "cwd") if key in more}
         self.declare(name, Handler.COMMAND, target, **more)
 

@@ -16,7 +16,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def job(name: str, schedule: str = "* * * * *", **more: Any) -> Job:
-    columns = {"handler": "python", "target": {"function": FUNCTION}, **more}
+    columns = {"handler": "python", "target": {"python": FUNCTION}, **more}
     return Job.model_validate({"name": name, "schedule": schedule, **columns})
 
 

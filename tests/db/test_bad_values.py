@@ -26,27 +26,28 @@ def nested(levels: int) -> Any:
 
 
 BAD_TARGETS: list[tuple[str, dict[str, Any], str, str]] = [
-    ("sql", {}, 'handler = sql, and its target has no "statement"', '{"statement": "DELETE'),
-    ("sql", {"sql": "SELECT 1"}, 'has no "statement"', '{"statement": "DELETE'),
-    ("sql", {"statement": 5}, 'has "statement" = 5, which is not a string', "statement"),
-    ("sql", {"statement": None}, 'has "statement" = null, which is not a string', "statement"),
-    ("sql", {"statement": " \n"}, 'has a blank "statement"', "statement"),
-    ("sql", {"statement": "SELECT 1", "cwd": "/"}, 'has "cwd", which handler = sql', "statement"),
-    ("sql", {"statement": "SELECT '" + BIG + "'"}, "target has 65", "Store the data elsewhere"),
+    ("sql", {}, 'handler = sql, and its target has no "sql"', '{"sql": "DELETE'),
+    ("sql", {"statement": "SELECT 1"}, 'has no "sql"', '{"sql": "DELETE'),
+    ("sql", {"sql": 5}, 'has "sql" = 5, which is not a string', "DELETE"),
+    ("sql", {"sql": None}, 'has "sql" = null, which is not a string', "DELETE"),
+    ("sql", {"sql": " \n"}, 'has a blank "sql"', "DELETE"),
+    ("sql", {"sql": "SELECT 1", "cwd": "/"}, 'has "cwd", which handler = sql', "DELETE"),
+    ("sql", {"sql": "SELECT '" + BIG + "'"}, "target has 65", "Store the data elsewhere"),
     ("http", {}, 'has no "url"', '{"url": "https://example.com/"}'),
     ("http", {"url": 1}, 'has "url", which is not a string', "url"),
     ("http", {"url": "http://x", "headers": ["a"]}, 'has "headers", which is not an object', "url"),
     ("http", {"url": "http://x", "expect": 200}, 'has "expect" = 200', "url"),
     ("http", {"url": "http://x", "body": nested(100)}, "target is nested more than 100", "Store"),
-    ("python", {}, 'has no "function"', '{"function": "package.module:name"}'),
-    ("python", {"function": 7}, 'has "function" = 7, which is not a string', "function"),
-    ("command", {}, 'has neither "argv" nor "shell"', '{"argv": ["backup", "--full"]}'),
-    ("command", {"argv": ["a"], "shell": "a"}, 'has both "argv" and "shell"', "argv"),
-    ("command", {"argv": "true"}, 'has "argv" = "true", which is not an array', "argv"),
-    ("command", {"argv": []}, 'has an empty "argv"', "argv"),
-    ("command", {"argv": ["a", 5]}, "one with an element that is not a string", "argv"),
-    ("command", {"shell": "a", "env": "A=1"}, 'has "env", which is not an object', "argv"),
-    ("command", {"shell": "a", "cwd": "work"}, 'has "cwd" = "work", which is not an', "argv"),
+    ("python", {}, 'has no "python"', '{"python": "package.module:name"}'),
+    ("python", {"python": 7}, 'has "python" = 7, which is not a string', "package.module:name"),
+    ("command", {}, 'has no "command"', '{"command": ["backup", "--full"]}'),
+    ("command", {"command": ["a"], "shell": "a"}, 'has "shell", which handler = command', "backup"),
+    ("command", {"command": 5}, 'has a "command" that is neither a string nor a list', "backup"),
+    ("command", {"command": " "}, 'has a blank "command"', "backup"),
+    ("command", {"command": []}, 'has a "command" that is neither a string nor a list', "backup"),
+    ("command", {"command": ["a", 5]}, 'has a "command" that is neither a string nor', "backup"),
+    ("command", {"command": "a", "env": "A=1"}, 'has "env", which is not an object', "backup"),
+    ("command", {"command": "a", "cwd": "work"}, 'has "cwd" = "work", which is not an', "backup"),
 ]  # fmt: skip
 
 
@@ -69,8 +70,8 @@ def test_a_refusal_shows_no_value_that_may_be_secret(ledger: Ledger) -> None:
     for handler, target in (
         ("http", {"url": ["http://user:hunter2@x"]}),
         ("http", {"url": "http://x", "headers": "hunter2"}),
-        ("command", {"shell": "a", "env": ["hunter2"]}),
-        ("command", {"shell": "a", "enviroment": {"A": "hunter2"}}),
+        ("command", {"command": "a", "env": ["hunter2"]}),
+        ("command", {"command": "a", "enviroment": {"A": "hunter2"}}),
     ):
         with pytest.raises(errors.InvalidParameterValue) as caught:
             ledger.job("bad", handler=handler, target=target)
@@ -80,9 +81,9 @@ def test_a_refusal_shows_no_value_that_may_be_secret(ledger: Ledger) -> None:
 def test_every_target_of_the_models_is_known_to_the_trigger(ledger: Ledger) -> None:
     """The two lists of names are kept alike: what one refuses as unknown, the other does too."""
     whole: dict[str, dict[str, Any]] = {
-        "python": {"function": "a:b"},
-        "command": {"argv": ["a"], "env": {"A": "1"}, "cwd": "/"},
-        "sql": {"statement": "SELECT 1"},
+        "python": {"python": "a:b"},
+        "command": {"command": ["a"], "env": {"A": "1"}, "cwd": "/"},
+        "sql": {"sql": "SELECT 1"},
         "http": {
             "url": "http://x", "method": "POST", "headers": {"A": {"env": "B"}}, "body": [1],
             "expect": [200], "allow_private": True,
@@ -91,9 +92,9 @@ def test_every_target_of_the_models_is_known_to_the_trigger(ledger: Ledger) -> N
     }  # fmt: skip
     for handler, model in TARGETS.items():
         if handler != "external":
-            assert set(whole[handler]) | {"shell"} == set(model.model_fields) | {"shell"}
+            assert set(whole[handler]) == set(model.model_fields)
         ledger.job(handler, handler=handler, target=whole[handler])
-    ledger.job("shell", handler="command", target={"shell": "a"})
+    ledger.job("shell", handler="command", target={"command": "a"})
 
 
 BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
@@ -160,12 +161,12 @@ def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None
     ("handler", "target", "said"),
     [
         ("sql", {}, "target.statement: is missing; add it; UPDATE jobs SET target = …"),
-        ("sql", {"statement": 5}, "target.statement = 5: should be a valid string"),
+        ("sql", {"sql": 5}, "target.sql = 5: should be a valid string"),
         ("http", {"method": "GET"}, "target.url: is missing"),
         ("http", {"url": "http://x:y/"}, "target.url: must begin with http:// or https://"),
-        ("python", {"function": "no colon"}, 'target.function = "no colon": has an invalid format'),
-        ("command", {"argv": ["a"], "cwd": "b"}, 'target.cwd = "b": is not an absolute path'),
-        ("command", {"shell": "a", "env": {"A": 5}}, "target.env.A: should be a valid string"),
+        ("python", {"python": "no colon"}, 'target.python = "no colon": has an invalid format'),
+        ("command", {"command": ["a"], "cwd": "b"}, 'target.cwd = "b": is not an absolute path'),
+        ("command", {"command": "a", "env": {"A": 5}}, "target.env.A: should be a valid string"),
     ],
     ids=lambda x: str(x)[:30],
 )  # fmt: skip
@@ -185,6 +186,6 @@ async def test_an_old_row_with_a_bad_target_shows_its_spec_error_and_does_not_fi
         assert ledger.statuses("bad") == ["PENDING"]
         # It can be paused and resumed as it is, and an edit that puts it right lets it run.
         ledger.rows("SELECT pause('bad'), resume('bad')")
-        ledger.edit("bad", handler="python", target={"function": "tests:work"})
+        ledger.edit("bad", handler="python", target={"python": "tests:work"})
         assert "bad" in [s.claimed.key.job_name for s in await two.settle()]
     assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None

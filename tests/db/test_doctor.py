@@ -70,7 +70,7 @@ def test_a_healthy_ledger_has_nothing_but_ok(database_url: str) -> None:
         )  # fmt: skip
         c.execute(
             "INSERT INTO cronledger.jobs (name, handler, target, schedule)"
-            " VALUES ('j', 'command', '{\"shell\": \"true\"}', '@daily')"
+            " VALUES ('j', 'command', '{\"command\": \"true\"}', '@daily')"
         )
     with patient(database_url) as seen:
         findings = examine(seen)
@@ -409,7 +409,7 @@ def test_retention(ledger: Ledger) -> None:
 
 
 def test_runners(ledger: Ledger) -> None:
-    ledger.job("j", handler="command", target={"shell": "true"})
+    ledger.job("j", handler="command", target={"command": "true"})
     nobody = one(ledger.url, "runners")
     assert (nobody.severity, nobody.found) == ("problem", "no replica is alive")
     runner(ledger)

@@ -159,7 +159,7 @@ async def test_no_command_is_started(
         return await run(*given)
 
     command = f"echo $CRONLEDGER_ATTEMPT >> {tmp_path}/lines"
-    whole.declare("writes", "command", {"shell": command}, **AGAIN)
+    whole.declare("writes", "command", {"command": command}, **AGAIN)
     async with whole.replica() as replica:
         monkeypatch.setattr(CommandHandlers, "run", late)
         row = await whole.run("writes")

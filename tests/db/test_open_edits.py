@@ -21,7 +21,7 @@ OPEN = 14 * MINUTE
 EVERY_SECOND = "UPDATE jobs SET schedule = '* * * * * *'"
 NEW_JOB = (
     "INSERT INTO jobs (name, schedule, handler, target, catch_up, overlap) VALUES"
-    " ('new', '* * * * *', 'python', '{\"function\": \"tests:work\"}', 'all', 'allow')"
+    " ('new', '* * * * *', 'python', '{\"python\": \"tests:work\"}', 'all', 'allow')"
 )
 
 

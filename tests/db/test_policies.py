@@ -270,7 +270,7 @@ async def test_parked_no_runner_until_one_with_the_handler_registers(
             await able.sweeper.step()  # its first: a full round
             assert ledger.parked() is None
             (start,) = await able.settle()
-            assert start.job.target == {"function": FUNCTION}
+            assert start.job.target == {"python": FUNCTION}
     assert ledger.accounted() == 1
 
 

@@ -199,7 +199,7 @@ def scoped(database_url: str) -> Iterator[psycopg.Connection]:
         c.execute("ANALYZE cronledger.schedules")
         c.execute(
             "INSERT INTO cronledger.jobs (name, schedule, handler, target, scope_kind) VALUES"
-            """ ('job', '@daily', 'python', '{"function": "f"}', 'tenant')"""
+            """ ('job', '@daily', 'python', '{"python": "f"}', 'tenant')"""
         )
         c.execute(
             "SELECT FROM cronledger_internal.set_scopes('job', 'tenant', %s)", [_names(SCOPES)]

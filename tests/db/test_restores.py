@@ -162,18 +162,18 @@ async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change
     ledger: Ledger,
 ) -> None:
     """Also when the jobs are those of a restored ledger, to which the replica has reconnected."""
-    ledger.job(schedule="* * * * *", overlap="allow", target={"function": "m:other"})
+    ledger.job(schedule="* * * * *", overlap="allow", target={"python": "m:other"})
     replica = Replica(
         url=ledger.url, settings=Settings(), functions={FUNCTION: lambda: None}, manual=True
     )
     async with runners(ledger.url, {"functions": frozenset({"m:other"})}) as (other,), replica:
         for payload in ("jobs", "accepted", "connected"):
-            ledger.edit(target={"function": "m:other"})
+            ledger.edit(target={"python": "m:other"})
             ledger.clock.travel(by=MINUTE)
             await other.check_in()
             assert await replica.step() == ()
             assert ledger.parked() is None
-            ledger.edit(target={"function": FUNCTION})
+            ledger.edit(target={"python": FUNCTION})
             ledger.clock.travel(by=MINUTE)
             replica._runtime.notified(payload)
             assert await replica.step()

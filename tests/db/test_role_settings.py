@@ -375,8 +375,8 @@ def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -
 
 async def test_what_a_replica_commits_is_durable_and_read_committed(others: Others) -> None:
     others.ledger.rows("CREATE TABLE public.effects (id bigint)")
-    others.ledger.job("stale", target={"function": "tests:work"}, allow_stale_reentry=True)
-    others.ledger.job("swept", target={"function": "tests:work"}, max_attempts=3)
+    others.ledger.job("stale", target={"python": "tests:work"}, allow_stale_reentry=True)
+    others.ledger.job("swept", target={"python": "tests:work"}, max_attempts=3)
     others.set(
         {
             "synchronous_commit": "local", "default_transaction_isolation": "repeatable read",

@@ -18,7 +18,7 @@ async def whole(database_url: str) -> AsyncIterator[Whole]:
 
 
 def sql(whole: Whole, name: str, statement: str, **policies: Any) -> None:
-    whole.declare(name, "sql", {"statement": statement}, **policies)
+    whole.declare(name, "sql", {"sql": statement}, **policies)
 
 
 async def test_f28_a_script_commits_with_its_success(whole: Whole) -> None:

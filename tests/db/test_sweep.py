@@ -278,13 +278,13 @@ async def test_i9_a_bug_in_the_planner_costs_one_job(
 
 
 async def test_commands_written_by_sql_need_permission(ledger: Ledger, database_url: str) -> None:
-    ledger.job(schedule="* * * * *", handler="command", target={"argv": ["true"]})
-    ledger.job("of a file", schedule="* * * * *", handler="command", target={"argv": ["true"]},
+    ledger.job(schedule="* * * * *", handler="command", target={"command": ["true"]})
+    ledger.job("of a file", schedule="* * * * *", handler="command", target={"command": ["true"]},
                source="file")  # fmt: skip
     ledger.clock.travel(by=MINUTE)
     async with runners(database_url, {}, {"allow_sql_commands": True}) as (one, two):
         assert [s.claimed.key.job_name for s in await one.settle()] == ["of a file"]
         assert ledger.parked() == "spec_error"
         assert "ALLOW_SQL_COMMANDS" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'job'")
-        ledger.edit(target={"argv": ["echo"]})
+        ledger.edit(target={"command": ["echo"]})
         assert [s.claimed.key.job_name for s in await two.settle()] == ["job"]

@@ -288,7 +288,7 @@ def test_overdue_never_planned(db: Db) -> None:
 
 
 def test_overdue_no_runner_for_the_function(db: Db) -> None:
-    job(db, handler="python", target='{"function": "a.b"}')
+    job(db, handler="python", target='{"python": "a.b"}')
     late(db)
     runner(db, handlers=["c.d"])
     found = overdue(db)
@@ -401,7 +401,7 @@ def test_overdue_in_another_database(db: Db) -> None:
 
 @pytest.mark.parametrize("status", ["PENDING", "FAILED"])
 def test_overdue_executions(db: Db, status: str) -> None:
-    job(db, handler="python", target='{"function": "a.b"}')
+    job(db, handler="python", target='{"python": "a.b"}')
     waiting = execution(db, status)
     db.execute("UPDATE cronledger.executions SET next_attempt_at = due_at")
     schedule(db, next_plan_time=now(db) + HOUR, next_due_at=now(db) + HOUR)

@@ -112,14 +112,14 @@ ODD = """
 ALTER TABLE cronledger.jobs DISABLE TRIGGER check_values;
 INSERT INTO cronledger.jobs
     (name, schedule, timezone, handler, target, payload, scope_kind, scopes) VALUES
- ('odd deep', '0 * * * *', 'UTC', 'sql', '{"statement": "SELECT 1"}',
+ ('odd deep', '0 * * * *', 'UTC', 'sql', '{"sql": "SELECT 1"}',
      (repeat('[', 3000) || repeat(']', 3000))::jsonb, 'global', NULL),
- ('odd number', '0 * * * *', 'UTC', 'sql', '{"statement": "SELECT 1"}',
+ ('odd number', '0 * * * *', 'UTC', 'sql', '{"sql": "SELECT 1"}',
      '[1e5000, 1e400]', 'global', NULL),
  ('odd payload', NULL, 'UTC', 'external', '{"any": ["thing"]}',
      to_jsonb(repeat('ä', 1000000)), 'global', NULL),
  ('odd target', '0 * * * *', 'UTC', 'http', '{"url": 5, "headers": [1]}', NULL, 'global', NULL),
- ('odd zone', '0 * * * *', '../../Mars', 'command', '{"argv": "true"}', NULL, 'global', NULL),
+ ('odd zone', '0 * * * *', '../../Mars', 'command', '{"command": "true"}', NULL, 'global', NULL),
  ('odd schedule', '61 * * * *', 'UTC', 'python', '{}', NULL, 'global', NULL),
  ('odd scopes', '0 * * * *', 'UTC', 'external', '{}', NULL, 't',
      ARRAY[['a', 'b'], ['', E'c\\x1b[2J']]);

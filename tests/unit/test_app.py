@@ -134,7 +134,7 @@ def test_a_declared_function_stays_what_it_was() -> None:
         timedelta(seconds=90),
     )
     assert (job.handler, job.catch_up) == (Handler.PYTHON, CatchUp.SKIP)
-    assert job.target == {"function": f"{__name__}:plain"}
+    assert job.target == {"python": f"{__name__}:plain"}
     assert app.handlers == {"plain": plain}
     assert app.providers == {}
     assert validation.check(app.jobs.values(), retention=timedelta(days=90)) == ()

@@ -104,7 +104,7 @@ def loaded(imported: Imported, options: Options | None = None) -> dict[str, dict
     for name, table in tables.items():
         policies = {**table}
         command, env, cwd = (policies.pop(key, None) for key in ("command", "env", "cwd"))
-        target = {"shell" if isinstance(command, str) else "argv": command}
+        target = {"command": command}
         target |= {"env": env} if env else {}
         target |= {"cwd": cwd} if cwd else {}
         job = Job(name=name, handler=Handler.COMMAND, target=target, **policies)
@@ -621,7 +621,7 @@ def test_the_file_loads(tmp_path: Path) -> None:
     assert run("-", "-o", output, stdin=DEBIAN + entries).exit_code == 0
     certbot, cat = toml.load(output).jobs[-2:]
     assert certbot.target["env"]["PATH"].startswith("/usr/local/sbin:")
-    assert certbot.target["shell"].startswith("test -x /usr/bin/certbot")
+    assert certbot.target["command"].startswith("test -x /usr/bin/certbot")
     assert cat.target["cwd"] == "/srv"
     assert (cat.schedule, cat.jitter) == ("H(0-59) 4 * * *", timedelta(minutes=5))
     assert (cat.catch_up, cat.overlap) == (CatchUp.SKIP, Overlap.SKIP)

@@ -61,15 +61,15 @@ def test_every_way_to_say_what_runs(file: Path) -> None:
     assert {job.name: (job.handler, job.target) for job in source.jobs} == {
         "argv": (
             Handler.COMMAND,
-            {"argv": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"},
+            {"command": ["backup", "--full"], "env": {"LEVEL": "9"}, "cwd": "/srv"},
         ),
-        "shell": (Handler.COMMAND, {"shell": "a | b"}),
-        "sql": (Handler.SQL, {"statement": "DELETE FROM t"}),
+        "shell": (Handler.COMMAND, {"command": "a | b"}),
+        "sql": (Handler.SQL, {"sql": "DELETE FROM t"}),
         "http": (
             Handler.HTTP,
             {"url": "https://x/y", "method": "POST", "body": {"at": "2026-01-01T00:00:00Z"}},
         ),
-        "python": (Handler.PYTHON, {"function": "myproject.jobs:refresh"}),
+        "python": (Handler.PYTHON, {"python": "myproject.jobs:refresh"}),
         "external": (Handler.EXTERNAL, {}),
     }
     assert source.jobs[4].payload == {"day": "2026-01-01", "n": [1, 2.5]}
@@ -232,7 +232,7 @@ def test_everything_is_reported_together(file: Path) -> None:
         ("command = 3", ["jobs.a.command: has an invalid format; use a list"]),
         ("external = false", ["jobs.a.external: has an invalid format"]),
         ('sql = "a"\ncwd = "/"', ["jobs.a.cwd: has no effect with sql; remove it"]),
-        ('command = ["a", ""]', ["jobs.a.command[1] = "]),
+        ('command = ["a", ""]', ["jobs.a.command = "]),
         ('command = "a"\nenv = { A = 1 }', ["jobs.a.env.A: should be a valid string"]),
         (
             'http = { urls = "x" }',

@@ -10,7 +10,7 @@ from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import ConfigurationError, Problem
 
 RETENTION = timedelta(days=90)
-BASE: dict[str, Any] = {"name": "j", "handler": "command", "target": {"argv": ["true"]}}
+BASE: dict[str, Any] = {"name": "j", "handler": "command", "target": {"command": ["true"]}}
 
 
 def found(has_provider: bool = False, **fields: Any) -> list[Problem]:
@@ -44,10 +44,10 @@ FINE: list[dict[str, Any]] = [
     {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00.000001Z"},
     {"scope_kind": "tenant", "schedule": None},  # its scopes appear when they are pushed
     {"scope_kind": "tenant", "scopes": ["a", "b"], "payload": {"a": [1, 2.5, None, True, "ä"]}},
-    {"target": {"shell": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
-    {"handler": "python", "target": {"function": "a.b:c.d"}},
-    {"handler": "python", "target": {"function": "a:f.<locals>.g"}},
-    {"handler": "sql", "target": {"statement": "SELECT 1"}},
+    {"target": {"command": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
+    {"handler": "python", "target": {"python": "a.b:c.d"}},
+    {"handler": "python", "target": {"python": "a:f.<locals>.g"}},
+    {"handler": "sql", "target": {"sql": "SELECT 1"}},
     {"handler": "http", "target": {"url": "https://x/y", "method": "POST", "body": {"a": 1}}},
     {"handler": "external", "target": {}},
     {"payload": nested(100)},
@@ -91,17 +91,19 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"payload": "\ud800"}, ["payload"]),
     ({"payload": "x" * 65_535}, ["payload"]),
     ({"description": "a\x00b"}, ["description"]),
-    ({"target": {}}, ["target"]),
-    ({"target": {"argv": ["a"], "shell": "a"}}, ["target"]),
-    ({"target": {"argv": []}}, ["target.argv"]),
-    ({"target": {"argv": ["a", ""]}}, ["target.argv[1]"]),
-    ({"target": {"argv": ["a\x00"]}}, ["target"]),
-    ({"target": {"shell": ""}}, ["target.shell"]),
-    ({"target": {"shell": "a", "env": {"A": 1}}}, ["target.env.A"]),
-    ({"target": {"shell": "a", "env": {"A=B": "1"}}}, ["target.env.A=B"]),
-    ({"target": {"shell": "a", "dir": "/"}}, ["target.dir"]),
-    ({"handler": "python", "target": {"function": "no_colon"}}, ["target.function"]),
-    ({"handler": "sql", "target": {"statement": " \n"}}, ["target.statement"]),
+    ({"target": {}}, ["target.command"]),
+    ({"target": {"command": ["a"], "shell": "a"}}, ["target.shell"]),
+    ({"target": {"env": {}}}, ["target.command"]),
+    ({"target": {"command": {"a": 1}}}, ["target.command"]),
+    ({"target": {"command": []}}, ["target.command"]),
+    ({"target": {"command": ["a", ""]}}, ["target.command"]),
+    ({"target": {"command": ["a\x00"]}}, ["target"]),
+    ({"target": {"command": ""}}, ["target.command"]),
+    ({"target": {"command": "a", "env": {"A": 1}}}, ["target.env.A"]),
+    ({"target": {"command": "a", "env": {"A=B": "1"}}}, ["target.env.A=B"]),
+    ({"target": {"command": "a", "dir": "/"}}, ["target.dir"]),
+    ({"handler": "python", "target": {"python": "no_colon"}}, ["target.python"]),
+    ({"handler": "sql", "target": {"sql": " \n"}}, ["target.sql"]),
     ({"handler": "http", "target": {"method": "GET"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "ftp://x"}}, ["target.url"]),
     ({"handler": "http", "target": {"url": "http://x", "expect": [99]}}, ["target.expect[0]"]),
@@ -113,9 +115,9 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
         ["target.headers.A b"],
     ),
     ({"handler": "external", "target": {"a": 1}}, ["target.a"]),
-    ({"target": {"argv": None, "shell": None}}, ["target"]),
-    ({"target": {"shell": "a", "cwd": "work"}}, ["target.cwd"]),
-    ({"target": {"shell": "a", "cwd": ""}}, ["target.cwd"]),
+    ({"target": {"command": None}}, ["target.command"]),
+    ({"target": {"command": "a", "cwd": "work"}}, ["target.cwd"]),
+    ({"target": {"command": "a", "cwd": ""}}, ["target.cwd"]),
     ({"payload": nested(101)}, ["payload"]),
     ({"payload": [nested(100)]}, ["payload"]),
     ({"payload": nested(99, [[]])}, ["payload"]),
@@ -141,8 +143,8 @@ def test_a_payload_that_no_reader_of_json_takes_is_refused() -> None:
 def test_everything_is_collected() -> None:
     fields = {**BASE, "schedule": "* * * *", "timezone": "Nowhere", "stale_timeout": "1s"}
     fields |= {"catch_up": "all", "scopes": ["a"], "payload": "\x00", "target": {}}
-    expected = {"schedule", "timezone", "stale_timeout", "catch_up", "scopes", "payload", "target"}
-    assert set(refused(**fields)) == expected
+    expected = {"schedule", "timezone", "stale_timeout", "catch_up", "scopes", "payload"}
+    assert set(refused(**fields)) == expected | {"target.command"}
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_a_cycle_in_a_payload_is_a_problem_not_a_crash() -> None:
 
 
 def test_values_that_may_be_secret_are_not_shown() -> None:
-    target = {"argv": [""], "shell": "x", "env": {"A=": "s3cret", "B": ["s3cret"]}}
+    target = {"command": [""], "shell": "x", "env": {"A=": "s3cret", "B": ["s3cret"]}}
     said = [str(problem) for problem in found(target=target)]
     assert len(said) == 4
     assert "s3cret" not in "".join(said)

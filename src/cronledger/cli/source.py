@@ -76,7 +76,7 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
     for job in jobs:
         if job.handler is not Handler.PYTHON:
             continue
-        reference = job.target["function"]
+        reference = job.target["python"]
         try:
             found[reference] = python.resolve_function(reference)
             bind(found[reference])

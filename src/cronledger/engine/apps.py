@@ -41,7 +41,7 @@ class AppRegistry:
         for other in self._apps:
             taken.update(_functions(other))
         for name, job in app.jobs.items():
-            where = job.target["function"]
+            where = job.target["python"]
             if where in taken and taken[where].function is not found[where].function:
                 raise _ambiguous(where, name)
         for other in self._apps:
@@ -94,7 +94,7 @@ def source_of(app: App) -> str:
 def _functions(app: App) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
     for name, job in app.jobs.items():
-        where, function = job.target["function"], app.handlers[name]
+        where, function = job.target["python"], app.handlers[name]
         if where in found and found[where].function is not function:
             raise _ambiguous(where, name)
         found[where] = bind(function)
@@ -105,7 +105,7 @@ def _ambiguous(where: str, job: str) -> ConfigurationError:
     # Rows identify a function by this name alone, so one of the two would run for both.
     message = "two functions have this name, as functions that are created in a loop do"
     remedy = "give each a __qualname__ of its own, or use one function with scopes"
-    return ConfigurationError([Problem(where, job, "function", where, message, remedy)])
+    return ConfigurationError([Problem(where, job, "python", where, message, remedy)])
 
 
 def _doubled(app: App, other: App, job: str) -> ConfigurationError:

@@ -49,7 +49,7 @@ class Peer:
         """Return whether it can run the job, and reads its schedule by something newer."""
         if queue not in self.queues or job.schedule is None:
             return False
-        if job.handler is Handler.PYTHON and job.target["function"] not in self.handlers:
+        if job.handler is Handler.PYTHON and job.target["python"] not in self.handlers:
             return False
         cron = not job.schedule.lstrip().startswith("@every")
         return cron and (self.croniter or (self.tzdata and job.timezone != "UTC"))

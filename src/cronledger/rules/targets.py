@@ -13,14 +13,12 @@ from cronledger.rules.problems import Problem, RefusedError, problems_of
 
 # Every other field of a target may hold a secret, also one with a misspelt name.
 _SHOWN = tuple(
-    f"target.{name}"
-    for name in ("function", "argv", "shell", "cwd", "statement", "method", "expect", "allow_")
+    f"target.{name}" for name in ("python", "command", "cwd", "sql", "method", "expect", "allow_")
 )
 _NAME = r"[^\W\d]\w*"
 _PART = rf"({_NAME}|<locals>|<lambda>)"
 FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
 
-Word = Annotated[str, Field(min_length=1)]
 HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
 HeaderText = Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")]
 
@@ -32,7 +30,7 @@ class _Target(BaseModel):
 class PythonTarget(_Target):
     """`python`: a function, as `package.module:name`."""
 
-    function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
+    python: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
 
 
 def _absolute(path: str) -> str:
@@ -44,11 +42,20 @@ def _absolute(path: str) -> str:
     return path
 
 
-class CommandTarget(_Target):
-    """`command`: exactly one of `argv` (run directly) and `shell` (run by `/bin/sh -c`)."""
+def _program(command: Any) -> Any:
+    words = command if isinstance(command, list) else [command]
+    if not words or not all(isinstance(word, str) and word for word in words):
+        raise RefusedError(
+            "is neither a list of words nor a line for the shell",
+            'write ["backup", "--full"], or "backup | gzip"',
+        )
+    return command
 
-    argv: Annotated[list[Word], Field(min_length=1)] | None = None
-    shell: Word | None = None
+
+class CommandTarget(_Target):
+    """`command`: a list runs directly, and a string runs in `/bin/sh -c`."""
+
+    command: Annotated[Any, AfterValidator(_program)]
     env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(default_factory=dict)
     cwd: Annotated[str, AfterValidator(_absolute)] | None = None
 
@@ -56,7 +63,7 @@ class CommandTarget(_Target):
 class SqlTarget(_Target):
     """`sql`: a statement or script, run in the database of the ledger in one transaction."""
 
-    statement: Annotated[str, Field(pattern=r"\S")]
+    sql: Annotated[str, Field(pattern=r"\S")]
 
 
 def _sendable(name: str) -> str:
@@ -132,10 +139,6 @@ TARGETS: dict[Handler, type[BaseModel]] = {
 def problems(job: Job, where: str | None = None) -> Iterator[Problem]:
     """Yield the problems of the target of `job`, without values that may be secret."""
     model, target = TARGETS[job.handler], job.target
-    programs = (target.get("argv"), target.get("shell"))
-    if job.handler is Handler.COMMAND and programs.count(None) != 1:
-        message = "needs exactly one of `argv` (a list) and `shell` (a string)"
-        yield Problem(where, job.name, "target", None, message, "keep one of them")
     try:
         model.model_validate(dict(target))
     except ValidationError as exc:

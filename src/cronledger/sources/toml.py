@@ -216,12 +216,9 @@ class _Reader:
 def _target(key: str, value: Any, entry: dict[str, Any]) -> dict[str, Any]:
     match key:
         case "command":
-            form = "shell" if isinstance(value, str) else "argv"
-            return {form: value} | {name: entry[name] for name in SURROUNDINGS if name in entry}
-        case "sql":
-            return {"statement": value}
-        case "python":
-            return {"function": value}
+            return {key: value} | {name: entry[name] for name in SURROUNDINGS if name in entry}
+        case "sql" | "python":
+            return {key: value}
         case "http":
             return dict(to_jsonable_python(value))
         case _:

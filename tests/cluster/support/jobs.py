@@ -24,7 +24,7 @@ def say(what: str, ctx: Context) -> None:
 
 def command(name: str, *arguments: str, **policies: object) -> Job:
     values = {"stale_timeout": LEASE, **policies}
-    target = {"argv": [*PYTHON, ALIVE, *arguments]}
+    target = {"command": [*PYTHON, ALIVE, *arguments]}
     return Job.model_validate(
         {"name": name, "handler": Handler.COMMAND, "target": target, **values}
     )
@@ -32,7 +32,7 @@ def command(name: str, *arguments: str, **policies: object) -> Job:
 
 def in_sql(name: str, statement: str, **policies: object) -> Job:
     values = {"stale_timeout": LEASE, "allow_stale_reentry": True, **policies}
-    target = {"statement": statement}
+    target = {"sql": statement}
     return Job.model_validate({"name": name, "handler": Handler.SQL, "target": target, **values})
 
 
@@ -315,7 +315,7 @@ COMMANDS = {
             {
                 "name": name,
                 "handler": Handler.COMMAND,
-                "target": {"shell": TREE},
+                "target": {"command": TREE},
                 "stale_timeout": LEASE,
                 "allow_stale_reentry": name == "tree_again",
             }
@@ -342,7 +342,7 @@ COMMANDS = {
                 "name": "statement",
                 "handler": Handler.SQL,
                 "stale_timeout": LEASE,
-                "target": {"statement": "SELECT pg_sleep(300)"},
+                "target": {"sql": "SELECT pg_sleep(300)"},
             }
         ),
     ),

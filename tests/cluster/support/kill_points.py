@@ -173,7 +173,7 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
         ledger.rows("CREATE TABLE public.effects (id bigint)")
         ledger.job(
             "effect_sql", handler="sql", allow_stale_reentry=True, max_attempts=2,
-            retry_backoff=["1 m"], target={"statement": EFFECT},
+            retry_backoff=["1 m"], target={"sql": EFFECT},
         )  # fmt: skip
         kind = "drained" if step == "drain" else "effect"
         waiting = [name for name in ledger.rows("SELECT name FROM jobs") if name.startswith(kind)]
@@ -194,8 +194,8 @@ async def _busy(url: str, ledger: Ledger) -> None:
     ledger.job("queued", schedule=CRON, queue="narrow")
     ledger.job("swap", schedule=CRON, overlap="replace", stale_timeout="1 h")
     ledger.job("blocked", schedule=CRON, stale_timeout="1 h")
-    ledger.job("elsewhere", schedule=CRON, target={"function": "tests:nobody"})
-    ledger.job("command", schedule=CRON, handler="command", target={"argv": ["true"]})
+    ledger.job("elsewhere", schedule=CRON, target={"python": "tests:nobody"})
+    ledger.job("command", schedule=CRON, handler="command", target={"command": ["true"]})
     ledger.job("pushed", schedule=None, allow_stale_reentry=True)
     ledger.job("failed", schedule=None, max_attempts=3, retry_backoff=["0 s"])
     ledger.job("stale_again", schedule=None, allow_stale_reentry=True, stale_timeout="5 s")

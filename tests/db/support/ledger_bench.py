@@ -142,7 +142,7 @@ class Bound(RuleBasedStateMachine):
             # A name of its own for each example: replicas remember revisions by name.
             name = f"{letter}{self.bench.examples:06}"
             scopes = ("one", "two")[:count]
-            target = {"function": FUNCTION} if policy.handler == "python" else {}
+            target = {"python": FUNCTION} if policy.handler == "python" else {}
             self.ledger.job(
                 name, target=target, scope_kind="shard", scopes=list(scopes), **policy.columns()
             )

@@ -34,8 +34,8 @@ def insert(db: Db, table: str, **columns: Any) -> DictRow:
 
 
 TARGETS = {
-    "python": '{"function": "tests:work"}', "command": '{"argv": ["true"]}',
-    "sql": '{"statement": "SELECT 1"}', "http": '{"url": "http://localhost/"}', "external": "{}",
+    "python": '{"python": "tests:work"}', "command": '{"command": ["true"]}',
+    "sql": '{"sql": "SELECT 1"}', "http": '{"url": "http://localhost/"}', "external": "{}",
 }  # fmt: skip
 
 

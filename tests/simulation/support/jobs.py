@@ -80,7 +80,7 @@ def make_job(random: Random, name: str) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "name": name,
         "handler": "python",
-        "target": {"function": FUNCTION},
+        "target": {"python": FUNCTION},
         "schedule": None if random.random() < 0.12 else random.choice(SCHEDULES),
         "timezone": random.choice(ZONES),
         "overlap": random.choice(("skip", "wait", "wait", "allow", "replace")),
@@ -120,7 +120,7 @@ def make_crowd(random: Random, jobs: list[dict[str, Any]]) -> None:
         {
             "name": CROWD,
             "handler": "python",
-            "target": {"function": FUNCTION},
+            "target": {"python": FUNCTION},
             "schedule": "* * * * * *",
             "overlap": random.choice(("skip", "wait")),
             "catch_up": "latest",

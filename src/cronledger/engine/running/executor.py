@@ -251,7 +251,7 @@ class Executor:
         guard = Guard(running.lease, partial(self._lapsed, running))
         match job.handler:
             case Handler.PYTHON:
-                name = job.target["function"]
+                name = job.target["python"]
                 ended = await self._python.run(name, context, transaction, guard)
             case Handler.COMMAND:
                 ended = await self._commands.run(job, context, running.lease)

@@ -301,7 +301,7 @@ class Runtime:
             parts.loops.wake("listener")
         if not parts.claimer.in_flight:
             targets = (x.lease.job.target for x in parts.executor.executions())
-            self.apps.forget({x["function"] for x in targets if "function" in x})
+            self.apps.forget({x["python"] for x in targets if "python" in x})
         parts.dispatcher.steal_at = reply.stale
         moments = [x for x in (reply.stale, reply.resumes) if x is not None]
         due = min((parts.clock.until(x) for x in moments), default=None)

@@ -6,7 +6,7 @@ SELECT j.name, j.revision,
        (SELECT r.id FROM {schema}.job_revisions r
         WHERE r.job_name = j.name AND r.revision = j.revision) AS revision_id,
        j.retired_at, j.paused_at, j.paused_until, j.handler,
-       j.target ->> 'function' AS function, j.source IS NULL AS from_sql, j.spec_error,
+       j.target ->> 'python' AS function, j.source IS NULL AS from_sql, j.spec_error,
        (SELECT l.room FROM {schema}_internal.job_room(j.name, j.max_running) l) AS room
 FROM {schema}.jobs j
 WHERE j.name = ANY (%(jobs)s::text[])

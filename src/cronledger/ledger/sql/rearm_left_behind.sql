@@ -52,7 +52,7 @@ WITH RECURSIVE n AS (
     WHERE s.parked = 'no_runner' AND (j.name IS NULL OR EXISTS (
         SELECT FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND s.queue = ANY (r.queues)
-          AND (j.handler IN ('command', 'sql', 'http') OR j.target ->> 'function' = ANY (r.handlers))))
+          AND (j.handler IN ('command', 'sql', 'http') OR j.target ->> 'python' = ANY (r.handlers))))
     UNION ALL
     SELECT s.job_name, s.scope_kind, s.scope_id
     FROM b JOIN {schema}.jobs j ON j.name = b.job_name AND j.spec_error IS NULL

@@ -8,7 +8,7 @@ WITH held AS MATERIALIZED (
       AND NOT EXISTS (
           SELECT FROM {schema}.runners r
           WHERE r.id <> %(runner)s AND r.state = 'running' AND r.stale_after > {schema}.db_now()
-            AND j.target ->> 'function' = ANY (r.handlers))
+            AND j.target ->> 'python' = ANY (r.handlers))
     ORDER BY j.name FOR NO KEY UPDATE
 )
 UPDATE {schema}.jobs j SET retired_at = {schema}.db_clock(), edited_by = %(requested_by)s

@@ -26,10 +26,11 @@ class CommandHandlers:
         had ended before the command could start.
         """
         target = job.target
+        command = target["command"]
         end = await self.supervisor.run(
             str(context.lease_token),
-            argv=target.get("argv"),
-            shell=target.get("shell"),
+            argv=None if isinstance(command, str) else command,
+            shell=command if isinstance(command, str) else None,
             env={**target.get("env", {}), **environment(context)},
             cwd=target.get("cwd"),
             deadline=lease.deadline,

@@ -48,7 +48,7 @@ class SqlHandlers:
                 )
                 cursor = AsyncCursor(connection)
                 # Without parameters it is sent as it is: it may be a script, and may contain %.
-                await cursor.execute(job.target["statement"].encode(), prepare=False)
+                await cursor.execute(job.target["sql"].encode(), prepare=False)
                 rows = await _affected(cursor, output)
             return await transaction.commit(outcome.success(Result(None, rows), output.text()))
         except LeaseLost as error:
