@@ -62,9 +62,9 @@ Exactly one of these in each `[jobs.NAME]`; `@app.job` runs the function it deco
 - `external = true`: no handler; [a worker in another language](howto/workers.md) claims the
   executions.
 
-In the table `jobs` the first word is `handler`, and `target` has the same keys as the file: `{"command":
-["backup", "--full"], "cwd": "/srv"}`, `{"python": "package.module:function"}`, `{"sql": "SELECT 1"}`. The
-`target` of `http` is its table, and that of `external` is `{}`.
+In the table `jobs` this word is `handler`, and `target` has the same keys as the file:
+`{"command": ["backup", "--full"], "cwd": "/srv"}`, `{"python": "package.module:function"}` or
+`{"sql": "SELECT 1"}`. The `target` of `http` is its table, and that of `external` is `{}`.
 """
 
 ENVIRONMENT = """\

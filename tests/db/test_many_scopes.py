@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 
 from cronledger.engine.claiming.breadth import SETTLED_AT_ONCE
 from cronledger.engine.lease import Lease
-from cronledger.ledger.statements import text
+from cronledger.ledger.queries import text
 from tests.bench import plans
 from tests.db.support.engine import Ledger, Runner, runners
 

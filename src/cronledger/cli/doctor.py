@@ -30,13 +30,17 @@ def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
     """
     from dataclasses import asdict
 
-    from cronledger.cli.session import access, database, settings_here
+    from cronledger.cli.session import database, settings_here
     from cronledger.explain.doctor import DoctorContext, examine
+    from cronledger.ledger.database import Access
     from cronledger.rules import cron
     from cronledger.rules.problems import Exit
 
     settings = settings_here()
-    with database(settings) as url, access(settings, url).connect("cronledger doctor") as c:
+    with (
+        database(settings) as url,
+        Access.from_settings(settings, url).connect("cronledger doctor") as c,
+    ):
         findings = examine(DoctorContext(c, settings, url, cron.FINGERPRINT))
     bad = {finding.check for finding in findings if finding.severity == "problem"}
     count = Counter(finding.severity for finding in findings)

@@ -36,8 +36,9 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     With --sql, the pending statements are printed and nothing is changed. If no database is set, or
     if it is unreachable, the statements for an empty database are printed.
     """
-    from cronledger.cli.session import access, database, settings_here
+    from cronledger.cli.session import database, settings_here
     from cronledger.ledger import migrate as migrations
+    from cronledger.ledger.database import Access
     from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
 
     if as_sql and (check or as_json):
@@ -64,7 +65,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
             _warn(state)
         other = None
         if not pending:
-            with access(settings, url).connect("cronledger migrate") as connection:
+            with Access.from_settings(settings, url).connect("cronledger migrate") as connection:
                 other = other_database(connection, schema)
     if as_json:
         print_json({"schema": schema, "applied": applied, "pending": pending})

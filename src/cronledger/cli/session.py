@@ -91,7 +91,10 @@ def session(settings: Settings | None = None) -> Iterator[Session]:
     Raises ConfigurationError, EmbeddedError, psycopg.OperationalError.
     """
     settings = settings or settings_here()
-    with database(settings) as url, access(settings, url).connect("cronledger cli") as connection:
+    with (
+        database(settings) as url,
+        Access.from_settings(settings, url).connect("cronledger cli") as connection,
+    ):
         connection.add_notice_handler(_warn_once())
         set_json_loads(_readable, connection)
         reports = Reports(connection, settings.schema_name)
@@ -121,18 +124,7 @@ def denials(settings: Settings, url: str) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
-        raise denied(error, access(settings, url)) from error
-
-
-def access(settings: Settings, url: str) -> Access:
-    """Return the options with which a command connects to the database at `url`."""
-    return Access(
-        url,
-        prepare=not settings.pgbouncer,
-        connect_timeout=settings.connect_timeout,
-        lock_timeout=settings.lock_timeout,
-        tcp_user_timeout=settings.tcp_user_timeout,
-    )
+        raise denied(error, Access.from_settings(settings, url)) from error
 
 
 def settings_here() -> Settings:

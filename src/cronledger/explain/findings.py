@@ -7,8 +7,8 @@ from typing import Any, Literal
 import psycopg
 from psycopg.rows import dict_row
 
+from cronledger.ledger import queries
 from cronledger.ledger.database import transaction
-from cronledger.ledger.statements import text
 from cronledger.settings import Settings
 
 Severity = Literal["ok", "warning", "problem", "unchecked"]
@@ -44,8 +44,7 @@ class DoctorContext:
         # In a transaction: behind a pooler the settings hold no longer.
         with transaction(self.connection), self.connection.cursor(row_factory=dict_row) as c:
             c.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
-            c.execute(text(name, self.settings.schema_name).encode(), params or None)
-            return c.fetchall()
+            return queries.run(c, name, self.settings.schema_name, params).fetchall()
 
     def row(self, name: str, **params: object) -> dict[str, Any]:
         """The only row of a statement of `ledger/sql`. Raises psycopg.Error."""

@@ -13,8 +13,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import args_row, dict_row
 
+from cronledger.ledger import queries
 from cronledger.ledger.database import bound
-from cronledger.ledger.statements import text
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
@@ -99,14 +99,12 @@ class Audits:
 
     def _read(self, name: str, **params: object) -> list[Row]:
         with self._connection.cursor(row_factory=dict_row) as c:
-            c.execute(text(name, self._schema).encode(), params or None)
-            return c.fetchall()
+            return queries.run(c, name, self._schema, params).fetchall()
 
     def _stream(self, name: str, factory: Any, **params: object) -> Iterator[Any]:
         with self._connection.cursor(f"audit_{name}", row_factory=factory) as c:
             c.itersize = FETCH
-            c.execute(text(name, self._schema).encode(), params, binary=True)
-            yield from c
+            yield from queries.run(c, name, self._schema, params, binary=True)
 
     def extent(self, jobs: Sequence[str] | None) -> Row:
         """`now`, `schedules` (how many) and `pruned_through`: None if nothing was pruned."""

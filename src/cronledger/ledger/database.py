@@ -27,7 +27,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.ledger.schemas import internal
 from cronledger.rules.problems import ConfigurationError, Problem, RefusedError
-from cronledger.settings import check_dsn
+from cronledger.settings import Settings, check_dsn
 
 HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a database that answers, patience with a scope
@@ -357,6 +357,20 @@ class Access:
     lock_timeout: timedelta = timedelta(seconds=5)
     tcp_user_timeout: timedelta = timedelta(seconds=10)
     expected: ExpectedLedger | None = None
+
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, url: str, expected: ExpectedLedger | None = None
+    ) -> Self:
+        """Return the access of a process with these settings to the database at `url`."""
+        return cls(
+            url,
+            prepare=not settings.pgbouncer,
+            connect_timeout=settings.connect_timeout,
+            lock_timeout=settings.lock_timeout,
+            tcp_user_timeout=settings.tcp_user_timeout,
+            expected=expected,
+        )
 
     def parameters(self, name: str) -> dict[str, Any]:
         """Connection parameters, for a connection that calls itself `name`.

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from cronledger.ledger import queries
 from cronledger.ledger.database import transaction
-from cronledger.ledger.statements import text
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
@@ -37,8 +37,7 @@ class Reports:
 
     def _read(self, name: str, **params: object) -> list[Row]:
         with transaction(self._connection), self._connection.cursor(row_factory=dict_row) as c:
-            c.execute(text(name, self._schema).encode(), params or None)
-            return c.fetchall()
+            return queries.run(c, name, self._schema, params).fetchall()
 
     def _one(self, name: str, **params: object) -> Row | None:
         rows = self._read(name, **params)

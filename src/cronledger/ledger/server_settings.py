@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.rows import class_row
 
-from cronledger.ledger.statements import text
+from cronledger.ledger import queries
 from cronledger.rules.problems import ConfigurationError, Problem
 
 ENCODING = "UTF8"
@@ -54,6 +54,6 @@ def read(connection: psycopg.Connection) -> ServerSettings:
     """What the server, the database and the role are set to. Raises psycopg.Error."""
     with connection.cursor(row_factory=class_row(ServerSettings)) as cursor:
         # It names no schema, so that any will do.
-        row = cursor.execute(text("read_server_settings", "").encode()).fetchone()
+        row = queries.run(cursor, "read_server_settings", "").fetchone()
     assert row is not None
     return row

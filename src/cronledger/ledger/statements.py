@@ -7,8 +7,6 @@ the head of its file. Raises psycopg.Error.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
-from importlib import resources
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -16,6 +14,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
     BrokenJob,
     CheckInReply,
@@ -43,6 +42,7 @@ from cronledger.ledger.rows import (
     swept,
     unclaimed,
 )
+from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey, Skip
 
 Connection = AsyncConnection[tuple[Any, ...]]
@@ -99,13 +99,6 @@ def _keys(keys: Sequence[ExecutionKey]) -> dict[str, Any]:
     return {**columns, "first": min(plans), "last": max(plans)}
 
 
-@cache
-def text(name: str, schema: str) -> str:
-    """The statement of `sql/NAME.sql` with its schema filled in."""
-    file = resources.files("cronledger.ledger") / "sql" / f"{name}.sql"
-    return file.read_text("utf-8").replace("{schema}", schema)
-
-
 class Statements:
     """The statements of one schema. Holds no connection and no state."""
 
@@ -116,8 +109,7 @@ class Statements:
         self, c: Connection, name: str, factory: Any, params: Mapping[str, Any]
     ) -> AsyncCursor[Any]:
         cursor = c.cursor(row_factory=factory)
-        await cursor.execute(text(name, self.schema).encode(), params or None)
-        return cursor
+        return await run_async(cursor, name, self.schema, params)
 
     async def _rows(self, c: Connection, name: str, **params: Any) -> Rows:
         return await self._send(c, name, tuple_row, params)
@@ -134,11 +126,11 @@ class Statements:
     async def read_clock(self, c: Connection) -> AsyncCursor[datetime]:
         return await self._values(c, "read_clock")
 
-    async def read_server_settings(self, c: Connection) -> Rows:
-        return await self._rows(c, "read_server_settings")
+    async def read_server_settings(self, c: Connection) -> AsyncCursor[ServerSettings]:
+        return await self._made(c, "read_server_settings", ServerSettings)
 
-    async def begin_in_ledger(self, c: Connection) -> Rows:
-        return await self._rows(c, "begin_in_ledger")
+    async def begin_in_ledger(self, c: Connection) -> AsyncCursor[UUID]:
+        return await self._values(c, "begin_in_ledger")
 
     async def require_own_database(self, c: Connection) -> Rows:
         return await self._rows(c, "require_own_database")

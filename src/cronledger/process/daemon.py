@@ -219,14 +219,8 @@ class Daemon:
                 return True
         return False
 
-    def _access(self) -> Access:
-        return Access(
-            self._url,
-            prepare=not self._settings.pgbouncer,
-            connect_timeout=self._settings.connect_timeout,
-            lock_timeout=self._settings.lock_timeout,
-            tcp_user_timeout=self._settings.tcp_user_timeout,
-        )
+    def _connect(self, name: str) -> psycopg.Connection:
+        return Access.from_settings(self._settings, self._url).connect(name)
 
     def _migrate(self) -> None:
         """The schema serves this code. Raises MigrationError, SchemaNewerError."""
@@ -241,7 +235,7 @@ class Daemon:
 
     def _require_own_database(self) -> None:
         """Before anything of the source is applied. Raises OtherDatabaseError."""
-        with self._access().connect("cronledger start") as connection:
+        with self._connect("cronledger start") as connection:
             identity.require_own(connection, self._settings.schema_name)
 
     async def _apply_source(self) -> None:
@@ -319,7 +313,7 @@ class Daemon:
         sys.stdout.flush()
 
     def _report(self, ask: Callable[[Reports], T]) -> T:
-        with self._access().connect("cronledger summary") as connection:
+        with self._connect("cronledger summary") as connection:
             return ask(Reports(connection, self._settings.schema_name))
 
     async def close(self) -> None:

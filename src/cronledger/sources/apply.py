@@ -9,10 +9,11 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import dict_row
 
 from cronledger.ledger.database import connect, transaction
 from cronledger.ledger.identity import require_ledger
-from cronledger.ledger.statements import text
+from cronledger.ledger.queries import run
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
 
@@ -79,9 +80,8 @@ def check_owners(
     with connect(url) as c, transaction(c):
         for source, names in sources.items():
             rows = _Applying(c, schema, source, None).rows("read_job_revisions", jobs=list(names))
-            owners = {name: owner for name, _, retired, owner in rows if not retired}
             try:
-                refuse_foreign(source, owners)
+                refuse_foreign(source, _owners(rows))
             except ConfigurationError as error:
                 problems.extend(error.problems)
     if problems:
@@ -113,17 +113,15 @@ def retire(
             applying = _Applying(c, schema, source, by)
             if (refused := applying.refused(deploy, force=False)) is not None:
                 return Retired(kept=tuple(jobs), refused=refused)
-            names = [
-                row[0]
-                for row in applying.rows(
-                    "retire_given_up", source=source, jobs=list(jobs), runner=runner,
-                    requested_by=by,
-                )
-            ]  # fmt: skip
+            given_up = applying.rows(
+                "retire_given_up", source=source, jobs=list(jobs), runner=runner, requested_by=by
+            )
+            names = [row["name"] for row in given_up]
         requested: dict[int, str] = {}
         for _ in range(BUSY_TRIES):  # a heartbeat may hold a row
             with transaction(c):
-                requested.update(applying.rows("cancel_running", jobs=names, requested_by=by))
+                rows = applying.rows("cancel_running", jobs=names, requested_by=by)
+            requested.update((row["id"], row["result"]) for row in rows)
             if "busy" not in requested.values():
                 break
             sleep(BUSY_SECONDS)
@@ -139,16 +137,17 @@ class _Applying:
         self._source = source
         self._by = by
 
-    def rows(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
-        cursor = self._c.execute(text(name, self._schema).encode(), params)
-        return cursor.fetchall() if cursor.description is not None else []
+    def rows(self, name: str, **params: Any) -> list[dict[str, Any]]:
+        with self._c.cursor(row_factory=dict_row) as cursor:
+            run(cursor, name, self._schema, params)
+            return cursor.fetchall() if cursor.description is not None else []
 
     def apply(self, jobs: Sequence[Job], deploy: int | None, force: bool) -> Applied:
         if (refused := self.refused(deploy, force)) is not None:
             return Applied(refused=refused)
         names = [job.name for job in jobs]
-        before = {name: row for name, *row in self.rows("read_job_revisions", jobs=names)}
-        self._refuse_foreign(before)
+        before = self.rows("read_job_revisions", jobs=names)
+        refuse_foreign(self._source, _owners(before))
         after = self.rows(
             "upsert_jobs",
             jobs=json.dumps([columns(job) for job in jobs]),
@@ -157,20 +156,19 @@ class _Applying:
             requested_by=self._by,
         )
         if len(after) < len(names):  # another source added one meanwhile
-            self._refuse_foreign({name: row for name, *row in self.rows(
-                "read_job_revisions", jobs=names
-            )})  # fmt: skip
+            refuse_foreign(self._source, _owners(self.rows("read_job_revisions", jobs=names)))
         retired = self.rows(
             "retire_missing", source=self._source, jobs=names, requested_by=self._by
         )
         self.rows("record_deploy", source=self._source, deploy=deploy, requested_by=self._by)
-        added = tuple(name for name, _, _ in after if name not in before or before[name][1])
+        revisions = {row["name"]: row["revision"] for row in before if not row["is_retired"]}
+        added = tuple(row["name"] for row in after if row["name"] not in revisions)
         changed = tuple(
-            name for name, revision, _ in after
-            if name not in added and revision != before[name][0]
+            row["name"] for row in after
+            if row["name"] in revisions and row["revision"] != revisions[row["name"]]
         )  # fmt: skip
         return Applied(
-            added, changed, tuple(sorted(row[0] for row in retired)),
+            added, changed, tuple(sorted(row["name"] for row in retired)),
             len(after) - len(added) - len(changed),
         )  # fmt: skip
 
@@ -182,12 +180,13 @@ class _Applying:
         rows = self.rows("lock_source", source=self._source)
         # A row that the statement itself inserted is not in its snapshot.
         rows = rows or self.rows("lock_source", source=self._source)
-        deploy: int | None = rows[0][0]
+        deploy: int | None = rows[0]["deploy"]
         return deploy
 
-    def _refuse_foreign(self, before: dict[str, list[Any]]) -> None:
-        owners = {name: owner for name, (_, retired, owner) in before.items() if not retired}
-        refuse_foreign(self._source, owners)
+
+def _owners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Return the source of each of these jobs that is not retired."""
+    return {row["name"]: row["source"] for row in rows if not row["is_retired"]}
 
 
 def outdated(stored: int | None, deploy: int | None, *, force: bool) -> str | None:

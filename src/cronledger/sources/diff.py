@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
+from cronledger.ledger import queries
 from cronledger.ledger.database import connect, transaction
-from cronledger.ledger.statements import text
 from cronledger.rules import cron
 from cronledger.rules.model import GLOBAL, Job
 from cronledger.sources.apply import columns, outdated, refuse_foreign
@@ -70,7 +70,7 @@ def diff(
     with connect(url) as c, transaction(c), c.cursor(row_factory=dict_row) as cursor:
 
         def rows(name: str, **params: Any) -> list[dict[str, Any]]:
-            return cursor.execute(text(name, schema).encode(), params or None).fetchall()
+            return queries.run(cursor, name, schema, params).fetchall()
 
         (clock,) = rows("read_clock")
         stored = next((row["deploy"] for row in rows("read_deploy", source=source)), None)

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import shutdown_socket
-from cronledger.ledger.statements import text
+from cronledger.ledger.queries import text
 
 
 class Watch:

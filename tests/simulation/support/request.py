@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from cronledger.ledger.statements import text
+from cronledger.ledger.queries import text
 
 _LABELS: dict[bytes, str] = {}
 

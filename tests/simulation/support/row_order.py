@@ -8,7 +8,7 @@ one each time, and the same one in each run of the seed.
 
 import psycopg
 
-from cronledger.ledger.statements import text
+from cronledger.ledger.queries import text
 from tests.simulation.support.mistakes.text_anchors import definition, replaced
 
 _ANY = "md5({key} || current_setting('sim.now'))"

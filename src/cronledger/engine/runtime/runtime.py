@@ -27,7 +27,6 @@ from cronledger.engine.runtime.manual import Ran
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.database import Access
-from cronledger.ledger.server_settings import ServerSettings
 from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
 from cronledger.settings import Settings
@@ -54,14 +53,7 @@ class Runtime:
         self.state: State = "starting"
         self.apps = apps
         self.expected = identity.ExpectedLedger(settings.schema_name)
-        self.access = Access(
-            url,
-            prepare=not settings.pgbouncer,
-            connect_timeout=settings.connect_timeout,
-            lock_timeout=settings.lock_timeout,
-            tcp_user_timeout=settings.tcp_user_timeout,
-            expected=self.expected,
-        )
+        self.access = Access.from_settings(settings, url, self.expected)
         self._components: Components | None = None
         self._applied = applied
         self._manual = manual
@@ -149,13 +141,10 @@ class Runtime:
         """Check the server and bind the runner to the ledger of this database."""
         try:
             async with self.pool.connection() as c:
-                found = await (await self._statements.read_server_settings(c)).fetchone()
-                assert found is not None
-                server = ServerSettings(*found)
+                server = await (await self._statements.read_server_settings(c)).fetchone()
+                assert server is not None
                 server.require()
-                row = await (await self._statements.begin_in_ledger(c)).fetchone()
-            assert row is not None
-            self.expected.id = row[1]
+                self.expected.id = await (await self._statements.begin_in_ledger(c)).fetchone()
             if server.not_durable:
                 log.warning("server_not_durable", off=list(server.not_durable))
         except (errors.InvalidSchemaName, errors.UndefinedTable, errors.UndefinedFunction):

@@ -1,3 +1,4 @@
 -- The id of the ledger in which a runner begins to work. Raises CL005 in another database than the
 -- ledger's own (restored or cloned). No lock; always one row.
-SELECT {schema}_internal.require_own_database() AS own, (SELECT i.ledger_id FROM {schema}.identity i) AS ledger_id
+SELECT (SELECT i.ledger_id FROM {schema}.identity i) AS ledger_id
+FROM {schema}_internal.require_own_database()

@@ -28,4 +28,4 @@ SET schedule = EXCLUDED.schedule, timezone = EXCLUDED.timezone, day_or = EXCLUDE
     scopes = EXCLUDED.scopes, description = EXCLUDED.description, source = EXCLUDED.source,
     deploy = EXCLUDED.deploy, edited_by = EXCLUDED.edited_by, retired_at = NULL
 WHERE j.source IS NULL OR j.source = EXCLUDED.source OR j.retired_at IS NOT NULL
-RETURNING j.name, j.revision, xmax = 0
+RETURNING j.name, j.revision

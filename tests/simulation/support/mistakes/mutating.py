@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from cronledger.ledger import statements
+from cronledger.ledger import queries
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes.text_anchors import AnchorError, definition, replaced
 
@@ -15,7 +15,7 @@ from tests.simulation.support.mistakes.text_anchors import AnchorError, definiti
 @contextmanager
 def statement(name: str, *changes: tuple[str, str]) -> Iterator[None]:
     """The statement of sql/NAME.sql with texts replaced."""
-    original = statements.text
+    original = queries.text
     changed = replaced(original(name, "cronledger"), *changes)
     used = []
 
@@ -25,7 +25,7 @@ def statement(name: str, *changes: tuple[str, str]) -> Iterator[None]:
             return changed
         return original(asked, schema)
 
-    with mock.patch.object(statements, "text", text):
+    with mock.patch.object(queries, "text", text):
         yield
     if not used:
         raise AnchorError(f"{name}.sql was never sent")

@@ -24,8 +24,9 @@ from cronledger.engine.running.finisher import Ended
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.threads import Threads
 from cronledger.ledger.database import VALUES_SET, Access, is_unreachable
+from cronledger.ledger.queries import run, run_async
 from cronledger.ledger.schemas import internal
-from cronledger.ledger.statements import Statements, text
+from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Discard, LeaseLost, Outcome
@@ -274,7 +275,9 @@ class ExecutionTransaction:
         await cursor.execute("RESET ROLE")
         await cursor.execute(_CLOSING, [str(self._given.execution_id)])
         _refuse_foreign(await cursor.fetchone())
-        await cursor.execute(*_finish_statement(self._connections.statements, ended))
+        statements = self._connections.statements
+        params = statements.finish_parameters([ended.ending])
+        await run_async(cursor, "finish_executions", statements.schema, params)
         self._refuse_lost(await cursor.fetchall())
         await self._transaction.__aexit__(None, None, None)
 
@@ -284,7 +287,9 @@ class ExecutionTransaction:
         cursor.execute("RESET ROLE")
         cursor.execute(_CLOSING, [str(self._given.execution_id)])
         _refuse_foreign(cursor.fetchone())
-        cursor.execute(*_finish_statement(self._connections.statements, ended))
+        statements = self._connections.statements
+        params = statements.finish_parameters([ended.ending])
+        run(cursor, "finish_executions", statements.schema, params)
         self._refuse_lost(cursor.fetchall())
         self._transaction.__exit__(None, None, None)
 
@@ -298,7 +303,7 @@ class ExecutionTransaction:
         This waits until the old backend releases the row, because until then it may still commit.
         If the lease ends before the database answers, the guard of every later write decides.
         """
-        query = text("lock_ending", self._connections.statements.schema).encode()
+        schema = self._connections.statements.schema
         named = dict(
             zip(("job", "kind", "scope", "plan"), self._lease.claimed.key, strict=True),
             token=self._lease.token,
@@ -307,7 +312,8 @@ class ExecutionTransaction:
         while self._lease.usable:
             try:
                 async with await self._connections.access.connect_async("cronledger look") as c:
-                    row = await (await c.execute(query, named)).fetchone()
+                    cursor = c.cursor(row_factory=tuple_row)
+                    row = await (await run_async(cursor, "lock_ending", schema, named)).fetchone()
                 return row is not None and row[0] == "SUCCESS"
             except psycopg.Error as error:
                 if not logged:
@@ -330,11 +336,6 @@ def _refuse_foreign(row: tuple[Any, ...] | None) -> None:
 def _raise_if_lost(error: BaseException) -> None:
     if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_IS_LOST:
         raise LeaseLost(str(error).partition("\n")[0]) from error
-
-
-def _finish_statement(statements: Statements, ended: Ended) -> tuple[bytes, dict[str, Any]]:
-    query = text("finish_executions", statements.schema).encode()
-    return query, statements.finish_parameters([ended.ending])
 
 
 def _in_loop() -> bool:

@@ -1,0 +1,46 @@
+"""The statements in `sql/NAME.sql`, and the two functions that run them.
+
+The caller chooses the rows with the `row_factory` of the cursor. The head of each file states what
+the statement guarantees, what it locks, and what zero rows mean.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar
+
+import psycopg
+
+Row = TypeVar("Row")
+
+
+@cache
+def text(name: str, schema: str) -> str:
+    """Return the statement of `sql/NAME.sql` with its schema filled in."""
+    file = resources.files("cronledger.ledger") / "sql" / f"{name}.sql"
+    return file.read_text("utf-8").replace("{schema}", schema)
+
+
+def run(
+    cursor: psycopg.Cursor[Row],
+    name: str,
+    schema: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    binary: bool | None = None,
+) -> psycopg.Cursor[Row]:
+    """Run the statement of `sql/NAME.sql` and return its cursor. Raises psycopg.Error."""
+    return cursor.execute(text(name, schema).encode(), params or None, binary=binary)
+
+
+async def run_async(
+    cursor: psycopg.AsyncCursor[Row],
+    name: str,
+    schema: str,
+    params: Mapping[str, Any] | None = None,
+) -> psycopg.AsyncCursor[Row]:
+    """Send the statement of `sql/NAME.sql` and return its cursor. Raises psycopg.Error.
+
+    In a pipeline the rows arrive when they are fetched.
+    """
+    return await cursor.execute(text(name, schema).encode(), params or None)
