@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.json_problem(value jsonb) RETURNS t
             THEN 'contains a number of 1.8e308 or more, which most JSON parsers read as infinite'
     END
 $$;
-COMMENT ON FUNCTION {schema}_internal.json_problem(jsonb) IS 'The reason why this value cannot be stored: it is too large, too deeply nested, or contains a number that cannot be read. NULL: it can be stored.';
+COMMENT ON FUNCTION {schema}_internal.json_problem(jsonb) IS 'Returns why this value cannot be stored: it is too large, too deeply nested, or contains a number that cannot be read. NULL: it can be stored.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_json(job text, field text, value jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -27,7 +27,7 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_json(text, text, jsonb) IS 'Raises unless this value of a job or of one of its executions can be stored.';
+COMMENT ON FUNCTION {schema}_internal.check_json(text, text, jsonb) IS 'Raises if this value of a job or of an execution cannot be stored.';
 
 -- The first thing that is wrong with a target, as (message, hint). Values of env and headers are not
 -- shown: they may be secret. What a target of external holds is its workers' own.
@@ -80,7 +80,7 @@ RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     FROM problem p LEFT JOIN needed n ON n.key = handler
     ORDER BY p.place, p.message COLLATE "C" LIMIT 1
 $$;
-COMMENT ON FUNCTION {schema}_internal.target_problem(text, jsonb) IS 'The first reason why a handler cannot run this target, and a hint; NULL: SQL finds no reason.';
+COMMENT ON FUNCTION {schema}_internal.target_problem(text, jsonb) IS 'Returns the first reason why a handler cannot run this target, with a hint; NULL: SQL finds no reason.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_target(job text, handler text, target jsonb) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -8,7 +8,7 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
         'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error']
 $$;
-COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'What job_revisions.definition keeps of a row of jobs.';
+COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 
 -- The editor of an earlier edit is still in the row; only a trigger ON UPDATE OF knows whether this
 -- statement named one.
@@ -18,7 +18,7 @@ BEGIN
     NEW.edited_by := chr(1) || NEW.edited_by;  -- jobs_number_revision takes the mark off
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_mark_editor() IS 'Marks edited_by where the statement sets it; fires before jobs_number_revision.';
+COMMENT ON FUNCTION {schema}_internal.jobs_mark_editor() IS 'Marks edited_by if the statement sets it. Runs before jobs_number_revision.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_number_revision() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -59,7 +59,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_number_revision() IS 'Before a write to jobs: refuses a rename, counts the revision, clears spec_error, says who edited.';
+COMMENT ON FUNCTION {schema}_internal.jobs_number_revision() IS 'Runs before a write to jobs. Raises for a rename, numbers the revision, clears spec_error, and records the editor.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_append_revision() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -108,7 +108,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_append_revision() IS 'After a write to jobs: locks the schedules of the job, appends its revision, sets its scopes, wakes its schedules.';
+COMMENT ON FUNCTION {schema}_internal.jobs_append_revision() IS 'Runs after a write to jobs. Locks the schedules of the job, appends its revision, sets its scopes, and wakes its schedules.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_record_deletion() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -131,7 +131,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_record_deletion() IS 'After a deletion from jobs: the history ends with a retirement, and what waits is CANCELLED.';
+COMMENT ON FUNCTION {schema}_internal.jobs_record_deletion() IS 'Runs after a deletion from jobs. Ends the history with a retirement, and cancels the waiting executions.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.cancel_waiting(job text, requester text) RETURNS bigint
 LANGUAGE sql AS $$
@@ -150,7 +150,7 @@ LANGUAGE sql AS $$
         RETURNING 1
     ) SELECT count(*) FROM ended
 $$;
-COMMENT ON FUNCTION {schema}_internal.cancel_waiting(text, text) IS 'PENDING and awaiting-retry executions of a job are CANCELLED; answers how many.';
+COMMENT ON FUNCTION {schema}_internal.cancel_waiting(text, text) IS 'Cancels the executions of a job that are PENDING or await a retry, and returns how many there were.';
 
 -- Of one kind they fire in the order of their names: mark_editor before number_revision.
 CREATE OR REPLACE TRIGGER mark_editor BEFORE UPDATE OF edited_by ON {schema}.jobs

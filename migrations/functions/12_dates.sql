@@ -86,7 +86,7 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.date_undated() IS 'At COMMIT: everything that the transaction noted in undated takes effect at this instant.';
+COMMENT ON FUNCTION {schema}_internal.date_undated() IS 'Runs at COMMIT. Everything that the transaction recorded in undated takes effect at this instant.';
 
 DO $$ BEGIN
     -- There is no CREATE OR REPLACE CONSTRAINT TRIGGER.

@@ -10,7 +10,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.commit_durably() IS 'Before a statement that writes to the ledger: the COMMIT of its transaction waits until it is durable.';
+COMMENT ON FUNCTION {schema}_internal.commit_durably() IS 'Runs before a statement that writes to the ledger. Makes the COMMIT of its transaction durable.';
 
 -- Not on runners, whose rows are renewed every few seconds, and not on undated, which is always empty.
 -- Created only where it is missing, because creating a trigger waits for every writer of its table.

@@ -13,7 +13,7 @@ BEGIN
     END IF;
     RETURN ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.current_timeline() IS 'The timeline that this server writes; a promotion begins another one.';
+COMMENT ON FUNCTION {schema}_internal.current_timeline() IS 'Returns the timeline that this server writes. A promotion begins a new one.';
 
 -- STABLE: what the calling statement itself writes into runners does not count.
 CREATE OR REPLACE FUNCTION {schema}_internal.other_database() RETURNS text
@@ -43,7 +43,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.other_database() IS 'Why this is another database than the ledger''s own: restored or cloned. NULL: it is its own, or its own after a failover.';
+COMMENT ON FUNCTION {schema}_internal.other_database() IS 'Returns why this is not the database of the ledger, but a restored or cloned one. NULL: it is the ledger''s own, perhaps after a failover.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.require_own_database() RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -56,7 +56,7 @@ BEGIN
                   ERRCODE = 'CL005';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.require_own_database() IS 'Raises CL005 in another database than the ledger''s own.';
+COMMENT ON FUNCTION {schema}_internal.require_own_database() IS 'Raises CL005 if this is not the ledger''s own database.';
 
 -- A runner whose DSN leads to another ledger must not work there, however healthy that ledger is: the
 -- database, the functions and even the jobs may look right. Each transaction of a runner's step asks.
@@ -91,7 +91,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.runners_mark_timeline() IS 'Before a heartbeat is written: notes its timeline, and a failover in identity.';
+COMMENT ON FUNCTION {schema}_internal.runners_mark_timeline() IS 'Runs before a check-in is written. Records its timeline, and a failover in identity.';
 
 CREATE OR REPLACE TRIGGER mark_timeline BEFORE INSERT OR UPDATE OF heartbeat_at ON {schema}.runners
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.runners_mark_timeline();
@@ -159,4 +159,4 @@ BEGIN
         copy_of = CASE WHEN skip_missed THEN i.ledger_id ELSE i.copy_of END;
     PERFORM pg_notify('{schema}', 'accepted');
 END $$;
-COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'This database is the ledger''s own from now on. skip_missed: what was due until now is `missed`, what waited is CANCELLED, what is RUNNING is asked to end; else the jobs'' policies decide. why: what was other about it; NULL: nothing, and nothing was done.';
+COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'Makes this database the ledger''s own, for example after a restore. With skip_missed, what was due until now becomes a skip with reason `missed`, waiting executions are CANCELLED, and RUNNING ones are requested to end. Otherwise the policies of each job decide. why: what differed; NULL: nothing differed, and nothing was changed.';

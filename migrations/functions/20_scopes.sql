@@ -79,7 +79,7 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.set_scopes(text, text, text[], timestamptz) IS 'Gives the job exactly these scopes from now on: new ones start at now, others retire, retired ones return and the gap becomes a skip. Unchanged scopes are neither written nor locked.';
+COMMENT ON FUNCTION {schema}_internal.set_scopes(text, text, text[], timestamptz) IS 'Gives the job exactly these scopes from now on, and returns the numbers of changes. New scopes begin now. Scopes that are not in the list retire. Retired scopes that are in it return, and their gap becomes a skip. Scopes that do not change are neither written nor locked.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.retire_other_kinds(job text, kind text, at timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -100,4 +100,4 @@ BEGIN
             changes => array_fill('retires'::text, ARRAY[cardinality(scopes)]));
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.retire_other_kinds(text, text, timestamptz) IS 'Scopes of another kind than the job''s retire; those of its kind are the provider''s.';
+COMMENT ON FUNCTION {schema}_internal.retire_other_kinds(text, text, timestamptz) IS 'Retires the scopes of the job that have another kind. Those of its own kind belong to its provider.';

@@ -12,13 +12,13 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET datestyle = 'ISO' AS $$
     WHERE i.inhparent = '{schema}.executions'::regclass
     ORDER BY 2
 $$;
-COMMENT ON FUNCTION {schema}.partitions() IS 'Partitions of executions: name, first plan_time, and the instant before which the last one lies.';
+COMMENT ON FUNCTION {schema}.partitions() IS 'Lists the partitions of executions, each with its first plan_time and the instant before which its last plan_time lies.';
 
 CREATE OR REPLACE FUNCTION {schema}.pruned_through() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.through FROM {schema}.pruned p
 $$;
-COMMENT ON FUNCTION {schema}.pruned_through() IS 'The instant up to which executions and skips may have been pruned, by plan_time; NULL: none were pruned.';
+COMMENT ON FUNCTION {schema}.pruned_through() IS 'Returns the last plan_time whose executions and skips may have been pruned; NULL: nothing was pruned.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.record_pruned(last_plan_time timestamptz) RETURNS void LANGUAGE sql AS $$
     UPDATE {schema}.pruned p SET through = last_plan_time, recorded_at = {schema}.db_now()
@@ -43,7 +43,7 @@ BEGIN
                    part, from_plan_time, before_plan_time);
     RETURN part;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_partition(timestamptz, timestamptz) IS 'A partition for plan_times in [from, before); answers its name.';
+COMMENT ON FUNCTION {schema}_internal.create_partition(timestamptz, timestamptz) IS 'Creates a partition for plan_times in [from, before), and returns its name.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_partitions(
     first_plan_time timestamptz, last_plan_time timestamptz, seconds double precision)
@@ -67,7 +67,7 @@ BEGIN
         at := upto;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_partitions(timestamptz, timestamptz, double precision) IS 'The partitions that lack for plan_times in [first, last], on a grid of that width; answers their names.';
+COMMENT ON FUNCTION {schema}_internal.create_partitions(timestamptz, timestamptz, double precision) IS 'Creates the partitions that are missing for plan_times in [first, last], on a grid of this width, and returns their names.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.partition_is_busy(part text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -78,7 +78,7 @@ BEGIN
     INTO busy;
     RETURN busy;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.partition_is_busy(text) IS 'Whether a partition holds a PENDING, RUNNING or retryable execution.';
+COMMENT ON FUNCTION {schema}_internal.partition_is_busy(text) IS 'Returns whether an execution in this partition is PENDING, RUNNING or awaits a retry.';
 
 -- While it waits for its lock, every claim waits behind it: so briefly, and only when it is worth it.
 CREATE OR REPLACE FUNCTION {schema}_internal.drop_partition(part text) RETURNS boolean
@@ -95,7 +95,7 @@ BEGIN
     EXECUTE format('DROP TABLE {schema}.%I', part);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.drop_partition(text) IS 'Drops a partition unless it holds a PENDING, RUNNING or retryable execution; answers whether it did. Raises lock_not_available after 200 ms.';
+COMMENT ON FUNCTION {schema}_internal.drop_partition(text) IS 'Drops a partition unless an execution in it is PENDING, RUNNING or awaits a retry, and returns whether it was dropped. Raises lock_not_available after 200 ms.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_missing_partitions(plan_times timestamptz[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
@@ -179,7 +179,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval, interval) IS 'Makes partitions ahead, drops those behind retention that hold no PENDING, RUNNING or retryable execution, prunes skips. Waits at most 2 s for a lock. One row per action.';
+COMMENT ON FUNCTION {schema}.maintain_partitions(interval, interval, interval) IS 'Creates partitions ahead, drops partitions older than retention unless an execution in them is PENDING, RUNNING or awaits a retry, and prunes skips. Returns one row per action. Waits at most 2 s for a lock.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_maintenance(retention interval, width interval, ahead interval)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -33,7 +33,7 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises unless this job may be triggered for this scope now; force passes pauses, never a retirement.';
+COMMENT ON FUNCTION {schema}_internal.check_trigger({schema}.jobs, {schema}.schedules, boolean) IS 'Raises if this job may not be triggered for this scope now. With force, pauses are ignored; a retirement is not.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.apply_overlap(
     definition {schema}.jobs, scope {schema}.schedules, requester text)
@@ -69,7 +69,7 @@ BEGIN
           AND e.status = 'RUNNING' AND e.cancel_requested_at IS NULL;
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'What overlap means for a triggered execution: skip raises while one is RUNNING, replace asks it to end. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.apply_overlap({schema}.jobs, {schema}.schedules, text) IS 'Applies the overlap policy to a triggered execution: skip raises while an execution is RUNNING, and replace requests that it ends. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.has_live_runner(definition {schema}.jobs) RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -79,7 +79,7 @@ LANGUAGE sql STABLE AS $$
           AND definition.queue = ANY (r.queues)
           AND (definition.handler <> 'python' OR definition.target ->> 'python' = ANY (r.handlers)))
 $$;
-COMMENT ON FUNCTION {schema}_internal.has_live_runner({schema}.jobs) IS 'Whether a live runner takes from the queue of this job and has its function. Always true for handler = external: its workers are nobody''s runners.';
+COMMENT ON FUNCTION {schema}_internal.has_live_runner({schema}.jobs) IS 'Returns whether a live runner serves the queue of this job and has its function. Always true for handler external, whose workers are not runners.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_runner(definition {schema}.jobs, require_runner boolean)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -98,7 +98,7 @@ BEGIN
     END IF;
     RAISE WARNING '%; it stays PENDING until there is one', lacking;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_runner({schema}.jobs, boolean) IS 'Warns, or with require_runner raises, when no live runner can run this job.';
+COMMENT ON FUNCTION {schema}_internal.check_runner({schema}.jobs, boolean) IS 'Warns if no live runner can run this job, or raises if require_runner is true.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_time(
     scope {schema}.schedules, near timestamptz, step interval DEFAULT '1 microsecond')
@@ -121,7 +121,7 @@ BEGIN
     END IF;
     RETURN at;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.free_plan_time({schema}.schedules, timestamptz, interval) IS 'The first instant from here that no execution of this scope has and no schedule means. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.free_plan_time({schema}.schedules, timestamptz, interval) IS 'Returns the first instant from here on that no execution of this scope has and no schedule can have. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}.trigger(
     job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',
@@ -161,4 +161,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text, boolean) IS 'Makes one execution of a job due now, besides its schedule, and answers its id. Delay and jitter do not apply. Refused: unknown or retired; paused unless force; overlap = skip while RUNNING. A WARNING where no live runner can run it: with require_runner refused. Waits for the lock of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text, boolean) IS 'Makes one execution of a job due now, in addition to its schedule, and returns its id. schedule_delay and jitter do not apply. Raises if the job is unknown or retired, if it is paused unless force is true, and with overlap = skip while an execution is RUNNING. If no live runner can run it: a WARNING, or with require_runner an error. Waits for the lock of the schedule row (lock_timeout).';

@@ -7,7 +7,7 @@ BEGIN
         USING HINT = 'The jobs: SELECT DISTINCT job_name FROM {schema}.job_status.',
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}_internal.raise_unknown_job(text) IS 'Raises that there is no such job.';
+COMMENT ON FUNCTION {schema}_internal.raise_unknown_job(text) IS 'Raises that this job does not exist.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_scope(job text, scope_kind text, scope_id text)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -16,7 +16,7 @@ BEGIN
         USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}_internal.raise_unknown_scope(text, text, text) IS 'Raises that this job has no such scope.';
+COMMENT ON FUNCTION {schema}_internal.raise_unknown_scope(text, text, text) IS 'Raises that this job does not have this scope.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_job(job text) RETURNS {schema}.jobs LANGUAGE plpgsql AS $$
 DECLARE
@@ -28,7 +28,7 @@ BEGIN
     END IF;
     RETURN held;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_job(text) IS 'The row of a job, locked FOR NO KEY UPDATE; raises if there is none.';
+COMMENT ON FUNCTION {schema}_internal.lock_job(text) IS 'Locks and returns the row of a job. Raises if the job does not exist.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause(
     job text, reason text DEFAULT NULL, until timestamptz DEFAULT NULL, requested_by text DEFAULT NULL)
@@ -60,7 +60,7 @@ BEGIN
     WHERE j.name = job;
     RETURN NOT in_force;
 END $$;
-COMMENT ON FUNCTION {schema}.pause(text, text, timestamptz, text) IS 'Nothing of this job starts until it is resumed, or until that instant; what is RUNNING finishes. A batch that is being claimed may still start. Pausing again sets reason and until anew. Answers false when it was paused already.';
+COMMENT ON FUNCTION {schema}.pause(text, text, timestamptz, text) IS 'Pauses a job until it is resumed, or until the given instant. RUNNING executions finish, and nothing new starts, except what a claim is starting at this moment. A second call replaces reason and until. Returns false if the job was paused already.';
 
 CREATE OR REPLACE FUNCTION {schema}.resume(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -72,7 +72,7 @@ BEGIN
     WHERE j.name = job AND j.paused_at IS NOT NULL;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION {schema}.resume(text, text) IS 'The job plans and starts again from now on; what was due in the pause is skipped. Answers false when it was not paused.';
+COMMENT ON FUNCTION {schema}.resume(text, text) IS 'Resumes a job. What was due during the pause is skipped. Returns false if the job was not paused.';
 
 CREATE OR REPLACE FUNCTION {schema}.retire(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -84,7 +84,7 @@ BEGIN
     WHERE j.name = job AND j.retired_at IS NULL;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION {schema}.retire(text, text) IS 'The job plans no more; what is PENDING or awaits a retry is CANCELLED, what is RUNNING finishes, its history stays. Answers false when it was retired already.';
+COMMENT ON FUNCTION {schema}.retire(text, text) IS 'Retires a job: it plans nothing more, and its waiting executions are CANCELLED. RUNNING executions finish, and the history stays. Returns false if the job was retired already.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_queue(queue text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -97,7 +97,7 @@ BEGIN
                   ERRCODE = 'no_data_found';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_queue(text) IS 'Raises unless some job, some runner or the table queues has this queue.';
+COMMENT ON FUNCTION {schema}_internal.check_queue(text) IS 'Raises unless a job, a runner or the table queues has this queue.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause_queue(
     queue text, reason text DEFAULT NULL, requested_by text DEFAULT NULL)
@@ -114,7 +114,7 @@ BEGIN
     WHERE q.name = pause_queue.queue;
     RETURN held.paused_at IS NULL;
 END $$;
-COMMENT ON FUNCTION {schema}.pause_queue(text, text, text) IS 'Nothing of this queue starts until it is resumed; what is RUNNING finishes. Pausing again sets the reason anew. Answers false when it was paused already.';
+COMMENT ON FUNCTION {schema}.pause_queue(text, text, text) IS 'Pauses a queue until it is resumed. RUNNING executions finish, and nothing new starts. A second call replaces the reason. Returns false if the queue was paused already.';
 
 CREATE OR REPLACE FUNCTION {schema}.resume_queue(queue text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -130,4 +130,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'queues');
     RETURN true;
 END $$;
-COMMENT ON FUNCTION {schema}.resume_queue(text, text) IS 'The queue goes on; what it missed is caught up on as each job''s catch_up says. Answers false when it was not paused.';
+COMMENT ON FUNCTION {schema}.resume_queue(text, text) IS 'Resumes a queue. For what was due during the pause, the catch_up of each job decides. Returns false if the queue was not paused.';

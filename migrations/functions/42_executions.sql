@@ -7,7 +7,7 @@ BEGIN
         USING HINT = 'Its partition may be behind retention; {schema}.ledger has what there is.',
               ERRCODE = 'no_data_found';
 END $$;
-COMMENT ON FUNCTION {schema}_internal.raise_unknown_execution(bigint) IS 'Raises that there is no such execution.';
+COMMENT ON FUNCTION {schema}_internal.raise_unknown_execution(bigint) IS 'Raises that this execution does not exist.';
 
 CREATE OR REPLACE FUNCTION {schema}.cancel(execution_id bigint, requested_by text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -44,7 +44,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'cancel');
     RETURN 'requested';
 END $$;
-COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'cancelled: it was PENDING or awaited a retry, and ended at once. requested: it is RUNNING, and its runner was asked to end it. already_finished. busy: its row is being written; ask again.';
+COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'Requests that an execution ends. cancelled: it was waiting, and ended at once. requested: it is RUNNING, and its runner is notified. already_finished: it had ended. busy: its row is locked; call again.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_retry(held {schema}.executions, force boolean)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -73,7 +73,7 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_retry({schema}.executions, boolean) IS 'Raises unless this execution may have one more attempt; force passes an attempt whose end is unknown.';
+COMMENT ON FUNCTION {schema}_internal.check_retry({schema}.executions, boolean) IS 'Raises unless this execution may have one more attempt. With force, the end of its last attempt may be unknown.';
 
 CREATE OR REPLACE FUNCTION {schema}.retry(
     execution_id bigint, force boolean DEFAULT false, requested_by text DEFAULT NULL)
@@ -114,7 +114,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN CASE WHEN held.next_attempt_at IS NULL THEN 'retried' ELSE 'brought_forward' END;
 END $$;
-COMMENT ON FUNCTION {schema}.retry(bigint, boolean, text) IS 'retried: a FAILED or CANCELLED execution gets one more attempt, due now. brought_forward: it awaited its retry anyway, which is due now. Refused for SUCCESS; and without force where the end of the last attempt is unknown and the job is not reentrant. Waits for the locks of its schedule and its own row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.retry(bigint, boolean, text) IS 'Gives a FAILED or CANCELLED execution one more attempt, which is due now: retried. brought_forward: it was awaiting a retry, which is due now. Raises for other statuses, and unless force is true if the end of the last attempt is unknown and the job is not reentrant. Waits for the locks of its schedule and its own row (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.assert_lease(execution_id bigint, token uuid)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -137,4 +137,4 @@ BEGIN
                    CASE WHEN version() LIKE '%linux%' THEN '2000'
                         ELSE current_setting('client_connection_check_interval') END, true);
 END $$;
-COMMENT ON FUNCTION {schema}.assert_lease(bigint, uuid) IS 'Raises CL001 unless the execution is RUNNING under this token. Until the calling transaction ends nobody steals or sweeps it; heartbeats, its finish and a request to cancel pass. Sees to it that the transaction ends soon after its client is gone.';
+COMMENT ON FUNCTION {schema}.assert_lease(bigint, uuid) IS 'Raises CL001 unless the execution is RUNNING under this token. Until the transaction of the caller ends, the execution is not stolen or swept; heartbeats, its finish and requests to cancel still pass. The server ends the transaction soon after its client is gone.';

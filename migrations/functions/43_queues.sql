@@ -9,7 +9,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UNION SELECT e.queue FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION {schema}_internal.queues_in_use() IS 'The queues that a job, a runner, a waiting execution or the table queues has.';
+COMMENT ON FUNCTION {schema}_internal.queues_in_use() IS 'Lists the queues of jobs, runners, waiting executions and the table queues.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause_all(reason text DEFAULT NULL, requested_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -20,7 +20,7 @@ BEGIN
     INTO paused FROM (SELECT u.name FROM {schema}_internal.queues_in_use() u(name) ORDER BY u.name COLLATE "C") n;
     RETURN paused;
 END $$;
-COMMENT ON FUNCTION {schema}.pause_all(text, text) IS 'Nothing of any queue starts until it is resumed; what is RUNNING finishes. Answers how many queues were not paused before. A queue that nobody uses yet is not among them.';
+COMMENT ON FUNCTION {schema}.pause_all(text, text) IS 'Pauses every queue that is in use, until it is resumed. RUNNING executions finish, and nothing new starts. Returns the number of queues that were not paused before. A queue that is first used later is not paused.';
 
 CREATE OR REPLACE FUNCTION {schema}.resume_all(requested_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -32,7 +32,7 @@ BEGIN
                        ORDER BY q.name) n;
     RETURN resumed;
 END $$;
-COMMENT ON FUNCTION {schema}.resume_all(text) IS 'Every paused queue goes on, whoever paused it; answers how many did.';
+COMMENT ON FUNCTION {schema}.resume_all(text) IS 'Resumes every paused queue, and returns how many there were.';
 
 -- Lock: the row of the queue, then schedules by key, SKIP LOCKED: a locked one is being claimed, and
 -- its claim reads the new limit.

@@ -5,4 +5,4 @@ BEGIN
 EXCEPTION WHEN invalid_parameter_value THEN
     RETURN NULL;  -- one job with a misspelt zone must not cost the others their row
 END $$;
-COMMENT ON FUNCTION {schema}_internal.local_time(timestamptz, text) IS 'What the wall clock of that zone shows at this instant; NULL for a zone that PostgreSQL does not know.';
+COMMENT ON FUNCTION {schema}_internal.local_time(timestamptz, text) IS 'Returns the local time in this zone; NULL if PostgreSQL does not know the zone.';

@@ -7,7 +7,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
         regexp_replace(masked.text, '(://[^:@/?#]*):.*@', E'\\1:***@', 'g'),
         E'((?:ssl)?password\\s*=\\s*)(?:''(?:[^''\\\\]|\\\\.)*''?|(?:[^\\s&\\\\]|\\\\.)*)', E'\\1***', 'gi')
 $$;
-COMMENT ON FUNCTION {schema}_internal.masked(text) IS 'The text with every password of a URL or a connection string replaced by ***.';
+COMMENT ON FUNCTION {schema}_internal.masked(text) IS 'Returns the text with the password of each URL and connection string replaced by ***.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.masked_target(target jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
@@ -24,4 +24,4 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
         ELSE f.value END), '{}')
     FROM jsonb_each(target) f
 $$;
-COMMENT ON FUNCTION {schema}_internal.masked_target(jsonb) IS 'A target with the values of env and headers, and passwords in its texts, replaced by ***.';
+COMMENT ON FUNCTION {schema}_internal.masked_target(jsonb) IS 'Returns a target with *** for the values of env and headers, and for passwords in its texts.';

@@ -82,7 +82,7 @@ BEGIN
     LIMIT max_rows::bigint
     FOR NO KEY UPDATE OF s SKIP LOCKED;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_due_existing(text[], text[], text[], boolean, text[], integer) IS 'PENDING and awaiting-retry executions that are due and may start on a runner of these abilities, with their schedule rows locked.';
+COMMENT ON FUNCTION {schema}_internal.lock_due_existing(text[], text[], text[], boolean, text[], integer) IS 'Locks the schedules of executions that are PENDING or await a retry, are due, and may start on a runner of these abilities. Returns these executions.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_stale(
     of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
@@ -111,7 +111,7 @@ BEGIN
     LIMIT max_rows
     FOR NO KEY UPDATE OF s SKIP LOCKED;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Stale leases of reentrant jobs that may be stolen, with their schedule rows locked. Reads every RUNNING row. A lease is only stale after one stale_timeout in which the claimer''s view of the database was unbroken (trusted_since).';
+COMMENT ON FUNCTION {schema}_internal.lock_stale(text[], text[], text[], boolean, text[], timestamptz, integer) IS 'Locks the schedules of stale leases that may be stolen, and returns the executions. Reads every RUNNING row.';
 
 -- Greedy in the order of the candidates. A steal takes no room: its row counts as RUNNING already.
 CREATE OR REPLACE FUNCTION {schema}_internal.decide_existing(
@@ -167,7 +167,7 @@ BEGIN
                                   ORDER BY h.place), '{}')
         FROM chosen h);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Of these candidates, whose schedule rows are held, those that may start: at most one of a (job, scope) unless overlap is allow and none beside a RUNNING one, as many as limits leave room for (limited jobs and queues only where their row is held), at most so many in all.';
+COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Returns those of these candidates that may start. The caller holds the locks of their schedules. Unless overlap is allow, at most one of a (job, scope) starts, and none beside a RUNNING one. Limited jobs and queues need room, and their row has to be locked. At most max_rows start.';
 
 -- The statement that claims. Every test of the scans is made again here. A locked row has a living
 -- writer, or a user's assert_lease holds it FOR KEY SHARE.
@@ -222,7 +222,7 @@ BEGIN
               CASE h.old_status WHEN 'PENDING' THEN 'won' WHEN 'FAILED' THEN 'retried' ELSE 'stolen' END,
               e.queue, e.stale_after;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'These executions, each under its new token as its next attempt; how the attempt before ended goes into attempts. A row that does not come back was not to be had.';
+COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'Claims these executions, each under its new token as its next attempt, and returns those that were claimed. The end of the attempt before is kept in attempts.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.record_spec_error(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -232,7 +232,7 @@ BEGIN
     WHERE j.name = (SELECT n.name FROM {schema}.jobs n WHERE n.name = record_spec_error.job
                     FOR NO KEY UPDATE SKIP LOCKED);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.record_spec_error(text, text) IS 'The job says in spec_error what the database refused when one of its executions was claimed; the next edit clears it.';
+COMMENT ON FUNCTION {schema}_internal.record_spec_error(text, text) IS 'Records in spec_error of the job which value the database refused when an execution was claimed. The next edit clears it.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_existing(
     runner text, candidates {schema}_internal.claim_candidate[], tokens uuid[], trusted_since timestamptz)
@@ -286,7 +286,7 @@ BEGIN
         END;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz) IS 'Claims of these candidates, whose schedule rows are held, what may start, each under one of the tokens; how: won, retried, stolen. refused: the database does not accept a value of the row; payload then holds the message, and the job''s spec_error too.';
+COMMENT ON FUNCTION {schema}_internal.claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz) IS 'Claims those of these candidates that may start, each under one of the tokens. The caller holds the locks of their schedules. how: won, retried or stolen. refused: the database does not accept a value of the row; payload is the message, which is also recorded in spec_error.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_due(
     runner text, queues text[], kinds text[], functions text[], tokens uuid[],
@@ -341,4 +341,4 @@ BEGIN
         EXIT WHEN NOT refused OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist already and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, looking at no more than max_rows. trusted_since: since when its view of the database is unbroken; NULL: it steals nothing. more: there may be others due. Raises CL005 in another database than the ledger''s own, and in any transaction that is not READ COMMITTED.';
+COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, and at most max_rows are considered. trusted_since: the start of its unbroken view of the database; NULL: it does not steal. more: others may be due. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';

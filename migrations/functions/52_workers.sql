@@ -71,7 +71,7 @@ BEGIN
         JOIN {schema}.jobs j ON j.name = c.job_name
         WHERE c.how <> 'refused';
 END $$;
-COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'At most n executions of this queue whose jobs have handler external, RUNNING from now on under this runner''s name and the given lease_token, until stale_after unless heartbeat renews it (every third of stale_timeout). No row: nothing is due, may start, or was free; ask again. A runner that has been seen without a gap of a minute also steals stale leases of reentrant jobs. Raises unless the transaction is READ COMMITTED. The worker must stop the work after run_timeout, unless it is NULL: nothing else stops it.';
+COMMENT ON FUNCTION {schema}.claim_next(text, text, integer) IS 'Claims at most n executions of this queue whose jobs have handler external, for a worker of this name. Each is RUNNING under its lease_token until stale_after; renew it with heartbeat every third of stale_timeout. No row: nothing is due, or nothing may start; call again later. A worker that was seen at least every minute for one stale_timeout also steals stale leases of reentrant jobs. The worker has to stop its work after run_timeout (NULL: no limit), because nothing else stops it. Raises unless the transaction is READ COMMITTED.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lease_refusal(execution_id bigint, token uuid) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -89,7 +89,7 @@ BEGIN
     END IF;
     RETURN 'lost';
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lease_refusal(bigint, uuid) IS 'Why an execution is not held under this token: already_finished under it, or lost to a thief, the sweeper or a release. Raises if there is no such execution.';
+COMMENT ON FUNCTION {schema}_internal.lease_refusal(bigint, uuid) IS 'Returns why an execution is not held under this token: already_finished, or lost (stolen, swept or released). Raises if the execution does not exist.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_lease(execution_id bigint, token uuid)
 RETURNS {schema}.executions LANGUAGE plpgsql AS $$
@@ -135,7 +135,7 @@ BEGIN
                   FOR NO KEY UPDATE SKIP LOCKED);
     RETURN CASE WHEN cancelled THEN 'cancel_requested' ELSE 'ok' END;
 END $$;
-COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'ok: the lease is renewed, for lease or the stale_timeout of the job. cancel_requested: renewed as well, and a cancel was requested: stop the work and call fail, which then ends it as CANCELLED. lost: another worker has it or it was ended; stop the work, nothing written under this token counts.';
+COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'Renews a lease, for the interval lease or the stale_timeout of the job. ok: it is renewed. cancel_requested: it is renewed, and a cancel was requested; stop the work and call fail, which ends the execution as CANCELLED. lost: the lease was stolen or has ended; stop the work, because nothing can be written under this token.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.rearm_after(ended {schema}.executions) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -207,7 +207,7 @@ BEGIN
     outcome.result := finish.result;
     RETURN {schema}_internal.end_attempt(finish.id, token, outcome, NULL, true, false);
 END $$;
-COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb) IS 'ok: the execution is SUCCESS, with this result, and covers the input that there was at the claim. already_finished: under this token, by an earlier call whose answer was lost. lost: another has it, or it was swept; nothing was written.';
+COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb) IS 'Ends an execution as SUCCESS with this result. It covers the input that existed at the claim. ok: written. already_finished: an earlier call under this token has written it. lost: the lease was stolen, released or swept, and nothing was written.';
 
 CREATE OR REPLACE FUNCTION {schema}.finish(id bigint, token uuid, result jsonb, watermark bigint)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -220,7 +220,7 @@ BEGIN
     outcome.watermark := finish.watermark;
     RETURN {schema}_internal.end_attempt(finish.id, token, outcome, NULL, true, true);
 END $$;
-COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb, bigint) IS 'As finish(id, token, result), covering the input up to watermark; NULL: none, the scope stays dirty.';
+COMMENT ON FUNCTION {schema}.finish(bigint, uuid, jsonb, bigint) IS 'Ends an execution as SUCCESS, like finish(id, token, result), but covers the input up to watermark. NULL: it covers no input, and the scope stays dirty.';
 
 CREATE OR REPLACE FUNCTION {schema}.fail(
     id bigint, token uuid, code text, message text, result jsonb DEFAULT NULL,
@@ -248,7 +248,7 @@ BEGIN
     outcome.result := fail.result;
     RETURN {schema}_internal.end_attempt(fail.id, token, outcome, retry_after, final, false);
 END $$;
-COMMENT ON FUNCTION {schema}.fail(bigint, uuid, text, text, jsonb, interval, boolean) IS 'ok: the attempt FAILED, with code, message and whatever result it has; tried again after retry_after or the job''s retry_backoff while attempts are left, unless final; CANCELLED instead where its end was asked for. already_finished, lost: as finish says.';
+COMMENT ON FUNCTION {schema}.fail(bigint, uuid, text, text, jsonb, interval, boolean) IS 'Ends an attempt as FAILED with code, message and an optional result. It is retried after retry_after or the retry_backoff of the job while attempts are left, unless final is true. After a requested cancel it is CANCELLED instead. ok: written. already_finished, lost: see finish.';
 
 CREATE OR REPLACE FUNCTION {schema}.release(id bigint, token uuid)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -265,4 +265,4 @@ BEGIN
     PERFORM {schema}_internal.rearm_after(held);
     RETURN 'ok';
 END $$;
-COMMENT ON FUNCTION {schema}.release(bigint, uuid) IS 'ok: the worker goes and gives the execution back: PENDING, due, with one attempt more; CANCELLED where its end was asked for. Only for work that has ended or never began. already_finished, lost: as finish says.';
+COMMENT ON FUNCTION {schema}.release(bigint, uuid) IS 'Returns an execution to PENDING with one more attempt, because its worker stops. After a requested cancel it is CANCELLED instead. Call it only when the work has ended or never began. ok: written. already_finished, lost: see finish.';

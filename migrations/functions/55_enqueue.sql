@@ -14,7 +14,7 @@ LANGUAGE sql STABLE AS $$
             = (scope.job_name, scope.scope_kind, scope.scope_id)
           AND e.status = 'SUCCESS' AND e.watermark IS NOT NULL))
 $$;
-COMMENT ON FUNCTION {schema}_internal.covered_watermark({schema}.schedules) IS 'The greatest watermark of a SUCCESS of this scope; NULL: none has one.';
+COMMENT ON FUNCTION {schema}_internal.covered_watermark({schema}.schedules) IS 'Returns the greatest watermark of a SUCCESS of this scope; NULL: there is none.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_enqueued(
     definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, key text,
@@ -28,7 +28,7 @@ RETURNS bigint LANGUAGE sql AS $$
             watermark, group_id, 0, definition.max_attempts, requester)
     RETURNING id
 $$;
-COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'A PENDING execution with the attempts of the job; answers its id. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'Creates a PENDING execution with the attempts of the job, and returns its id. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
@@ -70,7 +70,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'jobs');
     RETURN held;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'The schedule row of a scope, locked FOR NO KEY UPDATE. A scope that is not there appears, with its history starting now, if the job has a scope_kind and no fixed scopes; else it is refused. A scope provider retires what it does not name.';
+COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'Locks and returns the schedule row of a scope. A missing scope is created, with a history that starts now, if the job has a scope_kind and no fixed scopes; otherwise it raises. A scope provider retires the scopes that it does not return.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.give_up_superseded(scope {schema}.schedules) RETURNS void
 LANGUAGE sql AS $$
@@ -94,14 +94,14 @@ LANGUAGE sql AS $$
         = (scope.job_name, scope.scope_kind, scope.scope_id, h.plan_time)
       AND e.status = 'FAILED' AND e.next_attempt_at IS NOT NULL
 $$;
-COMMENT ON FUNCTION {schema}_internal.give_up_superseded({schema}.schedules) IS 'FAILED executions of this scope that await a retry while a newer one of their key is PENDING are never retried: an old payload does not run after a new one. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.give_up_superseded({schema}.schedules) IS 'Ends the retries of FAILED executions of this scope while a newer execution of their key is PENDING, because an old payload must not run after a new one. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.has_uncovered_input(scope {schema}.schedules) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(scope.input_watermark > scope.success_watermark,
                     scope.input_watermark IS NOT NULL)
 $$;
-COMMENT ON FUNCTION {schema}_internal.has_uncovered_input({schema}.schedules) IS 'Input beyond success_watermark: the scope is dirty.';
+COMMENT ON FUNCTION {schema}_internal.has_uncovered_input({schema}.schedules) IS 'Returns whether the scope has input beyond success_watermark, that is, whether it is dirty.';
 
 -- Who runs again what a success left dirty: with progress at once, without after the first backoff, so
 -- that a worker that covers nothing does not spin. Not beside anything that runs or waits with a key,
@@ -153,7 +153,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.enqueue_dirty_scope({schema}.schedules) IS 'Makes a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and answers its id: due now if that success covered more than any before, else after the first backoff of the job. NULL: something runs or waits, or failed. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.enqueue_dirty_scope({schema}.schedules) IS 'Creates a PENDING execution for a dirty scope whose newest execution is a SUCCESS, and returns its id. It is due now if that success covered more than any before it, otherwise after the first backoff of the job. NULL: an execution runs or waits, or the newest one failed. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_input(scope {schema}.schedules)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
@@ -169,7 +169,7 @@ BEGIN
     PERFORM {schema}_internal.give_up_superseded(scope);
     RETURN settled;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.settle_input({schema}.schedules) IS 'Records what successes have covered and gives up retries whose key has a newer execution; answers the row as it is now. Under its lock.';
+COMMENT ON FUNCTION {schema}_internal.settle_input({schema}.schedules) IS 'Records what successes have covered, gives up retries whose key has a newer execution, and returns the updated row. The caller holds its lock.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_inputs(of_jobs text[], of_kinds text[], of_scopes text[])
 RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -196,7 +196,7 @@ BEGIN
     END LOOP;
     RETURN count;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.settle_inputs(text[], text[], text[]) IS 'After executions of these scopes ended: success_watermark is recorded, superseded retries are given up, what is still dirty after a success runs again. Locks schedules SKIP LOCKED, so it may follow a finish in its transaction; who has the lock settles it himself, or the sweeper does. Answers how many executions it made.';
+COMMENT ON FUNCTION {schema}_internal.settle_inputs(text[], text[], text[]) IS 'Settles the input of these scopes after executions ended: records success_watermark, gives up superseded retries, and enqueues what is still dirty after a success. Returns how many executions it created. Skips locked schedules, so it may follow a finish in the same transaction; the holder of the lock or the sweeper settles those.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_left_behind() RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -210,7 +210,7 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
           WHERE f.next_attempt_at IS NOT NULL AND f.enqueue_key IS NOT NULL AND f.status = 'FAILED'
           LIMIT 10000) d
 $$;
-COMMENT ON FUNCTION {schema}_internal.settle_left_behind() IS 'settle_inputs for every dirty scope and every keyed retry: what a crash between a finish and its settling left. Answers how many executions it made.';
+COMMENT ON FUNCTION {schema}_internal.settle_left_behind() IS 'Calls settle_inputs for every dirty scope and every keyed retry, which a crash may have left. Returns how many executions it created.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_enqueue(job text, key text, group_id uuid, other bigint, of_group uuid)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -225,7 +225,7 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_enqueue(text, text, uuid, bigint, uuid) IS 'Raises unless this key and this group can be enqueued.';
+COMMENT ON FUNCTION {schema}_internal.check_enqueue(text, text, uuid, bigint, uuid) IS 'Raises if this key or this group cannot be enqueued.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.merge_enqueued(
     scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text)
@@ -255,7 +255,7 @@ BEGIN
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     RETURN held.id;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges a push into the PENDING execution of its key: watermark max, newest payload, due now, all the attempts of the job. Answers its id; NULL: there is none. Under the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges work into the PENDING execution of its key: the greater watermark, the newest payload, due now, all attempts of the job. Returns its id; NULL: there is none. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.covering_execution(scope {schema}.schedules) RETURNS bigint
 LANGUAGE sql STABLE AS $$
@@ -270,7 +270,7 @@ LANGUAGE sql STABLE AS $$
              = (scope.job_name, scope.scope_kind, scope.scope_id)
            AND e.next_attempt_at IS NOT NULL AND e.enqueue_key = '' ORDER BY e.plan_time DESC LIMIT 1))
 $$;
-COMMENT ON FUNCTION {schema}_internal.covering_execution({schema}.schedules) IS 'The execution that covers all input of this scope once it succeeds: RUNNING since the last of it came, or waiting for its attempt.';
+COMMENT ON FUNCTION {schema}_internal.covering_execution({schema}.schedules) IS 'Returns the execution that covers all input of this scope once it succeeds: one that is RUNNING since the newest input, or one that waits.';
 
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
     job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
@@ -331,7 +331,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text) IS 'Gives a job something to do and answers the id of the execution that will do it. With a key it merges into the PENDING execution of that key (watermark max, newest payload, due now); while one of that key is RUNNING one successor waits; a FAILED one that awaits its retry is given up for the new one, which has all its attempts. A watermark alone merges in the same way with the scope''s pending input, and answers NULL where the work has come that far already, or the execution that covers it already. Without a key nothing else is merged. A pause does not refuse it: it waits. A scope that is not there appears where the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.is_dirty(
     job text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
@@ -349,4 +349,4 @@ BEGIN
     scope.success_watermark := {schema}_internal.covered_watermark(scope);
     RETURN {schema}_internal.has_uncovered_input(scope);
 END $$;
-COMMENT ON FUNCTION {schema}.is_dirty(text, text, text) IS 'Whether input was pushed at this scope that no success has covered yet; false for a scope that is not there.';
+COMMENT ON FUNCTION {schema}.is_dirty(text, text, text) IS 'Returns whether this scope has input that no success covers yet. Returns false for a scope that does not exist.';

@@ -18,7 +18,7 @@ RETURNS {schema}.executions LANGUAGE sql STABLE AS $$
              ORDER BY k.next_attempt_at LIMIT 1)) w
         ORDER BY w.next_attempt_at LIMIT 1)
 $$;
-COMMENT ON FUNCTION {schema}_internal.due_in_scope({schema}.schedules) IS 'Of the executions of this scope that wait for an attempt the one that is due first; NULL: none waits.';
+COMMENT ON FUNCTION {schema}_internal.due_in_scope({schema}.schedules) IS 'Returns the waiting execution of this scope that is due first; NULL: none waits.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_limits(definition {schema}.jobs) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -28,7 +28,7 @@ BEGIN
     PERFORM FROM {schema}.jobs j WHERE j.name = definition.name AND j.max_running IS NOT NULL
     FOR NO KEY UPDATE;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_limits({schema}.jobs) IS 'The rows of the queue and the job, where they have a limit, locked FOR NO KEY UPDATE: what counts RUNNING afterwards counts exactly.';
+COMMENT ON FUNCTION {schema}_internal.lock_limits({schema}.jobs) IS 'Locks the rows of the queue and the job if they have a limit, so that a later count of RUNNING executions is exact.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.is_full(job text, of_queue text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
@@ -41,7 +41,7 @@ LANGUAGE sql STABLE AS $$
         CROSS JOIN LATERAL {schema}_internal.queue_room(q.name, q.max_running) limited
         WHERE q.name = of_queue AND limited.room = 0)
 $$;
-COMMENT ON FUNCTION {schema}_internal.is_full(text, text) IS 'Whether the limit of this job or of this queue leaves no room; after lock_limits, in a statement of its own.';
+COMMENT ON FUNCTION {schema}_internal.is_full(text, text) IS 'Returns whether the limit of this job or of this queue leaves no room. Call it after lock_limits, in a statement of its own.';
 
 -- The order of the questions: what runs, what waits, what is done, what failed for good, what is full.
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_refusal(
@@ -64,7 +64,7 @@ RETURNS text LANGUAGE sql STABLE AS $$
             THEN 'concurrency_limit'
     END
 $$;
-COMMENT ON FUNCTION {schema}_internal.claim_refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Why a claim of this scope gets nothing; NULL: it may have one. retry_pending: what waits is not due yet. retry_exhausted: its newest execution failed for good and nothing was pushed since.';
+COMMENT ON FUNCTION {schema}_internal.claim_refusal({schema}.jobs, {schema}.schedules, {schema}.executions, {schema}.executions, {schema}.executions) IS 'Returns why a claim of this scope gets no execution; NULL: it may have one. retry_pending: the waiting execution is not due yet. retry_exhausted: the newest execution failed for good, and nothing was enqueued since.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim(
     job text, runner text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)
@@ -153,7 +153,7 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Asks for one execution of this scope. answer won, retried, stolen: it is RUNNING under lease_token until stale_after, to be renewed with heartbeat and ended with finish or fail. What waits and is due is taken first; where nothing waits one is made, also for a scope that was never enqueued. Otherwise the reason: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (push, or retry it), concurrency_limit, paused, busy (its row is being written; ask again), refused (a value that the database does not accept; spec_error says which); execution_id then names what is in the way. The runner is seen, as by claim_next; stale leases of reentrant jobs are stolen by one that has been seen for a stale_timeout. Raises where the job is unknown or retired, and unless the transaction is READ COMMITTED. Waits for the locks of a limited queue and job and of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.claim(text, text, text, text) IS 'Claims one execution of this scope. answer won, retried or stolen: it is RUNNING under lease_token until stale_after; renew it with heartbeat, and end it with finish or fail. A waiting execution that is due is claimed first; if none waits, one is created. Other answers are reasons, and execution_id names the cause: already_running, retry_pending (until due_at), up_to_date, retry_exhausted (enqueue, or retry it), concurrency_limit, paused, busy (its row is locked; call again), refused (the database does not accept a value; see spec_error). A worker that was seen for one stale_timeout also steals a stale lease of a reentrant job. Raises if the job is unknown or retired, and unless the transaction is READ COMMITTED. Waits for the locks of the limited queue, the limited job and the schedule (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.take_results(queue text, n integer DEFAULT 100)
 RETURNS TABLE (
@@ -188,7 +188,7 @@ BEGIN
            t.finished_at
     FROM taken t ORDER BY t.finished_at, t.id;
 END $$;
-COMMENT ON FUNCTION {schema}.take_results(text, integer) IS 'Results of ended executions of this queue that nobody has taken, oldest first, each to one consumer: taken when the calling transaction commits, back when it rolls back. What another consumer has in hand is stepped over. A retried execution gives its new result again.';
+COMMENT ON FUNCTION {schema}.take_results(text, integer) IS 'Returns results of ended executions of this queue, the oldest first, each to one consumer. A result counts as taken when the transaction of the caller commits. Results that another consumer has locked are skipped. After a retry, an execution has a new result to take.';
 
 CREATE OR REPLACE FUNCTION {schema}.group_status(group_id uuid)
 RETURNS TABLE (
@@ -211,4 +211,4 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
                FILTER (WHERE e.finished_at IS NOT NULL AND e.next_attempt_at IS NULL), '[]')
     FROM {schema}.executions e WHERE e.group_id = group_status.group_id
 $$;
-COMMENT ON FUNCTION {schema}.group_status(uuid) IS 'The executions that were enqueued with this group_id as one: how many have each status, whether all have ended for good (false without any), and in results how each of those ended, in the order of their ids.';
+COMMENT ON FUNCTION {schema}.group_status(uuid) IS 'Returns the state of the executions that were enqueued with this group_id: the number in each status, whether all have ended (false if there are none), and in results how each of them ended, by id.';

@@ -42,7 +42,7 @@ BEGIN
     END IF;
     PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises unless these plan_times of this scope may be backfilled: past and planned, whole seconds, within retention, nothing retired. Pauses pass: the rows wait for their end.';
+COMMENT ON FUNCTION {schema}_internal.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises if these plan_times of this scope may not be backfilled. They have to be past, planned, whole seconds, and within retention; job and scope must not be retired. Pauses are ignored, because the executions wait.';
 
 -- What a backfill does about each plan_time: 'make', 'retry', 'repeat', or NULL: leave it alone.
 CREATE OR REPLACE FUNCTION {schema}_internal.backfill_actions(
@@ -73,7 +73,7 @@ LANGUAGE sql STABLE AS $$
          = (scope.job_name, scope.scope_kind, scope.scope_id, a.at)
     ORDER BY a.n
 $$;
-COMMENT ON FUNCTION {schema}_internal.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz) IS 'What a backfill does about each plan_time, in the order given: make, retry, repeat (beside a SUCCESS), or NULL: leave it alone.';
+COMMENT ON FUNCTION {schema}_internal.backfill_actions({schema}.jobs, {schema}.schedules, timestamptz[], text, timestamptz) IS 'Returns what a backfill does for each plan_time, in the given order: make, retry, repeat (beside a SUCCESS), or NULL for nothing.';
 
 CREATE OR REPLACE FUNCTION {schema}.preview_backfill(
     job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
@@ -114,7 +114,7 @@ BEGIN
             definition.revision, definition.queue, due, due, definition.payload, 0,
             definition.max_attempts, requester);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'One PENDING execution at this plan_time, or at the first free microsecond behind it: due now, under the current revision.';
+COMMENT ON FUNCTION {schema}_internal.create_backfilled({schema}.jobs, {schema}.schedules, timestamptz, text) IS 'Creates one PENDING execution at this plan_time, or at the first free microsecond after it. It is due now, under the current revision.';
 
 CREATE OR REPLACE FUNCTION {schema}.backfill(
     job text, plan_times timestamptz[], scope_kind text DEFAULT 'global',
@@ -170,4 +170,4 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text) IS 'Past plan_times of one scope become PENDING executions under their own key, in the order given: made. What is PENDING, RUNNING, awaits a retry or has ended is left alone; with reprocess = failed, what is FAILED or CANCELLED for good gets one more attempt: retried (never where the end of the last one is unknown and the job is not reentrant); with all, a SUCCESS stays and gets a repetition beside it, microseconds behind its plan_time. At most cap are made and retried; remaining: so many of the last plan_times were not looked at. ended_before: what ended, or was repeated, since that instant is left alone, so that a stopped backfill can go on.';
+COMMENT ON FUNCTION {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text) IS 'Creates executions for past plan_times of one scope, in the given order: made. What exists is left alone. With reprocess = failed, an execution that is FAILED or CANCELLED gets one more attempt: retried; not if the end of its last attempt is unknown and the job is not reentrant. With reprocess = all, a SUCCESS is also repeated, as a new execution microseconds after its plan_time. At most cap executions are made or retried; remaining: the number of plan_times that were not reached. ended_before: what ended or was repeated since that instant is left alone, so that a stopped backfill can continue.';

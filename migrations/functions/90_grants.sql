@@ -3,8 +3,8 @@
 -- Rights are a step of their own, because roles may appear after the schema: `migrate` ends with
 -- grant_roles() whether or not anything else was pending.
 
-COMMENT ON FUNCTION {schema}.db_now() IS 'The clock of everything: the instant at which the statement began.';
-COMMENT ON FUNCTION {schema}.db_clock() IS 'The same clock, read now: for what is read after a lock wait.';
+COMMENT ON FUNCTION {schema}.db_now() IS 'Returns the start of the statement: the clock of the ledger.';
+COMMENT ON FUNCTION {schema}.db_clock() IS 'Returns the current instant of the same clock, for what is read after a lock wait.';
 
 -- Functions are named without their arguments: a right holds for all of one name.
 CREATE OR REPLACE FUNCTION {schema}.decided_grants()

@@ -108,7 +108,7 @@ LANGUAGE sql STABLE AS $$
     WHERE (a.error_code = 'runner_crashed' OR (a.error_code = 'stale_timeout' AND a.requested_by IS NULL))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
 $$;
-COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Violations in what executions and skips with plan_time from then on say of the past: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
+COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Lists violations in executions and skips with plan_time from this instant on: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
 REVOKE EXECUTE ON FUNCTION {schema}_internal.history_violations(timestamptz) FROM PUBLIC;
 
 -- SECURITY DEFINER, for who may read the view reads no table; jit = off, because compiling them for all
@@ -133,7 +133,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
     WHERE a.status = 'RUNNING' AND r.overlap <> 'allow'
       AND least(a.plan_time, b.plan_time) < {schema}.db_now() - interval '7 days'  -- else it is in history
 $$;
-COMMENT ON FUNCTION {schema}_internal.recent_violations() IS 'history_violations of the last 7 days, and overlapping of what is RUNNING, however old.';
+COMMENT ON FUNCTION {schema}_internal.recent_violations() IS 'Lists history_violations of the last 7 days, and overlapping RUNNING executions of any age.';
 
 -- "For a while": 2 minutes, which is two full rounds of every sweeper, the staggered one included.
 CREATE OR REPLACE FUNCTION {schema}_internal.present_violations()
@@ -246,7 +246,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
                   WHERE s.queue = ANY (r.queues) AND (j.handler IN ('command', 'sql', 'http')
                                                       OR j.target ->> 'python' = ANY (r.handlers)))
 $$;
-COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Violations in what stands now: over_limit (of queues), stale, parked.';
+COMMENT ON FUNCTION {schema}_internal.present_violations() IS 'Lists violations in the present state: over_limit (of queues), stale, parked.';
 REVOKE EXECUTE ON FUNCTION {schema}_internal.recent_violations(), {schema}_internal.present_violations() FROM PUBLIC;
 
 CREATE OR REPLACE VIEW {schema}.accepted_violations AS

@@ -1,6 +1,6 @@
--- The cursors move, with the rows and skips that account for the way, in one transaction.
--- Lock: the schedule rows are held. A cursor never goes back. The gap of a scope that returned is
--- forgotten once the cursor has passed it.
+-- Moves the cursors, in the transaction of the executions and skips that account for the way.
+-- Lock: the schedule rows are held. A cursor never goes back. The gap of a scope that returned is cleared
+-- once the cursor has passed it.
 UPDATE {schema}.schedules s
 SET planned_through = greatest(s.planned_through, u.through),
     planned_revision = greatest(s.planned_revision, u.revision),

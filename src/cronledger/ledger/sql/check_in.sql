@@ -1,9 +1,9 @@
--- The runner is seen, and learns what may need it: the next stale lease, the next pause that ends, and
--- the live runners of its queues that read schedules by other versions (`others`, a JSON array), with
--- what their own check-ins said of whether they claim.
+-- Records the check-in of a runner, and returns what it has to know: the next stale lease, the next pause
+-- that ends, and the live runners of its queues that read schedules by other versions (`others`, a JSON
+-- array), with the claims that their own check-ins reported.
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
--- Lock: its own runners row. Always one row; NULL: nothing is to come, no such runner. Raises CL006 in
--- another ledger than the one that the runner began with.
+-- Lock: its own runners row. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
+-- ledger than the one in which the runner began.
 WITH seen AS (
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, running, started_at, heartbeat_at, stale_after,

@@ -1,7 +1,7 @@
--- Whether the planned scopes of the job differ from a list that is given by its digest: the SHA-256 of
--- all scope_ids in their order, each behind its length. Reads each schedule of the job once.
--- No lock: an edit that commits meanwhile is seen the next time. Zero rows: there is no such job, or
--- it is retired or has another scope_kind; then its scopes are not the provider's.
+-- Returns whether the planned scopes of the job differ from a list, which is given by its digest: the
+-- SHA-256 of all scope_ids in their order, each after its length. Reads each schedule of the job once.
+-- No lock: an edit that commits meanwhile is seen the next time. Zero rows: the job does not exist, is
+-- retired, or has another scope_kind; then its scopes are not the provider's.
 SELECT d.digest <> %(digest)s::text
 FROM {schema}.jobs j
 CROSS JOIN LATERAL (

@@ -1,6 +1,7 @@
--- The jobs that a source has or would have: the row as it is, whether the source declares the job, and
--- which columns of its definition would differ (what makes a revision; a description does not). A job
--- that is not stored yet has only its name. No lock. Zero rows: the source has no jobs, and had none.
+-- Returns the jobs that a source has or would have: the stored row, whether the source declares the job,
+-- and which columns of its definition would differ. These are the columns that make a revision; the
+-- description is not among them. A job that is not stored yet has only its name.
+-- No lock. Zero rows: the source has no jobs, and had none.
 SELECT j.*, coalesce(j.name, r.name) AS name, r.name IS NOT NULL AS declared, j.name IS NOT NULL AS stored,
        ARRAY(SELECT a.key FROM jsonb_each({schema}_internal.job_definition(r)) a
              WHERE a.key <> 'description'

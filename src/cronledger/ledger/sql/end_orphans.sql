@@ -1,6 +1,6 @@
--- Executions that wait for an attempt of a job that is retired or gone are CANCELLED: what was RUNNING
--- at its retirement and failed or was given back since. Their ids.
--- Lock: executions FOR UPDATE in key order, SKIP LOCKED. A loose scan of the names of jobs that have
+-- Cancels the executions that wait for an attempt of a job that is retired or deleted: they were RUNNING
+-- at the retirement, and failed or were released since. One row for each: its id.
+-- Lock: executions FOR UPDATE in key order, SKIP LOCKED. Uses a loose scan of the names of jobs that have
 -- such rows. Zero rows: there are none.
 WITH RECURSIVE d AS (
     (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL

@@ -1,6 +1,8 @@
--- What keeps vacuum from removing dead rows of this database: transactions open for longer than five
--- minutes, prepared ones, replication slots that hold a snapshot and that nobody reads; and, to a role that
--- is no member of pg_read_all_stats, that it cannot see others' transactions. No lock; zero rows: nothing does.
+-- Lists what keeps vacuum from removing dead rows of this database: transactions that are open for more
+-- than five minutes, prepared transactions, and replication slots that hold a snapshot and have no reader.
+-- To a role that is not a member of pg_read_all_stats it also reports that it cannot see the transactions
+-- of others.
+-- No lock. Zero rows: nothing does.
 SELECT format('%s of %s, pid %s, %s', coalesce(nullif(a.application_name, ''), 'a session'),
               a.usename, a.pid, a.state) AS holder,
        {schema}.db_clock() - a.xact_start AS age,

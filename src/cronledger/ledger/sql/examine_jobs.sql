@@ -1,5 +1,5 @@
--- Jobs that cannot run: a definition that cannot be planned, or no live runner that has their queue and
--- function (or, of external ones, no worker that asks their queue). No lock; zero rows: all can run.
+-- Lists jobs that cannot run: their definition cannot be planned, or no live runner has their queue and
+-- function (for external jobs: no worker claims from their queue). No lock. Zero rows: all can run.
 WITH alive AS MATERIALIZED (
     SELECT r.queues, r.handlers FROM {schema}.runner_status r
     WHERE r.state IN ('alive', 'refused')

@@ -1,6 +1,7 @@
--- How far partitions of executions reach ahead without a hole, those that were to be dropped two days ago,
--- and the holes. A hole behind now may have held executions: only plan_times after the first job was made,
--- and after what was pruned, count. No lock; one row; NULL: there are none.
+-- Returns how far the partitions of executions reach ahead without a hole, the partitions that should have
+-- been dropped two days ago, and the holes. A hole in the past may have held executions; it counts only
+-- after the creation of the first job, and after what was pruned.
+-- No lock. One row. NULL: there are none.
 WITH parts AS (
     SELECT q.name, q.from_plan_time, q.before_plan_time,
            lag(q.before_plan_time) OVER (ORDER BY q.from_plan_time) AS previous

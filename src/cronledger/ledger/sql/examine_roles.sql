@@ -1,5 +1,5 @@
--- The group roles that are missing, the statements that would give the others the rights that they lack,
--- and what this role may not do that a replica does. No lock; one row.
+-- Returns the group roles that are missing, the statements that would grant the missing rights of the
+-- others, and the rights that this role would need to be a replica. No lock. One row.
 WITH missing AS MATERIALIZED (SELECT m.role, m.statement FROM {schema}_internal.missing_grants() m)
 SELECT current_user::text AS role,
        (SELECT n.nspowner::regrole::text FROM pg_namespace n WHERE n.nspname = '{schema}') AS owner,

@@ -1,5 +1,5 @@
--- Runners that have not left in good order: whether each is alive, its clock, by what it reads
--- schedules, whether any job is in a queue that it takes from. No lock; zero rows: there are none.
+-- Lists runners that have not stopped in good order: whether each is alive, its clock, the versions by
+-- which it reads schedules, and whether a job is in one of its queues. No lock. Zero rows: there are none.
 SELECT r.runner_id AS id, r.stale_after > {schema}.db_now() AS alive, r.version = 'external' AS external,
        {schema}.db_now() - r.heartbeat_at AS seen_ago, r.clock_skew, r.queues,
        r.fingerprint ->> 'tzdata' AS tzdata, r.fingerprint ->> 'croniter' AS croniter,

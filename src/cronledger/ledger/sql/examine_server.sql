@@ -1,6 +1,6 @@
--- The server as a replica finds it, and the room it has for connections: the least of what server,
--- database and role leave. No lock; one row; needs no schema. A role without pg_read_all_stats sees no
--- backend_type of others, but that they are there.
+-- Returns the server as a replica finds it, and its room for connections: the least that server, database
+-- and role allow. No lock. One row. Needs no schema. A role without pg_read_all_stats sees that other
+-- backends exist, but not their type.
 SELECT current_setting('server_version') AS version,
        current_setting('autovacuum')::boolean AS autovacuum,
        current_setting('track_counts')::boolean AS track_counts,

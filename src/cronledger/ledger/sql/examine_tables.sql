@@ -1,6 +1,6 @@
--- The tables of the ledger that vacuum or analyze neglects: disabled (autovacuum_enabled = off), never
--- analyzed though written to, or more dead rows than live ones, of more than %(rows)s. No lock; zero
--- rows: none is neglected.
+-- Lists tables of the ledger that vacuum or analyze neglects: autovacuum is disabled, or they were written
+-- to and never analyzed, or they have more dead rows than live ones; only with more than %(rows)s such
+-- rows. No lock. Zero rows: there are none.
 SELECT c.relname::text AS name, o.disabled, s.n_live_tup AS live, s.n_dead_tup AS dead,
        s.last_analyze IS NULL AND s.last_autoanalyze IS NULL
            AND s.n_mod_since_analyze > %(rows)s AS unanalyzed,

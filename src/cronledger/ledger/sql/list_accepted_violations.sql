@@ -1,5 +1,5 @@
--- Acceptances of violations that hold, of these jobs, of all for NULL. No lock. Zero rows: nothing is
--- accepted.
+-- Lists the acceptances of violations that hold, for these jobs (NULL: for all). No lock. Zero rows: there
+-- are none.
 SELECT a.id, a.kind, a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.through_plan_time,
        a.execution_id, a.reason, a.accepted_by, a.accepted_at
 FROM {schema}.accepted_violations a

@@ -1,5 +1,5 @@
--- Schedules behind a key, by key, for verify: where planning stands, and since when there is history.
--- No lock. Zero rows: there are no more.
+-- Lists the schedules after a key, by key, for verify: their cursor, and the start of their history. No
+-- lock. Zero rows: there are no more.
 SELECT s.job_name, s.scope_kind, s.scope_id, s.planned_through, s.planned_revision, s.parked,
        s.retired_at, s.returned_at, s.created_at
 FROM {schema}.verify_schedules s

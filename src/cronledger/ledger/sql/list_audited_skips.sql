@@ -1,4 +1,4 @@
--- Skips of (job, scope) in a range of keys, by key and first plan_time, as far as they reach into a range
+-- Lists the skips of (job, scope) in a range of keys, by key and first plan_time, that reach into a range
 -- of plan_times. No lock.
 SELECT k.job_name, k.scope_kind, k.scope_id, k.from_plan_time, k.through_plan_time, k.count, k.reason,
        k.blocked_by, k.revision, k.created_at

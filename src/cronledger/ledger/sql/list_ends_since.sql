@@ -1,5 +1,5 @@
--- How the executions of one scope with plan_time in [first, before) stand that were written since an
--- instant, by status; manual ones are not counted. No lock. Zero rows: none was written.
+-- Counts by status the executions of one scope with plan_time in [first, before) that were written since
+-- an instant. Manual ones are not counted. No lock. Zero rows: none was written.
 SELECT e.status, count(*) AS count FROM {schema}.execution_status e
 WHERE (e.job_name, e.scope_kind, e.scope_id) = (%(job)s, %(kind)s, %(scope)s)
   AND e.plan_time >= %(first)s AND e.plan_time < %(before)s

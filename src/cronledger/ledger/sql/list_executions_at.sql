@@ -1,5 +1,5 @@
--- Executions of one scope with plan_time in [since, until), in their order, save what they took and
--- gave. No lock. Zero rows: there is none.
+-- Lists executions of one scope with plan_time in [since, until), in their order, without payloads,
+-- results and outputs. No lock. Zero rows: there are none.
 SELECT e.id, e.plan_time, e.status, e.trigger, e.revision, e.due_at, e.attempt, e.max_attempts,
        e.next_attempt_at, e.runner_id, e.heartbeat_at, e.stale_after, e.started_at, e.finished_at,
        e.duration_ms, e.error_code, e.error_msg, e.attempts, e.cancel_requested_at,

@@ -1,7 +1,7 @@
--- All revisions of a job, the oldest first, with the columns of its definition. target, payload and scopes
--- are NULL: an operator may not read the first two, and there may be 100,000 scopes. LATERAL, because
--- (function()).* as a column calls the function once for each column.
--- No lock. Zero rows: there never was one of that name.
+-- Lists all revisions of a job, the oldest first, with the columns of its definition. target, payload and
+-- scopes are NULL: an operator may not read the first two, and there may be 100,000 scopes. LATERAL,
+-- because (function()).* as a column calls the function once for each column.
+-- No lock. Zero rows: no such job ever existed.
 SELECT h.job_name, h.revision AS number, h.effective_from, h.state, h.paused_until AS pause_ends,
        d.*
 FROM {schema}.job_history h

@@ -1,4 +1,4 @@
--- Jobs by name with where they stand. No lock. Zero rows: no job of that queue.
+-- Lists jobs by name, with their state. No lock. Zero rows: the queue has no job.
 SELECT j.name, j.schedule, j.timezone, j.queue, j.handler, j.state, j.scopes, j.parked,
        j.next_plan_time, j.running, j.last_plan_time, j.last_status, j.paused_until, j.spec_error,
        j.source, j.description

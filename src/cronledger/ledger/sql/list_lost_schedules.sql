@@ -1,6 +1,6 @@
--- Scopes that the newest revision of these jobs (NULL: of all) plans and that have no row in schedules,
--- so that nothing says how far they were planned. Scopes of a provider are written only there, and are
--- not among them. No lock. Zero rows: each has its row.
+-- Lists scopes that the newest revision of these jobs (NULL: of all) plans and that are missing in
+-- schedules, so that their cursor is lost. Scopes of a provider are stored only there, so they are not
+-- included. No lock. Zero rows: each scope has its row.
 SELECT h.job_name, h.definition ->> 'scope_kind' AS scope_kind, s.scope_id
 FROM (SELECT DISTINCT ON (j.job_name) j.job_name, j.state, j.definition
       FROM {schema}.job_history j

@@ -1,5 +1,5 @@
--- The queues in use by name: limit, pause, jobs, what waits and what runs, live runners. No lock.
--- Zero rows: no job, no runner and no row of queues.
+-- Lists the queues in use by name: limit, pause, jobs, waiting and RUNNING executions, live runners. No
+-- lock. Zero rows: no job, no runner and no row of queues.
 SELECT q.name, q.max_running, q.paused_at, q.paused_by, q.paused_reason, q.jobs, q.waiting, q.running,
        q.runners
 FROM {schema}.queue_status q

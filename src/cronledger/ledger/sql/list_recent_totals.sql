@@ -1,6 +1,6 @@
--- Executions made or started since an instant, counted by job and status. Reads the partitions from
--- the longest catch_up_window before it on, a day at least: what is older and started since is a retry of
--- long ago, and not counted. No lock. Zero rows: nothing happened.
+-- Counts executions that were created or started since an instant, by job and status. Reads partitions
+-- from the longest catch_up_window before it on, at least a day. What is older and started since is a late
+-- retry, and is not counted. No lock. Zero rows: there are none.
 SELECT e.job_name, e.status, count(*) AS count, sum(e.attempt)::bigint AS attempts
 FROM {schema}.execution_status e
 WHERE e.plan_time >= %(since)s::timestamptz - (

@@ -1,5 +1,5 @@
--- The scopes of a job, the soonest first: where planning stands, and the newest execution of each.
--- No lock. Zero rows: it has none.
+-- Lists the scopes of a job, the soonest first, with their cursor and newest execution. No lock. Zero
+-- rows: it has none.
 SELECT s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.parked, s.planned_through,
        s.retired_at, l.id AS last_id, l.plan_time AS last_plan_time, l.status AS last_status
 FROM {schema}.verify_schedules s

@@ -1,12 +1,13 @@
--- Schedules of the runner's queues that a claim has to plan, locked for this transaction. First those that
--- are due, the oldest first, because slots may not be enough for all of them. Then a number of those that
--- were woken: they need no slot to be planned, so they have a limit of their own. Each woken job has the
--- same share of it, so that one job with 100,000 scopes does not delay the edit of another. Of each job no
--- more than ten shares are tried: an edit under way has all of its schedules locked, and to pass over
--- 100,000 locked rows takes 0.1 s.
--- Lock: schedules FOR NO KEY UPDATE, SKIP LOCKED (another replica has it). No join and no test on
--- jobs: what cannot start is parked and not in this index. excluded_jobs: jobs whose handler this runner
--- lacks and another one has; NOT IN, because it has a hash in every plan. Zero rows: nothing is due.
+-- Locks the schedules of the runner's queues that a claim has to plan. First those that are due, the
+-- oldest first, because slots may not be enough for all of them. Then a number of those that were woken:
+-- they need no slot to be planned, so they have a limit of their own. Each woken job has the same share of
+-- it, so that one job with 100,000 scopes does not delay the edit of another. No more than ten shares are
+-- tried for each job: an edit in progress locks all of its schedules, and skipping 100,000 locked rows
+-- takes 0.1 s.
+-- Lock: schedules FOR NO KEY UPDATE, SKIP LOCKED, because another replica has the locked ones. No join and
+-- no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs whose
+-- handler another runner has and this one does not; NOT IN, because it has a hash in every plan. Zero
+-- rows: nothing is due.
 WITH RECURSIVE open AS MATERIALIZED (
     SELECT q.name FROM unnest(%(queues)s::text[]) AS q(name)
     WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = q.name AND p.paused_at IS NOT NULL)

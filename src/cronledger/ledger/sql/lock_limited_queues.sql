@@ -1,6 +1,6 @@
--- Of these queues: those without a limit, and those with one whose row this transaction now holds.
--- Lock: queues FOR NO KEY UPDATE, SKIP LOCKED, because the claim holds schedules already and queues
--- come before them in the lock order. A queue that does not come back is not claimed this round.
+-- Returns those of these queues that have no limit, and the limited ones whose row it could lock.
+-- Lock: queues FOR NO KEY UPDATE, SKIP LOCKED, because the claim holds schedules already, and queues come
+-- before them in the lock order. A queue that does not come back is not claimed in this step.
 WITH held AS (
     SELECT q.name FROM {schema}.queues q
     WHERE q.name = ANY (%(queues)s::text[]) AND q.max_running IS NOT NULL

@@ -1,5 +1,5 @@
--- The deploy of a source that was applied last. Lock: its row FOR UPDATE, waiting: two that apply the
--- same source go one after the other.
+-- Locks a source, and returns its last applied deploy. Lock: its row FOR UPDATE, waiting, so that two
+-- processes apply one source one after the other.
 WITH made AS (
     INSERT INTO {schema}.sources (name) VALUES (%(source)s) ON CONFLICT (name) DO NOTHING
 )

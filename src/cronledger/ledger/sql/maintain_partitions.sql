@@ -1,2 +1,2 @@
--- Partitions ahead are made, those behind retention dropped; one row per action.
+-- Creates partitions ahead, and drops those older than retention. One row for each action.
 SELECT action, subject FROM {schema}.maintain_partitions(%(retention)s, %(width)s)

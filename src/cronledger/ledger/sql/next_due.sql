@@ -1,9 +1,8 @@
--- When this runner has to look again: the next schedule of its queues (one that was woken is due when
--- it was, all together), and the next retry or PENDING
--- execution that was not due at `since`, before the claim looked for such (one that comes due between
--- that look and this one must be seen by one of them; those due and blocked are woken by what blocks
--- them).
--- No lock. NULL: nothing is to come.
+-- Returns when this runner has to claim again: the next schedule of its queues (all woken ones count as
+-- one), and the next retry or PENDING execution that was not due at `since`. `since` is before the claim
+-- searched for due executions, so that what becomes due between the two searches is found by one of them.
+-- Executions that are due and blocked are woken by what blocks them.
+-- No lock. NULL: nothing is planned.
 WITH RECURSIVE d AS (
     (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
      ORDER BY e.job_name LIMIT 1)

@@ -1,4 +1,5 @@
--- These schedules leave the due index: the values of their job cannot be stored. An edit re-arms them.
+-- Removes these schedules from the due index, because the values of their job cannot be stored. An edit
+-- re-arms them.
 -- Lock: schedules by key, waiting. In a transaction of its own.
 WITH held AS MATERIALIZED (
     SELECT s.job_name, s.scope_kind, s.scope_id

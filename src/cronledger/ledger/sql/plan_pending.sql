@@ -1,6 +1,6 @@
--- Planned plan_times of jobs whose workers claim by themselves (handler external): PENDING, due at
--- due_at. Lock: the schedule rows are held; inserted in key order, as in try_claim_new. A row that
--- existed already is left as it is.
+-- Inserts planned executions of jobs with handler external: PENDING, due at due_at. An existing row is
+-- left as it is.
+-- Lock: the schedule rows are held; inserted in key order, as in try_claim_new.
 INSERT INTO {schema}.executions
     (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
      next_attempt_at, payload, attempt, max_attempts)

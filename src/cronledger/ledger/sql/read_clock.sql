@@ -1,2 +1,2 @@
--- The database's clock, for a runner that estimates it by its own monotonic one. No lock.
+-- Returns the database's time, for a runner that compares it with its own monotonic clock. No lock.
 SELECT {schema}.db_clock() AS now

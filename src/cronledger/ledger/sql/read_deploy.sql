@@ -1,2 +1,2 @@
--- The deploy of a source that was applied last. No lock. Zero rows: it was never applied.
+-- Returns the last applied deploy of a source. No lock. Zero rows: it was never applied.
 SELECT s.deploy FROM {schema}.sources s WHERE s.name = %(source)s

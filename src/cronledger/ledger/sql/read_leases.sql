@@ -1,4 +1,4 @@
--- What became of these executions. No lock. A row that does not come back was dropped with its
+-- Returns the state of these executions. No lock. A row that does not come back was dropped with its
 -- partition.
 SELECT u.token, e.*
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[], %(plans)s::timestamptz[],

@@ -1,7 +1,8 @@
--- Revisions from the given one of each job on: state and definition, oldest first. The first is the
--- one in force at the cursor or an older one. JSON as text: one that cannot be read must not cost the
--- other jobs their rows. scopes is NULL: there may be 100,000, and no claim reads them. LATERAL, because
--- (function()).* as a column calls the function once for each column. Zero rows for a job: it never existed.
+-- Returns the revisions of each job from the given one on, the oldest first: state and definition. The
+-- first is the one in force at the cursor, or an older one. JSON is returned as text, because one value
+-- that cannot be read must not cost the other jobs their rows. scopes is NULL: there may be 100,000, and
+-- no claim reads them. LATERAL, because (function()).* as a column calls the function once for each
+-- column. Zero rows for a job: it never existed.
 SELECT r.job_name, r.revision AS number, r.id AS revision_id, r.effective_from, r.state, r.paused_until AS pause_ends,
        d.*,
        nullif((r.definition -> 'payload')::text, 'null') AS payload_json,

@@ -1,6 +1,6 @@
--- RUNNING executions of these (job, scope), whatever their trigger. A statement of its own after the
--- locks: seen with a snapshot that is newer than they are. status is a constant here: it is what
--- lets the partial index serve.
+-- Returns the RUNNING executions of these (job, scope), whatever triggered them. A statement of its own
+-- after the locks, so that its snapshot is newer than they are. status is a constant, because only then
+-- the partial index can be used.
 SELECT u.*, e.*
 FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[]) AS u(job, kind, scope)
 CROSS JOIN LATERAL (

@@ -1,5 +1,5 @@
--- PENDING executions of the schedules of these (job, scope): planned for a worker that has not come
--- yet. A statement of its own after the locks, like read_running. No lock.
+-- Returns the PENDING executions of schedules of these (job, scope) that no worker has claimed yet. A
+-- statement of its own after the locks, like read_running. No lock.
 SELECT e.job_name, e.scope_kind, e.scope_id, min(e.id)
 FROM {schema}.executions e
 WHERE e.job_name = ANY (%(jobs)s::text[]) AND e.next_attempt_at IS NOT NULL

@@ -1,4 +1,4 @@
--- Runners that have not been seen for a day are removed. Lock: runners, SKIP LOCKED.
+-- Removes runners that were not seen for a day. Lock: runners, SKIP LOCKED.
 DELETE FROM {schema}.runners r
 WHERE r.id IN (SELECT d.id FROM {schema}.runners d
                WHERE d.stale_after < {schema}.db_now() - interval '1 day'

@@ -1,9 +1,10 @@
--- Parked schedules whose block is gone and that nobody re-armed (a crash between a finish and its
--- re-arming, a runner that came with the handler), or that replaces what was not asked to end (its row
--- was locked), or whose job does not say what is wrong with it (a crash between the claim that parked
--- them and the note; the next claim parks them again): back into the due index.
--- Lock: schedules by key, SKIP LOCKED. Reads what is parked waiting or no_runner, of each job that has
--- rows parked by a limit as many as there is room for, and of each that has broken ones its own row.
+-- Makes due again the parked schedules that should not be parked any more: their block is gone and they
+-- were not re-armed (a crash between a finish and its re-arming, a new runner that has the handler); or
+-- they replace an execution that was not requested to end, because its row was locked; or their job has no
+-- spec_error (a crash between the claim that parked them and its note; the next claim parks them again).
+-- Lock: schedules by key, SKIP LOCKED. Reads the schedules that are parked waiting or no_runner, of each
+-- job with rows parked by a limit as many as there is room for, and the row of each job that has broken
+-- ones.
 WITH RECURSIVE n AS (
     (SELECT s.job_name FROM {schema}.schedules s WHERE s.parked = 'limit'
      ORDER BY s.job_name LIMIT 1)

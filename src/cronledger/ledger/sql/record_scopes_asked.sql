@@ -1,5 +1,5 @@
--- How a call of the job's scope provider ended: with a list of scopes, or with an error.
--- Lock: the row of the provider, waiting. Zero rows: there is no such job.
+-- Records how a call of the job's scope provider ended: with a list of scopes, or with an error.
+-- Lock: the row of the provider, waiting. Zero rows: the job does not exist.
 INSERT INTO {schema}.scope_providers AS p
     (job_name, asked_at, asked_by, answered_at, failures, failing_since, error)
 SELECT j.name, n.at, %(runner)s, CASE WHEN n.error IS NULL THEN n.at END, (n.error IS NOT NULL)::int,

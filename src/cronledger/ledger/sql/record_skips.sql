@@ -1,7 +1,7 @@
--- Ranges of plan_times that did not run. A range goes on where the newest one of its schedule ends
--- when reason and revision are the same and no execution of the schedule lies between.
--- Lock: the schedule rows are held; nobody else writes their skips. first: the first range of its
--- schedule in this step, the only one that can continue what is stored.
+-- Records ranges of plan_times that did not run. A range extends the newest one of its schedule if it
+-- follows without a gap, has the same reason and revision, and no execution of the schedule lies between.
+-- Lock: the schedule rows are held, so that only this transaction writes their skips. first: the first
+-- range of its schedule in this step, the only one that can extend a stored one.
 WITH u AS MATERIALIZED (
     SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[],
         %(froms)s::timestamptz[], %(throughs)s::timestamptz[], %(counts)s::bigint[],

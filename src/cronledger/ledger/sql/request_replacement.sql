@@ -1,9 +1,11 @@
--- The RUNNING executions of these (job, scope) are asked to end, for overlap = replace.
--- They are found first, by a probe of the index for each (job, scope), and then locked by their key. A join
--- that finds and locks at once reads every RUNNING row for each (job, scope), if it is planned while a
--- partition has rows and no statistics. LIMIT: PostgreSQL takes each list for short, and begins with it.
--- Lock: executions FOR NO KEY UPDATE in key order, SKIP LOCKED; passes a user's assert_lease. What was
--- busy is asked once more after the claim, then by the claims for which the sweeper re-arms it.
+-- Requests that the RUNNING executions of these (job, scope) end, for overlap = replace.
+-- They are found first, by a probe of the index for each (job, scope), and then locked by their key. A
+-- join that finds and locks at once reads every RUNNING row for each (job, scope), if it is planned while
+-- a partition has rows and no statistics. LIMIT: PostgreSQL assumes that each list is short, and begins
+-- with it.
+-- Lock: executions FOR NO KEY UPDATE in key order, SKIP LOCKED; passes a user's assert_lease. For rows
+-- that were locked the request is repeated once after the claim, and then by the claims for which the
+-- sweeper re-arms the schedule.
 WITH running AS MATERIALIZED (
     SELECT e.*
     FROM (SELECT * FROM unnest(%(jobs)s::text[], %(kinds)s::text[], %(scopes)s::text[])

@@ -1,4 +1,5 @@
--- Pauses whose end has come are lifted. Lock: jobs by name, SKIP LOCKED, then (by trigger) schedules.
+-- Ends the pauses whose paused_until has passed. Lock: jobs by name, SKIP LOCKED, then (by trigger)
+-- schedules.
 WITH held AS MATERIALIZED (
     SELECT j.name FROM {schema}.jobs j WHERE j.paused_until <= {schema}.db_now()
     ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED

@@ -1,6 +1,6 @@
--- Jobs of a source that this runner declares no more plan no more, except those whose function
--- another live runner still has; their names. After lock_source, in a statement of its own: of two
--- runners that give up the same jobs the second one sees that the first has them no more.
+-- Retires the jobs of a source that this runner does not declare any more, except those whose function
+-- another live runner still has. One row for each: its name. After lock_source, in a statement of its own,
+-- so that of two runners that give up the same jobs the second one sees the change of the first.
 -- Lock: jobs by name, waiting, then by trigger their schedules and waiting executions.
 WITH held AS MATERIALIZED (
     SELECT j.name FROM {schema}.jobs j

@@ -1,4 +1,4 @@
--- Jobs of a source that it no longer has plan no more; their names.
+-- Retires the jobs of a source that are not in it any more. One row for each: its name.
 -- Lock: jobs by name, waiting, then by trigger their schedules and waiting executions.
 WITH held AS MATERIALIZED (
     SELECT j.name FROM {schema}.jobs j

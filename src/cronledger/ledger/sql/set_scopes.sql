@@ -1,5 +1,5 @@
--- The job has exactly these scopes from now on; how many appeared, returned, retired.
--- Lock: the schedules of the job by key, waiting. A retired job keeps what it has: all zero.
+-- Gives a job exactly these scopes from now on. One row: how many appeared, returned and retired.
+-- Lock: the schedules of the job by key, waiting. A retired job keeps its scopes: all zero.
 SELECT r.appeared, r.returned, r.retired
 FROM {schema}.jobs j
 CROSS JOIN LATERAL {schema}_internal.set_scopes(j.name, %(kind)s::text, %(scopes)s::text[]) r

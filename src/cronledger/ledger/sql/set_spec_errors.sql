@@ -1,6 +1,6 @@
--- Why these jobs cannot be planned, for people; the next edit clears it.
--- Lock: jobs FOR NO KEY UPDATE by name, in a transaction of its own. Only for the revision that was
--- read: an edit that came between has the word.
+-- Records why these jobs cannot be planned; the next edit clears it. Only for the revision that was read,
+-- because a newer edit may be correct.
+-- Lock: jobs FOR NO KEY UPDATE by name, in a transaction of its own.
 WITH held AS MATERIALIZED (
     SELECT j.name, u.error
     FROM unnest(%(jobs)s::text[], %(revisions)s::bigint[], %(errors)s::text[]) AS u(name, revision, error)

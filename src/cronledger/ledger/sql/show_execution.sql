@@ -1,6 +1,6 @@
--- One execution, save its payload, its output and the secrets of its holders,
--- by the id that people type: every partition is probed.
--- No lock. Zero rows: there is none, or its partition was dropped behind retention.
+-- Returns one execution by its id, without its payload, its output and the secrets of its holders. Probes
+-- every partition.
+-- No lock. Zero rows: it does not exist, or its partition was dropped.
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision,
        e.queue, e.due_at, e.group_id, e.attempt, e.max_attempts, e.next_attempt_at,
        e.runner_id, e.heartbeat_at, e.stale_after, e.started_at, e.finished_at, e.duration_ms, e.watermark,

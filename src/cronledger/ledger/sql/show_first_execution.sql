@@ -1,2 +1,2 @@
--- The least id of all executions that are still there; NULL: there are none. No lock.
+-- Returns the least id of all existing executions; NULL: there are none. No lock.
 SELECT min(e.id) AS id FROM {schema}.verify_executions e

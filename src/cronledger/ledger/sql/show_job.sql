@@ -1,2 +1,3 @@
--- One job as it is defined, without target and payload. No lock. Zero rows: there is none of that name.
+-- Returns the definition of one job, without target and payload. No lock. Zero rows: the job does not
+-- exist.
 SELECT j.* FROM {schema}.job_details j WHERE j.name = %(job)s

@@ -1,3 +1,3 @@
--- Where the ledger begins: the first plan_time that its oldest partition can hold. No lock. One row;
--- NULL: it has none.
+-- Returns the first plan_time that the oldest partition can hold. No lock. One row; NULL: there is no
+-- partition.
 SELECT min(p.from_plan_time) AS oldest FROM {schema}.partitions() p

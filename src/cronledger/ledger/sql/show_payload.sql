@@ -1,2 +1,3 @@
--- The payload of one execution; for operators and runners. No lock. Zero rows: there is none of that id.
+-- Returns the payload of one execution; for operators and runners. No lock. Zero rows: the execution does
+-- not exist.
 SELECT p.payload FROM {schema}.execution_payloads p WHERE p.id = %(id)s

@@ -1,6 +1,6 @@
--- The last sign of a runner up to an instant and the first one after it, from what executions and
--- runners of a day around it keep; and the runners that were seen both before and after. No lock. One
--- row; NULL: no sign is kept. Reads the partitions of two days whole.
+-- Returns the last sign of a runner up to an instant and the first one after it, from the executions and
+-- runners of a day around it, and the runners that were seen both before and after. No lock. One row;
+-- NULL: there is no sign. Reads the partitions of two days completely.
 WITH signs AS (
     SELECT unnest(ARRAY[e.started_at, e.heartbeat_at, e.finished_at]) AS at
     FROM {schema}.execution_status e

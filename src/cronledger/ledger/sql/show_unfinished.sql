@@ -1,5 +1,5 @@
--- How many executions of one scope with plan_time in [first, before) wait, await a retry or run. No
--- lock. By the partial indexes alone: what has ended costs nothing. Always one row.
+-- Counts the executions of one scope with plan_time in [first, before) that wait, await a retry or are
+-- RUNNING. No lock. Uses only the partial indexes, so ended executions cost nothing. Always one row.
 SELECT (SELECT count(*) FROM {schema}.execution_status e
         WHERE e.job_name = %(job)s AND e.next_attempt_at IS NOT NULL
           AND (e.scope_kind, e.scope_id) = (%(kind)s, %(scope)s)

@@ -1,5 +1,5 @@
--- The runner has left in good order. Lock: its own runners row. Raises CL006 in another ledger than
--- the one that it began with.
+-- Records that the runner stopped in good order. Lock: its own runners row. Raises CL006 in another ledger
+-- than the one in which it began.
 UPDATE {schema}.runners
 SET state = 'stopped', running = 0, heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now()
 FROM {schema}_internal.require_ledger(%(ledger)s::uuid)

@@ -1,7 +1,7 @@
--- Stale leases that nobody may steal end: FAILED stale_timeout, never retried; CANCELLED where the
--- end was asked for. Not reentrant, out of attempts, or the job is gone or retired.
--- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see is_stale. Reads every
--- RUNNING row. Zero rows: nothing to sweep.
+-- Ends stale leases that may not be stolen, because the job is not reentrant, has no attempt left, or is
+-- deleted or retired: FAILED stale_timeout, never retried; CANCELLED after a requested cancel.
+-- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see is_stale. Reads every RUNNING
+-- row. Zero rows: nothing to sweep.
 WITH held AS MATERIALIZED (
     SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
     FROM {schema}.executions e LEFT JOIN {schema}.jobs j ON j.name = e.job_name

@@ -1,4 +1,4 @@
--- A runner that chose its name itself registers under it, unless a live runner has it.
+-- Registers a runner under the name that it chose, unless a live runner has this name.
 -- Lock: the runners row. Zero rows: the name is taken. Raises CL006 in another ledger than this one.
 INSERT INTO {schema}.runners AS r
     (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after)

@@ -1,6 +1,8 @@
--- New executions of planned plan_times, RUNNING under the given tokens from their first instant.
--- Lock: the schedule rows are held, so the keys are free of rivals; inserted in key order because a
--- conflict would wait for the other transaction. A row that does not come back existed already.
+-- Inserts planned executions that are RUNNING under the given tokens from the start, and returns those
+-- that were inserted.
+-- Lock: the schedule rows are held, so that no other transaction inserts these keys; inserted in key
+-- order, because a conflict would wait for the other transaction. A row that does not come back existed
+-- already.
 INSERT INTO {schema}.executions AS e
     (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at, payload,
      attempt, max_attempts, runner_id, lease_token, heartbeat_at, stale_after, started_at, watermark)

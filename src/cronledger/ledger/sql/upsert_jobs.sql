@@ -1,5 +1,6 @@
--- Jobs of a source are what it says. A pause stays; a retirement ends. Answers what changed: name,
--- and whether the job is new or was retired. A job that does not come back belongs to another source.
+-- Makes the jobs of a source equal to its declarations. A pause stays; a retirement ends. One row for each
+-- job that is the source's own: its name and revision. A job that does not come back belongs to another
+-- source.
 -- Lock: jobs by name, then by trigger their schedules.
 INSERT INTO {schema}.jobs AS j
     (name, schedule, timezone, day_or, dst_gap, dst_fold, schedule_delay, jitter, starts_at, ends_at,
