@@ -3,8 +3,8 @@
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'job %: there is no such job', job
-        USING HINT = 'The jobs: SELECT DISTINCT job_name FROM {schema}.job_status.',
+    RAISE EXCEPTION 'job %: it does not exist', job
+        USING HINT = 'To list the jobs, run SELECT DISTINCT job_name FROM {schema}.job_status.',
               ERRCODE = 'no_data_found';
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_unknown_job(text) IS 'Raises that this job does not exist.';
@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_scope(job text, scope
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
-        USING HINT = format('Its scopes: SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
+        USING HINT = format('To list its scopes, run SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
               ERRCODE = 'no_data_found';
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_unknown_scope(text, text, text) IS 'Raises that this job does not have this scope.';
@@ -93,7 +93,7 @@ BEGIN
        AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.queue = check_queue.queue)
        AND NOT EXISTS (SELECT FROM {schema}.runners r WHERE check_queue.queue = ANY (r.queues)) THEN
         RAISE EXCEPTION 'queue %: no job and no runner has it', queue
-            USING HINT = 'The queues of jobs: SELECT DISTINCT queue FROM {schema}.job_status.',
+            USING HINT = 'To list the queues, run SELECT name FROM {schema}.queue_status.',
                   ERRCODE = 'no_data_found';
     END IF;
 END $$;

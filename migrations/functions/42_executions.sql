@@ -3,8 +3,8 @@
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_execution(execution_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'execution %: there is none', execution_id
-        USING HINT = 'Its partition may be behind retention; {schema}.ledger has what there is.',
+    RAISE EXCEPTION 'execution %: it does not exist', execution_id
+        USING HINT = 'Its partition may have been dropped after retention. To list executions, read {schema}.ledger.',
               ERRCODE = 'no_data_found';
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_unknown_execution(bigint) IS 'Raises that this execution does not exist.';

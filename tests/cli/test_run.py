@@ -266,9 +266,10 @@ def test_nothing_is_applied_where_the_replica_could_not_run(
     with psycopg.connect(database_url, autocommit=True) as c:
         role = f"applies_only_{c.info.backend_pid}"
         give = sql.SQL(
-            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA cronledger TO {role};"
+            "CREATE ROLE {role} LOGIN;"
+            "GRANT USAGE ON SCHEMA cronledger, cronledger_internal TO {role};"
             "GRANT ALL ON ALL TABLES IN SCHEMA cronledger TO {role};"
-            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA cronledger TO {role};"
+            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA cronledger, cronledger_internal TO {role};"
             "REVOKE ALL ON cronledger.runners FROM {role}"
         )
         take = sql.SQL("DROP OWNED BY {role}; DROP ROLE {role}")

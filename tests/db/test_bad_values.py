@@ -160,7 +160,7 @@ def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None
 @pytest.mark.parametrize(
     ("handler", "target", "said"),
     [
-        ("sql", {}, "target.statement: is missing; add it; UPDATE jobs SET target = …"),
+        ("sql", {}, "target.sql: is missing; add it; UPDATE jobs SET target = …"),
         ("sql", {"sql": 5}, "target.sql = 5: should be a valid string"),
         ("http", {"method": "GET"}, "target.url: is missing"),
         ("http", {"url": "http://x:y/"}, "target.url: must begin with http:// or https://"),

@@ -125,7 +125,7 @@ def test_triggered_plan_times_differ_and_are_no_whole_seconds(db: Db) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing",), "job nothing: there is no such job"),
+        (("nothing",), "job nothing: it does not exist"),
         (("job", "tenant", "x"), "job job: it has no scope tenant/x"),
     ],
 )
@@ -280,7 +280,7 @@ def test_retire(db: Db) -> None:
 
 @pytest.mark.parametrize("function", ["pause", "resume", "retire"])
 def test_an_unknown_job_is_refused(db: Db, function: str) -> None:
-    with pytest.raises(errors.NoDataFound, match="job nothing: there is no such job"):
+    with pytest.raises(errors.NoDataFound, match="job nothing: it does not exist"):
         call(db, function, "nothing")
 
 
@@ -390,7 +390,7 @@ def test_a_request_to_cancel_passes_a_fence(db: Db, other: Db) -> None:
 
 @pytest.mark.parametrize("function", ["cancel", "retry"])
 def test_an_unknown_execution_is_refused(db: Db, function: str) -> None:
-    with pytest.raises(errors.NoDataFound, match="execution 17: there is none"):
+    with pytest.raises(errors.NoDataFound, match="execution 17: it does not exist"):
         call(db, function, 17)
 
 

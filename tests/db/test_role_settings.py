@@ -310,6 +310,7 @@ CALLS: dict[str, str] = {
 STEPS = {
     "require_own_database", "require_ledger", "require_read_committed", "claim_due",
     "lock_due_existing", "lock_stale", "decide_existing", "try_claim_existing", "claim_existing",
+    "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
     "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",
     "assert_lease", "scope_changes", "date_at_commit",
     "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",

@@ -1,7 +1,7 @@
-"""What an audit reads: schedules, executions and skips of a range of keys, as of one snapshot.
+"""Readers for an audit: schedules, executions and skips of a range of keys, in one snapshot.
 
-Executions and skips come through server-side cursors, so that a million of them cost no memory.
-Everything is open to the role cronledger_viewer.
+Executions and skips are read with server-side cursors, so that a million of them cost no memory.
+The role cronledger_viewer may read everything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,20 +20,20 @@ from cronledger.rules.model import ScopeKey
 Row = dict[str, Any]
 FETCH = 5000
 READER_RESTS_SECONDS = 600.0
-"""Whoever reads what an audit finds may rest so long, at a pager: its snapshot holds up VACUUM."""
+"""A person may read the findings in a pager for this long. The snapshot delays VACUUM."""
 FIRST = ScopeKey("", "", "")
-LAST = "\U0010ffff"  # no name comes after it in the order of bytes
+LAST = "\U0010ffff"  # sorts after every name, by bytes
 
 
 class Span(NamedTuple):
-    """Keys behind `after` up to and including `last`."""
+    """The keys after `after`, up to and including `last`."""
 
     after: ScopeKey
     last: ScopeKey
 
 
 class Stand(NamedTuple):
-    """Where planning of one (job, scope) stands."""
+    """The state of planning of one (job, scope)."""
 
     key: ScopeKey
     planned_through: datetime
@@ -68,7 +68,7 @@ class Skipped(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """When an execution was in the way of others; `finished_at` None: it still is."""
+    """The time in which an execution blocked others. `finished_at` None: it still does."""
 
     key: ScopeKey
     created_at: datetime
@@ -77,7 +77,10 @@ class Blocker(NamedTuple):
 
 
 class Audits:
-    """Readers of one schema over a blocking, idle connection; lock nothing, raise psycopg.Error."""
+    """Readers of one schema over a blocking, idle connection. They lock nothing.
+
+    The methods raise psycopg.Error.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
         self._connection = connection
@@ -85,15 +88,15 @@ class Audits:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read within is of one instant, and nothing can be written."""
+        """Read everything within the block in one snapshot. Nothing can be written."""
         with self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            # Before any statement that takes the snapshot: a partition that is dropped later is
-            # gone for an older snapshot too, whose pruned_through does not cover it.
+            # Before any statement that takes the snapshot, because a partition that is dropped
+            # later disappears from an older snapshot, too, and its pruned_through is too old.
             view = sql.Identifier(self._schema, "verify_executions")
             self._connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
             bound(self._connection, READER_RESTS_SECONDS)
-            # Only for this transaction: behind a pooler the next one is another's.
+            # For this transaction, because behind a pooler the next one is another client's.
             self._connection.execute("SELECT set_config('work_mem', '32MB', true)")
             yield
 
@@ -107,11 +110,11 @@ class Audits:
             yield from queries.run(c, name, self._schema, params, binary=True)
 
     def extent(self, jobs: Sequence[str] | None) -> Row:
-        """`now`, `schedules` (how many) and `pruned_through`: None if nothing was pruned."""
+        """Return `now`, the number of `schedules`, and `pruned_through` (None: nothing)."""
         return self._read("show_audited_extent", jobs=None if jobs is None else list(jobs))[0]
 
     def stands(self, after: ScopeKey, only: str | None, limit: int) -> list[Stand]:
-        """The next schedules behind `after`, of one job if `only` names it."""
+        """Return the next schedules after `after`. `only`: those of one job."""
         rows = self._read("list_audited_schedules", only=only, max_rows=limit, **_after(after))
         return [
             Stand(ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id")), **row)
@@ -119,14 +122,14 @@ class Audits:
         ]
 
     def revisions(self, jobs: Sequence[str]) -> dict[str, list[Row]]:
-        """The history of each of these jobs, the oldest revision first."""
+        """Return the history of each of these jobs, the oldest revision first."""
         found: dict[str, list[Row]] = {}
         for row in self._read("list_audited_revisions", jobs=list(jobs)):
             found.setdefault(row["job_name"], []).append(row)
         return found
 
     def executions(self, span: Span, after: datetime, through: datetime) -> Iterator[Ran]:
-        """Executions of schedules with plan_time in (after, through], by key and plan_time."""
+        """Yield executions of schedules with plan_time in (after, through], by key."""
 
         def make(job: str, kind: str, scope: str, *rest: Any) -> Ran:
             return Ran(ScopeKey(job, kind, scope), *rest)
@@ -136,7 +139,7 @@ class Audits:
         )
 
     def skips(self, span: Span, after: datetime, through: datetime) -> Iterator[Skipped]:
-        """Skips that reach into (after, through], by key and first plan_time."""
+        """Yield skips that reach into (after, through], by key and first plan_time."""
 
         def make(job: str, kind: str, scope: str, *rest: Any) -> Skipped:
             return Skipped(ScopeKey(job, kind, scope), *rest)
@@ -144,7 +147,7 @@ class Audits:
         return self._stream("list_audited_skips", args_row(make), **_within(span, after, through))
 
     def blockers(self, ids: Sequence[int]) -> dict[int, Blocker]:
-        """These executions by id, as far as they are there."""
+        """Return those of these executions that exist, by id."""
         rows = self._read("list_audited_blockers", ids=list(ids))
         return {
             row.pop("id"): Blocker(
@@ -154,31 +157,31 @@ class Audits:
         }
 
     def first_execution(self) -> int | None:
-        """The least id of all executions that are there."""
+        """Return the least id of all executions."""
         found: int | None = self._read("show_first_execution")[0]["id"]
         return found
 
     def history_violations(
         self, jobs: Sequence[str] | None, first: datetime | None
     ) -> Iterator[Row]:
-        """What SQL alone finds wrong in what these jobs (None: all) did from `first` on.
+        """Yield the violations that SQL finds in the history of these jobs (None: all).
 
-        The server sorts all attempts of them, on disk where they are many.
+        The server sorts all attempts from `first` on, on disk if there are many.
         """
         start = "-infinity" if first is None else first
         names = None if jobs is None else list(jobs)
         return self._stream("list_history_violations", dict_row, jobs=names, first=start)
 
     def present_violations(self) -> list[Row]:
-        """What SQL alone finds wrong in what stands now."""
+        """Return the violations that SQL finds in the present state."""
         return self._read("list_present_violations")
 
     def accepted_violations(self, jobs: Sequence[str] | None) -> list[Row]:
-        """The acceptances that hold of violations of these jobs (None: of all)."""
+        """Return the acceptances of violations of these jobs (None: all) that hold."""
         return self._read("list_accepted_violations", jobs=None if jobs is None else list(jobs))
 
     def lost_schedules(self, jobs: Sequence[str] | None) -> list[Row]:
-        """Scopes that these jobs (None: all) plan, and that have no row in schedules."""
+        """Return the scopes of these jobs (None: all) that are missing in schedules."""
         return self._read("list_lost_schedules", jobs=None if jobs is None else list(jobs))
 
 

@@ -1,5 +1,8 @@
-"""Whether a database is the ledger's own, or another one: restored or cloned; and whether it holds
-the ledger that a runner began with (15_identity.sql)."""
+"""The identity of a ledger (functions/15_identity.sql).
+
+A restored or cloned database is not the ledger's own. A runner works only in the ledger in which it
+began.
+"""
 
 import re
 from dataclasses import dataclass
@@ -39,8 +42,10 @@ RETURN = (
 
 @dataclass(slots=True)
 class ExpectedLedger:
-    """The ledger that a runner began with, by its id; None before it has begun. Transactions of its
-    steps raise CL006 in any other ledger."""
+    """The id of the ledger in which a runner began; None before it has begun.
+
+    The transactions of its steps raise CL006 in any other ledger.
+    """
 
     schema: str
     id: UUID | None = None
@@ -48,8 +53,10 @@ class ExpectedLedger:
 
 @dataclass(frozen=True, slots=True)
 class OtherLedger:
-    """Another ledger than the expected one, by its id. `copy_of`: the id of the ledger of which it
-    was accepted as a copy."""
+    """Another ledger than the expected one.
+
+    `copy_of`: the id of the ledger of which it was accepted as a copy.
+    """
 
     why: str
     id: UUID
@@ -58,9 +65,12 @@ class OtherLedger:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`why` it was another database; None: it was not, and nothing was done. How many `jobs` had
-    what was due until then skipped, how many waiting executions were `cancelled`, and how many that
-    are RUNNING were `asked_to_end`."""
+    """The changes of an acceptance.
+
+    `why`: what differed; None: nothing differed, and nothing was changed. `jobs`: the number of
+    jobs whose due plan_times were skipped. `cancelled`: the number of waiting executions that were
+    CANCELLED. `asked_to_end`: the number of RUNNING executions that were requested to end.
+    """
 
     why: str | None
     jobs: int
@@ -69,16 +79,14 @@ class Accepted:
 
 
 def refusal(error: BaseException) -> str | None:
-    """What the database said if it refused work because it is another one; None: `error` is of
-    another kind."""
+    """Return why the database is another one, if `error` is its refusal to work; else None."""
     if isinstance(error, psycopg.Error) and error.sqlstate == SQLSTATE:
         return (error.diag.message_primary or str(error)).partition(": ")[2]
     return None
 
 
 def other_ledger(error: BaseException) -> OtherLedger | None:
-    """The ledger that refused a runner which began with another one; None: `error` is of another
-    kind."""
+    """Return the ledger that refused a runner of another ledger, if `error` is that; else None."""
     if not isinstance(error, psycopg.Error) or error.sqlstate != OTHER_LEDGER:
         return None
     here, *original = map(UUID, re.findall(r"[0-9a-f-]{36}", error.diag.message_detail or ""))
@@ -87,14 +95,13 @@ def other_ledger(error: BaseException) -> OtherLedger | None:
 
 
 def require_ledger(connection: psycopg.Connection, schema: str, ledger: UUID | None) -> None:
-    """Raises psycopg.Error (CL006) in another ledger than the one with this id; None passes."""
+    """Raise psycopg.Error (CL006) if this is not the ledger with this id. None is any ledger."""
     statement = sql.SQL("SELECT {}.require_ledger(%s)").format(sql.Identifier(internal(schema)))
     connection.execute(statement, [ledger])
 
 
 def other_database(connection: psycopg.Connection, schema: str = "cronledger") -> str | None:
-    """Why this is another database than the ledger's own; None: it is its own. Raises
-    psycopg.Error."""
+    """Return why this is not the ledger's own database, or None if it is. Raises psycopg.Error."""
     statement = sql.SQL("SELECT {}.other_database()").format(sql.Identifier(internal(schema)))
     row = connection.execute(statement).fetchone()
     assert row is not None
@@ -103,7 +110,7 @@ def other_database(connection: psycopg.Connection, schema: str = "cronledger") -
 
 
 def require_own(connection: psycopg.Connection, schema: str = "cronledger") -> None:
-    """Raises OtherDatabaseError, psycopg.Error."""
+    """Raise OtherDatabaseError if this is not the ledger's own database. Raises psycopg.Error."""
     why = other_database(connection, schema)
     if why is not None:
         raise OtherDatabaseError(why)
@@ -116,10 +123,10 @@ def accept(
     skip_missed: bool,
     by: str | None = None,
 ) -> Accepted:
-    """This database is the ledger's own from now on.
+    """Make this database the ledger's own.
 
-    `skip_missed`: what was due until now does not run here, and is recorded `missed` by the next
-    planning; else the policies of each job decide. Raises psycopg.Error.
+    With `skip_missed`, what was due until now does not run here, and the next planning records it
+    as `missed`. Otherwise the policies of each job decide. Raises psycopg.Error.
     """
     statement = sql.SQL("SELECT * FROM {}.accept_database(%s, %s)").format(sql.Identifier(schema))
     with connection.cursor(row_factory=class_row(Accepted)) as cursor:

@@ -1,7 +1,7 @@
-"""What the migration scripts create, read from their texts, so that no list of it goes stale.
+"""The objects that the migration scripts create, read from the texts of the scripts.
 
-Understood is what the scripts write: CREATE, DROP, and COMMENT, which every table, column, function
-and view has. A test compares the result with the catalog of a migrated database, both ways.
+The parser knows the statements that the scripts use: CREATE, DROP, and COMMENT, which every table,
+column, function and view has. A test compares the result with the catalog of a migrated database.
 """
 
 import re
@@ -25,16 +25,16 @@ class Made(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-# A body may hold statements of its own, and a literal anything at all.
+# A function body may contain statements, and a literal may contain any text.
 _HIDDEN = re.compile(r"--[^\n]*|(\$\w*\$).*?\1|'(?:[^']|'')*'", re.DOTALL)
 _CREATED = {
     "table": r"^CREATE TABLE (?:IF NOT EXISTS )?{name}",
     "view": r"^CREATE (?:OR REPLACE )?VIEW {name}",
     "sequence": r"^CREATE SEQUENCE {name}",
     "index": r"^CREATE (?:UNIQUE )?INDEX (\w+) ON {schema}\.",
-    # Some are made only where they are not there yet, and their comments tell of them.
+    # Some are created in a DO block if they are missing; then only their COMMENT is a statement.
     "trigger": r"^(?:CREATE [A-Z ]*|COMMENT ON )TRIGGER (\w+) (?:.* )?ON {name}",
-    # Their arguments are nothing but types only in the comment.
+    # Only the comment has the types of the arguments without their names.
     "function": r"^COMMENT ON FUNCTION {name} ?\((.*?)\)",
     "type": r"^COMMENT ON TYPE {name}",
     "column": r"^COMMENT ON COLUMN {name}\.(\w+)",
@@ -84,7 +84,7 @@ ORDER BY e.kind, e.name
 
 @cache
 def inventory(texts: tuple[str, ...], schema: str) -> frozenset[Made]:
-    """Return what is there once these scripts have run one after the other."""
+    """Return the objects that exist once these scripts have run one after the other."""
     made: set[Made] = set()
     for text in texts:
         for statement in _statements(text):
@@ -97,9 +97,10 @@ def inventory(texts: tuple[str, ...], schema: str) -> frozenset[Made]:
 
 
 def lost(connection: psycopg.Connection, made: Iterable[Made], schema: str) -> tuple[Made, ...]:
-    """Return what of `made` is not in the database; of a lost table or view, only itself.
+    """Return the objects of `made` that are not in the database.
 
-    Every role may ask that uses the schema. Raises psycopg.Error.
+    Of a lost table or view, only the table or view itself is returned. Every role that may use the
+    schema can call this. Raises psycopg.Error.
     """
     expected = list(made)
     rows = connection.execute(

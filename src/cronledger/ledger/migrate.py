@@ -1,9 +1,9 @@
 """Migrations: numbered plain SQL, one transaction each, under a transaction-level advisory lock.
 
-`NNNN_pre_*.sql` only adds: code that does not know it goes on. `NNNN_post_*.sql` takes away what
-older code uses: applied once no such code runs, and older code that meets it says so and stops.
-`functions/` and `views/` are applied whole whenever their text changed. The rights of the group
-roles are granted at the end of every migration, because the roles may appear after the schema.
+`NNNN_pre_*.sql` only adds, so older code can continue. `NNNN_post_*.sql` removes what older code
+uses. It is applied when no such code runs; older code that finds it reports that and stops.
+`functions/` and `views/` are applied as a whole whenever their text has changed. Every migration
+ends by granting the rights of the group roles, because the roles may be created after the schema.
 """
 
 import hashlib
@@ -70,12 +70,13 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """What the schema lacks (`pending`) and what it has beyond this code (`unknown`).
+    """The differences between the schema and this code.
 
-    `lost`: what numbered migrations made and somebody dropped; only a backup brings it back.
-    `damaged`: functions and views that somebody dropped; they are pending again unless something is
-    lost. `ungranted`: statements that would give the group roles their rights; `absent`: group
-    roles that do not exist. Both are known only where functions and views are up to date.
+    `pending`: migrations that are to be applied. `unknown`: applied migrations that this code does
+    not know. `lost`: dropped objects of numbered migrations, which only a backup can restore.
+    `damaged`: dropped functions and views, which are pending again unless something is lost.
+    `ungranted`: the statements that grant the missing rights of the group roles. `absent`: group
+    roles that do not exist. The last two are known only if functions and views are up to date.
     """
 
     pending: tuple[Migration, ...]
@@ -87,18 +88,18 @@ class SchemaState:
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """Migrations that took away what this code uses."""
+        """Applied migrations that removed what this code uses."""
         return tuple(name for name in self.unknown if "_post_" in name)
 
 
 def directory() -> Path:
-    """Where the scripts are: inside the wheel, or at the top level of a checkout."""
+    """Return the directory of the scripts: in the wheel, or at the top level of a checkout."""
     inside = Path(__file__).resolve().parent.parent / "migrations"
     return inside if inside.is_dir() else inside.parents[2] / "migrations"
 
 
 def migrations(schema: str = "cronledger") -> tuple[Migration, ...]:
-    """All scripts in the order in which they are applied, the repeated one last."""
+    """Return all scripts in the order in which they are applied, the repeated one last."""
     where = directory()
     numbered = tuple(_numbered(where, schema))
     repeated = "\n".join(
@@ -121,7 +122,7 @@ def _numbered(where: Path, schema: str) -> Iterator[Migration]:
 def created(
     schema: str = "cronledger", applied: Sequence[Migration] | None = None
 ) -> frozenset[Made]:
-    """Return what is there once these migrations (None: all) were applied."""
+    """Return the objects that exist once these migrations (None: all) were applied."""
     texts = (m.text for m in (migrations(schema) if applied is None else applied))
     return inventory((_BOOTSTRAP.replace("{schema}", schema), *texts), schema)
 
@@ -132,8 +133,9 @@ def script(
     *,
     phases: Sequence[Phase] = ("pre", "post", "repeated"),
 ) -> str:
-    """Return as one SQL text, to be read or applied by hand with `psql -1`, what `migrate` would do
-    to a schema in this state; None: to a database without the schema.
+    """Return one SQL text with what `migrate` would do to a schema in this state.
+
+    It can be read, or applied by hand with `psql -1`. `state` None: a database without the schema.
     """
     pending = migrations(schema) if state is None else state.pending
     pending = tuple(migration for migration in pending if migration.phase in phases)
@@ -157,13 +159,13 @@ def script(
 
 
 def check(url: str, schema: str = "cronledger") -> SchemaState:
-    """What is pending and what is unknown; changes nothing. Raises psycopg.OperationalError."""
+    """Return the state of the schema, and change nothing. Raises psycopg.OperationalError."""
     with connect(url) as connection:
         return _state(connection, migrations(schema), schema)
 
 
 def require_usable(state: SchemaState) -> None:
-    """Raises SchemaNewerError if the schema lacks what this code uses."""
+    """Raise SchemaNewerError if a migration removed what this code uses."""
     if state.unusable:
         raise SchemaNewerError(
             f"the schema has {', '.join(state.unusable)}, which this cronledger "
@@ -174,14 +176,16 @@ def require_usable(state: SchemaState) -> None:
 
 def require_current(state: SchemaState, schema: str) -> None:
     """Raise SchemaNewerError, or MigrationError if something that this code uses is missing.
-    What takes away what older code uses may be pending."""
+
+    Migrations that only remove what older code uses may be pending.
+    """
     require_usable(state)
     missing = [found.name for found in state.pending if found.phase != "post"]
     if len(missing) == sum(found.phase != "post" for found in migrations(schema)):
         raise no_ledger(schema)
     if missing:
         raise MigrationError(
-            f"the schema {schema} lacks {', '.join(missing)}; run `cronledger migrate`"
+            f"{', '.join(missing)} is not applied to the schema {schema}; run `cronledger migrate`"
         )
 
 
@@ -197,12 +201,12 @@ def no_ledger(schema: str) -> MigrationError:
 def migrate(
     url: str, schema: str = "cronledger", *, phases: Sequence[Phase] = ("pre", "post", "repeated")
 ) -> list[str]:
-    """Bring the schema up to date and answer the names of what was applied.
+    """Apply the pending migrations, and return their names and the statements of granted rights.
 
-    Ends with the rights of the group roles, unless this role is not the owner of the schema. Safe
-    when any number of processes do it at once: each script is applied once. Raises
-    psycopg.OperationalError when the database is away, ConfigurationError for a setting that no
-    ledger can work with, MigrationError, SchemaNewerError.
+    The rights of the group roles are granted if this role is the owner of the schema. Several
+    processes may migrate at the same time: each script is applied once. Raises
+    psycopg.OperationalError if the database is unreachable, ConfigurationError for a setting with
+    which a ledger cannot work, MigrationError, SchemaNewerError.
     """
     known = migrations(schema)
     applied = []
@@ -213,13 +217,13 @@ def migrate(
         for migration in state.pending:
             if migration.phase in phases and _apply(connection, migration, schema):
                 applied.append(migration.name)
-        if not applied or applied[-1] != REPEATED:  # which ends with the same
+        if not applied or applied[-1] != REPEATED:  # the repeated script ends with grant_roles()
             applied += _grant(connection, schema)
     return applied
 
 
 def _grant(connection: psycopg.Connection, schema: str) -> list[str]:
-    """Grant what is missing; [] where nothing is, or where this role is not the owner."""
+    """Grant the missing rights, unless this role is not the owner. Return the statements."""
     with transaction(connection):
         row = connection.execute(
             "SELECT pg_has_role(n.nspowner, 'USAGE') AND to_regprocedure(%s) IS NOT NULL"
@@ -264,7 +268,7 @@ def _state(connection: psycopg.Connection, known: Sequence[Migration], schema: s
 def _missing_grants(
     connection: psycopg.Connection, schema: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Answer the statements that would grant what is missing, and the roles that do not exist."""
+    """Return the statements that grant the missing rights, and the roles that do not exist."""
     rows = connection.execute(
         _composed("SELECT role, statement FROM {internal}.missing_grants()", schema)
     ).fetchall()
@@ -280,7 +284,7 @@ def _is_pending(migration: Migration, applied: tuple[str, str] | None) -> bool:
         return True
     checksum, version = applied
     if migration.phase == "repeated":
-        # An older replica that starts during a rolling deploy must not put its functions back.
+        # An older replica that starts during a rolling deploy must not restore its functions.
         return checksum != migration.checksum and _version() >= _version(version)
     if checksum != migration.checksum:
         raise MigrationError(
@@ -296,7 +300,7 @@ def _is_damaged(
     applied: tuple[str, str] | None,
     schema: str,
 ) -> bool:
-    """Return whether functions and views of exactly this text were applied, and some are lost."""
+    """Return whether functions and views of this text were applied, and some are missing."""
     if migration.phase != "repeated" or applied is None or applied[0] != migration.checksum:
         return False
     return bool(lost(connection, inventory((migration.text,), schema), schema))
@@ -319,14 +323,14 @@ def _apply(connection: psycopg.Connection, migration: Migration, schema: str) ->
             ),
             [migration.name],
         ).fetchone()
-        # Somebody else may have applied it while this one waited for the lock.
+        # Another process may have applied it while this one waited for the lock.
         if not _is_pending(migration, row) and not _is_damaged(connection, migration, row, schema):
             return False
         try:
             connection.execute(migration.text.encode())
             if migration.phase == "repeated":
-                # Not after the COMMIT: a process that is killed there would leave a schema that is
-                # up to date and has no partitions.
+                # Before the COMMIT, because a process that is killed after it would leave an
+                # up-to-date schema without partitions.
                 connection.execute(
                     _composed("SELECT * FROM {schema}.maintain_partitions()", schema)
                 )

@@ -1,4 +1,4 @@
-"""What people ask the ledger: one method per `list_*.sql` and `show_*.sql`, rows as mappings."""
+"""Reports for people: one method for each `list_*.sql` and `show_*.sql`, with rows as mappings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ MANY_SCOPES = 100
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Where a summary begins: an instant of the database, and the skips counted by then."""
+    """The start of a summary: an instant of the database, and the skips counted until then."""
 
     since: datetime
     skipped: Mapping[tuple[str, str], int]
 
 
 class Reports:
-    """Readers of one schema over a blocking connection. They lock nothing; raise psycopg.Error.
+    """Readers of one schema over a blocking connection. They lock nothing. Raise psycopg.Error.
 
-    `withheld`: whether something was left out because this role may not read it.
+    `withheld`: something was left out because this role may not read it.
     """
 
     def __init__(self, connection: psycopg.Connection, schema: str) -> None:
@@ -44,7 +44,7 @@ class Reports:
         return rows[0] if rows else None
 
     def _permitted(self, name: str, **params: object) -> Row | None:
-        """What is shown only to some roles; None where this one may not read it."""
+        """Return a row that only some roles may read, or None if this role may not."""
         try:
             return self._one(name, **params)
         except psycopg.errors.InsufficientPrivilege:
@@ -52,28 +52,28 @@ class Reports:
             return None
 
     def now(self) -> datetime:
-        """The database's clock."""
+        """Return the database's time."""
         now: datetime = self._read("read_clock")[0]["now"]
         return now
 
     def jobs(self, *, queue: str | None = None, retired: bool = False) -> list[Row]:
-        """Jobs by name; `retired`: those that are retired too."""
+        """Return the jobs by name. `retired`: include retired ones."""
         return self._read("list_jobs", queue=queue, with_retired=retired)
 
     def job(self, name: str) -> Row | None:
-        """A job as it is defined, without target and payload; None when there is none."""
+        """Return the definition of a job without target and payload, or None."""
         return self._one("show_job", job=name)
 
     def target(self, name: str) -> Row | None:
-        """Target and payload of a job; None when there is none, or this role may not read them."""
+        """Return target and payload of a job, or None, also if this role may not read them."""
         return self._permitted("show_job_target", job=name)
 
     def scopes(self, job: str, limit: int = MANY_SCOPES) -> list[Row]:
-        """The scopes of a job with their last executions, the soonest first."""
+        """Return the scopes of a job with their last executions, the soonest first."""
         return self._read("list_scopes", job=job, max_rows=limit)
 
     def revisions(self, job: str, limit: int | None = 10) -> list[Row]:
-        """How the job was edited, the newest first; without `limit` all of it."""
+        """Return the revisions of a job, the newest first. `limit` None: all."""
         return self._read("list_revisions", job=job, max_rows=limit)
 
     def executions(
@@ -86,7 +86,7 @@ class Reports:
         until: datetime | None = None,
         limit: int = 50,
     ) -> list[Row]:
-        """Executions with plan_time in [since, until), the newest rows first."""
+        """Return executions with plan_time in [since, until), the newest rows first."""
         return self._read(
             "list_executions",
             job=job,
@@ -98,32 +98,35 @@ class Reports:
         )
 
     def execution(self, execution_id: int, *, payload: bool = True) -> Row | None:
-        """One row except its output, and its payload if this role may read that; None when there is
-        none of that id."""
+        """Return one execution without its output, or None. With its payload if the role may read
+        it.
+        """
         row = self._one("show_execution", id=execution_id)
         if row is not None and payload:
             row |= self._permitted("show_payload", id=execution_id) or {}
         return row
 
     def output(self, execution_id: int) -> Row | None:
-        """`output` of one execution; None when there is none of that id."""
+        """Return the `output` of one execution, or None if the execution does not exist."""
         return self._one("show_output", id=execution_id)
 
     def runners(self) -> list[Row]:
-        """Runners, the living ones first; what was not seen in time is `dead`."""
+        """Return the runners, the last seen first. One that was not seen in time is `dead`."""
         return self._read("list_runners")
 
     def queues(self) -> list[Row]:
-        """The queues in use by name: limit, pause, what waits and what runs."""
+        """Return the queues in use by name: limit, pause, waiting and running executions."""
         return self._read("list_queues")
 
     def schedule(self, key: ScopeKey) -> Row | None:
-        """Where planning stands for one scope; None when there is none of that name."""
+        """Return the state of planning of one scope, or None if the scope does not exist."""
         return self._one("show_schedule", **_named(key))
 
     def history(self, job: str) -> list[Row]:
-        """All revisions of a job, the oldest first, with the columns of its definition; target,
-        payload and scopes are None."""
+        """Return all revisions of a job, the oldest first, with the columns of its definition.
+
+        target, payload and scopes are None.
+        """
         return self._read("list_history", job=job)
 
     def backfill_actions(
@@ -133,7 +136,7 @@ class Reports:
         reprocess: str,
         ended_before: datetime | None,
     ) -> list[Row]:
-        """What a backfill of these plan_times would do about each, in their order."""
+        """Return what a backfill would do for each of these plan_times, in their order."""
         return self._read(
             "list_backfill_actions",
             plan_times=list(plan_times),
@@ -143,45 +146,48 @@ class Reports:
         )
 
     def executions_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
-        """Executions of one scope with plan_time in [since, until), in their order."""
+        """Return the executions of one scope with plan_time in [since, until), in their order."""
         return self._read("list_executions_at", since=since, until=until, **_named(key))
 
     def skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
-        """Skips of one scope whose range reaches into [since, until)."""
+        """Return the skips of one scope whose range reaches into [since, until)."""
         return self._read("list_skips_at", since=since, until=until, **_named(key))
 
     def signs_of_life(self, at: datetime) -> Row:
-        """`before`, `after`: the last sign of a runner up to `at` and the next one, or None;
-        `alive`: the runners that were seen both before and after."""
+        """Return the signs of runners around `at`.
+
+        `before`, `after`: the last sign up to `at` and the next one, or None. `alive`: the runners
+        that were seen both before and after.
+        """
         return self._read("show_signs_of_life", at=at)[0]
 
     def provider_trouble(self, job: str) -> Row | None:
-        """Reason, detail and due_at of a scope provider that fails or is not asked; else None."""
+        """Return reason, detail and due_at of a scope provider that fails or is not asked."""
         return self._one("show_provider_trouble", job=job)
 
     def overdue(self, key: ScopeKey) -> Row | None:
-        """Reason, detail and due_at of what is overdue of one scope; None when nothing is."""
+        """Return reason, detail and due_at if one scope is overdue; else None."""
         return self._one("show_overdue", **_named(key))
 
     def oldest_kept(self) -> datetime | None:
-        """The first plan_time that the oldest partition can hold."""
+        """Return the first plan_time that the oldest partition can hold."""
         oldest: datetime | None = self._read("show_oldest_kept")[0]["oldest"]
         return oldest
 
     def unfinished(self, key: ScopeKey, first: datetime, before: datetime) -> int:
-        """How many executions with plan_time in [first, before) have not ended for good."""
+        """Return the number of executions with plan_time in [first, before) that have not ended."""
         row = self._read("show_unfinished", first=first, before=before, **_named(key))[0]
         return int(row["unfinished"])
 
     def ends_since(
         self, key: ScopeKey, first: datetime, before: datetime, since: datetime
     ) -> dict[str, int]:
-        """Executions with plan_time in [first, before) written since then, counted by status."""
+        """Count by status the executions with plan_time in [first, before) written since then."""
         rows = self._read("list_ends_since", first=first, before=before, since=since, **_named(key))
         return {row["status"]: int(row["count"]) for row in rows}
 
     def mark(self) -> Mark:
-        """Where a later `summary` begins."""
+        """Return the start of a later `summary`."""
         return Mark(self.now(), self._skipped())
 
     def _skipped(self) -> dict[tuple[str, str], int]:
@@ -191,9 +197,9 @@ class Reports:
         }
 
     def summary(self, mark: Mark) -> list[Row]:
-        """Per job what the ledger says since `mark`: executions by status, attempts, skips.
+        """Return the totals of each job since `mark`: executions by status, attempts, skips.
 
-        `statuses` and `skipped` map a word to its count; jobs without either are left out.
+        `statuses` and `skipped` map a word to its count. Jobs without either are left out.
         """
         found: dict[str, Row] = {}
 
@@ -204,7 +210,7 @@ class Reports:
             of(row["job_name"])["statuses"][row["status"]] = row["count"]
             of(row["job_name"])["attempts"] += row["attempts"]
         for (job, reason), count in self._skipped().items():
-            # Old skips are pruned meanwhile: their counts go down.
+            # A count decreases when old skips are pruned.
             if (more := count - mark.skipped.get((job, reason), 0)) > 0:
                 of(job)["skipped"][reason] = more
         return [found[job] for job in sorted(found)]

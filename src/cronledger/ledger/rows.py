@@ -1,4 +1,4 @@
-"""Rows as values: what statements take as array elements and what they answer."""
+"""Rows as values: what statements take as array elements, and what they return."""
 
 import json
 from datetime import datetime, timedelta
@@ -9,8 +9,11 @@ from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey
 
 
 class JobFacts(NamedTuple):
-    """What a claim reads of one job; `room`: None without max_running. `revision_id`: the id of its
-    newest revision; None: that row is missing."""
+    """A job as a claim reads it.
+
+    `room`: None without max_running. `revision_id`: the id of the newest revision; None: its row is
+    missing.
+    """
 
     name: str
     revision: int
@@ -39,7 +42,7 @@ class NewClaim(NamedTuple):
 
 
 class UnreadablePayload(NamedTuple):
-    """Stands for a payload that jsonb holds and Python cannot read, such as 1e5000."""
+    """Replaces a payload that jsonb can hold and Python cannot read, such as 1e5000."""
 
     error: str
 
@@ -110,7 +113,7 @@ class LiveFunction(NamedTuple):
 
 
 class LeaseKey(NamedTuple):
-    """What a statement needs to find a lease."""
+    """The key and the token with which a statement finds a lease."""
 
     key: ExecutionKey
     token: UUID

@@ -1,7 +1,7 @@
-"""Settings of a server that no transaction of ours can override.
+"""Settings of a server that our own transactions cannot override.
 
-Everything else that a promise needs is set in our own transactions (ledger/database.py, and
-functions/14_transactions.sql for what others call).
+Everything else that a promise needs is set in our own transactions: by ledger/database.py, and by
+functions/14_transactions.sql for functions that others call.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class ServerSettings:
 
 
 def read(connection: psycopg.Connection) -> ServerSettings:
-    """What the server, the database and the role are set to. Raises psycopg.Error."""
+    """Return the settings of the server, the database and the role. Raises psycopg.Error."""
     with connection.cursor(row_factory=class_row(ServerSettings)) as cursor:
         # It names no schema, so that any will do.
         row = queries.run(cursor, "read_server_settings", "").fetchone()

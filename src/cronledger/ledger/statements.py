@@ -1,8 +1,8 @@
-"""One method per file in `sql/`: arrays in, a cursor of rows out, no decisions.
+"""One method for each file in `sql/` that a runner sends: arrays in, a cursor of rows out.
 
-Every method sends its statement on the given connection and answers a cursor; in a pipeline its
-rows are there once they are fetched. What each guarantees, locks and means by zero rows stands at
-the head of its file. Raises psycopg.Error.
+Every method sends its statement on the given connection and returns a cursor. In a pipeline the
+rows arrive when they are fetched. The head of each file states what the statement guarantees, what
+it locks, and what zero rows mean. The methods raise psycopg.Error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,10 +57,10 @@ def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
 
 
 def array(values: Sequence[Any]) -> str:
-    """The array literal of one column; the statement casts it.
+    """Return the array literal of one column; the statement casts it.
 
-    Several times faster than a list, each element of which psycopg looks up a dumper for; and one
-    type for every batch, so that one prepared statement serves them all.
+    This is several times faster than a list, because psycopg selects a dumper for each element of a
+    list. All batches have one type, so one prepared statement serves them all.
     """
     kind = next((type(value) for value in values if value is not None), None)
     write = _WRITERS.get(kind, _quoted) if kind is not None else str
@@ -222,7 +222,7 @@ class Statements:
     async def read_revisions(
         self, c: Connection, jobs: Sequence[str], revisions: Sequence[int]
     ) -> AsyncCursor[dict[str, Any]]:
-        """Rows as dictionaries; `revision` from, per job."""
+        """`revisions`: the first revision of each job to return. The rows are dictionaries."""
         params = {"jobs": list(jobs), "revisions": list(revisions)}
         return await self._send(c, "read_revisions", dict_row, params)
 
@@ -408,7 +408,7 @@ class Statements:
         return await self._rows(c, "lock_schedule", job=job, kind=kind, scope=scope)
 
     async def rearm_unblocked(self, c: Connection, ended: Sequence[tuple[ScopeKey, str]]) -> Rows:
-        """`ended`: (job, scope) with the queue, once for each execution that ended."""
+        """`ended`: (job, scope) and queue, once for each execution that ended."""
         params = _columns(
             [(*key, queue) for key, queue in ended], "jobs", "kinds", "scopes", "queues"
         )
