@@ -1,5 +1,5 @@
--- Values that SQL may write and that no replica could use are refused where they are written. What SQL
--- cannot judge (a cron text, a zone, the form of a URL) becomes the job's spec_error instead.
+-- Values that no replica could use are refused when they are written. What SQL cannot check (a cron text, a
+-- zone, the form of a URL) becomes the spec_error of the job instead.
 -- An edit is checked only for the columns that it changes, so that a job whose row is older than a
 -- check can still be paused, resumed and retired.
 
@@ -30,7 +30,7 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.check_json(text, text, jsonb) IS 'Raises if this value of a job or of an execution cannot be stored.';
 
 -- The first thing that is wrong with a target, as (message, hint). Values of env and headers are not
--- shown: they may be secret. What a target of external holds is its workers' own.
+-- shown: they may be secret. The keys of an external target belong to its workers.
 CREATE OR REPLACE FUNCTION {schema}_internal.target_problem(handler text, target jsonb)
 RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     WITH form(key, kind, secret) AS (

@@ -1,8 +1,8 @@
 -- Every write to jobs becomes a revision and wakes the schedules of the job.
 -- Lock order: the job row (held by the write itself), then its schedules by key, then executions.
--- The triggers are SECURITY DEFINER: who may write jobs needs no right to write their history.
+-- The triggers are SECURITY DEFINER, so that a role that may write jobs needs no right to write their history.
 
--- The texts in it depend on these settings, and revisions that differ only in them are equal.
+-- The texts in it depend on these settings, and revisions that differ only in them have to be equal.
 CREATE OR REPLACE FUNCTION {schema}_internal.job_definition(job {schema}.jobs) RETURNS jsonb
 LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
@@ -72,8 +72,8 @@ BEGIN
     END IF;
     PERFORM FROM {schema}.schedules s WHERE s.job_name = NEW.name
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE;
-    -- Provisional, and only now: the wait for the locks may have been long, and what was planned meanwhile
-    -- stands. These locks hold until the COMMIT, which dates the revision.
+    -- A provisional date. It is read after the wait for the locks, which may have been long, because what was
+    -- planned meanwhile stays valid. The locks hold until the COMMIT, which sets the final date.
     at := {schema}.db_clock();
     SELECT max(r.effective_from) INTO last FROM {schema}.job_revisions r WHERE r.job_name = NEW.name;
     IF TG_OP = 'UPDATE' AND NEW.paused_at IS NULL AND OLD.paused_until <= at

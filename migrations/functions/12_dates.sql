@@ -1,8 +1,8 @@
 -- An edit takes effect when it is committed. The statement that edits can only write a provisional date,
 -- because its transaction may stay open for an hour, and what the new definition would have fired in that
--- hour is the past. So the statement notes in `undated` what it has written, and a deferred constraint
+-- hour is the past. So the statement records in `undated` what it has written, and a deferred constraint
 -- trigger replaces the date at COMMIT. It takes no lock: the transaction has locked these rows already, and
--- nobody has planned a firing of them since.
+-- no other transaction has planned a firing of them since.
 
 -- For scopes only: a runner calls it through set_scopes, and has no right to change the history of jobs.
 CREATE OR REPLACE FUNCTION {schema}_internal.date_at_commit(
@@ -58,8 +58,8 @@ COMMENT ON FUNCTION {schema}_internal.date_scopes({schema}.undated, timestamptz)
 CREATE OR REPLACE FUNCTION {schema}_internal.date_undated() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- Not before the COMMIT itself, or its own date would look like an earlier one below, and it would
-    -- date again until a clock that was set back has caught up.
+    -- Not before the COMMIT itself. Otherwise its own date would count as an earlier one below, and it would
+    -- be dated again until a clock that was set back has caught up.
     now_ timestamptz := greatest({schema}.db_clock(), {schema}.db_now());
     mark {schema}.undated;
     date timestamptz;

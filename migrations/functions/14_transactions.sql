@@ -1,5 +1,4 @@
--- What a promise needs of a transaction, whoever began it and whatever the role, the database or the server
--- is set to.
+-- What the promises need of a transaction, whatever the settings of the role, the database and the server.
 
 -- Nothing that the ledger acknowledges may be lost in a crash, nor may an attempt whose start is lost run
 -- beside the next one. The setting holds at COMMIT, for this transaction alone.

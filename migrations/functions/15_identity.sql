@@ -1,7 +1,7 @@
--- Whether this is the database that the ledger was made in, or accepted in. A restored or cloned one
--- has its own past, and its original may go on beside it: nothing is claimed in it, by nobody, until
--- accept_database decides. The test is in claim_due, in the transaction that would plan and start:
--- so it holds for replicas and for workers in other languages, whatever happened to their connection.
+-- The identity of the database in which the ledger was created or accepted. The original of a restored or
+-- cloned database may still be in use, so nothing is claimed in the copy until accept_database is called.
+-- The check is in claim_due, in the transaction that would plan and start. So it holds for replicas and for
+-- workers in other languages, even if their connection now leads elsewhere.
 
 -- The control file knows a new timeline only after the checkpoint that follows the promotion, which
 -- may take minutes; the name of the WAL segment knows it at once, but not on a standby.
@@ -15,7 +15,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.current_timeline() IS 'Returns the timeline that this server writes. A promotion begins a new one.';
 
--- STABLE: what the calling statement itself writes into runners does not count.
+-- STABLE, so that it does not see what the calling statement itself writes into runners.
 CREATE OR REPLACE FUNCTION {schema}_internal.other_database() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -59,7 +59,7 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.require_own_database() IS 'Raises CL005 if this is not the ledger''s own database.';
 
 -- A runner whose DSN leads to another ledger must not work there, however healthy that ledger is: the
--- database, the functions and even the jobs may look right. Each transaction of a runner's step asks.
+-- database, the functions and even the jobs may be the same. Each transaction of a runner's step checks this.
 CREATE OR REPLACE FUNCTION {schema}_internal.require_ledger(began_with uuid) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -77,9 +77,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.require_ledger(uuid) IS 'Raises CL006 unless this ledger has this id. The detail contains the id of this ledger, and of the original if it is an accepted copy. Does nothing if the argument is NULL, or if the ledger has no identity (require_own_database refuses such a ledger).';
 
--- A heartbeat counts for the timeline on which it was written, whoever writes it. The first one after
--- a failover moves the identity along; in the trigger, because the runner's row still says when it was
--- seen before.
+-- A check-in counts for the timeline on which it was written. The first one after a failover updates the
+-- identity. This is done in the trigger, because the runner's row still has its check-in of before.
 CREATE OR REPLACE FUNCTION {schema}_internal.runners_mark_timeline() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -96,10 +95,11 @@ COMMENT ON FUNCTION {schema}_internal.runners_mark_timeline() IS 'Runs before a 
 CREATE OR REPLACE TRIGGER mark_timeline BEFORE INSERT OR UPDATE OF heartbeat_at ON {schema}.runners
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.runners_mark_timeline();
 
--- skip_missed needs no rule of its own: each job is retired and returns at once, so that job_revisions
--- says it, the planner settles as `missed` what was due before, and what waited is CANCELLED.
--- RUNNING rows are leases of runners of the original, which renew them there: here they run out. Asked
--- to end, the sweeper closes them as CANCELLED and nobody steals them; left alone, as after any crash.
+-- skip_missed has no rule of its own: each job is retired and returns at once. So job_revisions records it, the
+-- planner settles as `missed` what was due before, and waiting executions are CANCELLED.
+-- RUNNING rows are leases of runners of the original, which renew them there; in the copy they become stale.
+-- After a requested cancel the sweeper ends them as CANCELLED, and they are not stolen. Otherwise they are
+-- treated as after any crash.
 -- Lock order: jobs by name (each with its schedules, then its waiting executions), executions by key.
 CREATE OR REPLACE FUNCTION {schema}.accept_database(
     skip_missed boolean, requested_by text DEFAULT NULL,
@@ -145,8 +145,8 @@ BEGIN
         ) SELECT count(*) INTO asked_to_end FROM asked;
         PERFORM pg_notify('{schema}', 'cancel');
     END IF;
-    -- A copy whose original goes on is another ledger from now on: runners of the original that come
-    -- here by mistake are refused.
+    -- A copy whose original is still in use is another ledger from now on, so that runners of the original
+    -- are refused if they connect to it by mistake.
     INSERT INTO {schema}.identity AS i
         (system_identifier, database_oid, timeline, recorded_at, recorded_by)
     SELECT s.system_identifier, d.oid, {schema}_internal.current_timeline(), {schema}.db_clock(), requester

@@ -46,7 +46,8 @@ BEGIN
     PERFORM FROM unnest(kinds, known) u(kind, id)
     JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (job, u.kind, u.id)
     ORDER BY s.job_name, s.scope_kind, s.scope_id FOR NO KEY UPDATE OF s;
-    -- Read after the wait for the locks, which may have been long: what was planned meanwhile stands.
+    -- Read after the wait for the locks, which may have been long, because what was planned meanwhile stays
+    -- valid.
     at := coalesce(seen_at, {schema}.db_clock());
     INSERT INTO {schema}.schedules
         (job_name, scope_kind, scope_id, queue, planned_through, planned_revision, next_due_at,

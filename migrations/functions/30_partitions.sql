@@ -80,7 +80,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.partition_is_busy(text) IS 'Returns whether an execution in this partition is PENDING, RUNNING or awaits a retry.';
 
--- While it waits for its lock, every claim waits behind it: so briefly, and only when it is worth it.
+-- While it waits for its lock, every claim waits behind it. So it waits briefly, and only if it can drop.
 CREATE OR REPLACE FUNCTION {schema}_internal.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 BEGIN
@@ -117,7 +117,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.create_missing_partitions(timestamptz[]) IS 'Creates the partitions that are missing for these plan_times, as wide as the widest existing one, and returns their names. Used by claims and backfills, which may need a partition before maintain_partitions has run.';
 
--- Answers what it did: one row per partition made, analyzed or dropped, and for skips pruned.
 CREATE OR REPLACE FUNCTION {schema}.maintain_partitions(
     retention interval DEFAULT '90 days', width interval DEFAULT '7 days', ahead interval DEFAULT '28 days')
 RETURNS TABLE (action text, subject text)
@@ -130,7 +129,7 @@ DECLARE
     last   timestamptz;
 BEGIN
     PERFORM {schema}_internal.check_maintenance(retention, width, ahead);
-    -- One at a time; the others come back later and find the work done.
+    -- One process at a time; the others find the work done when they call it again.
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.maintain_partitions', 0)) THEN
         RETURN;
     END IF;
@@ -138,8 +137,8 @@ BEGIN
     FROM {schema}.jobs j HAVING count(*) > 0;
     RETURN QUERY SELECT 'made', m.name FROM {schema}_internal.create_partitions(
         now_ - coalesce(reach, '1 day'), now_ + ahead, floor(extract(epoch FROM width))::float8) m(name);
-    -- Rows that nobody has committed yet count as pages without rows, and a plan for a table that will
-    -- never have any is the worst there is: not analyzed before one is seen.
+    -- Not before a row is visible: uncommitted rows count as pages without rows, and the plans for such a
+    -- table are bad.
     FOR action, subject IN
         SELECT 'analyzed', q.name FROM {schema}.partitions() q
         JOIN pg_class c ON c.oid = ('{schema}.' || quote_ident(q.name))::regclass
@@ -165,7 +164,7 @@ BEGIN
         action := 'pruned'; subject := pruned || ' skips';
         RETURN NEXT;
     END IF;
-    -- Last: from the first drop to the end of the transaction nobody else gets at executions.
+    -- Last, because from the first drop to the end of the transaction no other process can use executions.
     FOR action, subject, last IN
         SELECT 'dropped', q.name, q.before_plan_time - interval '1 microsecond' FROM {schema}.partitions() q
         WHERE q.before_plan_time < now_ - retention LOOP

@@ -1,6 +1,6 @@
--- Operator functions: an execution out of turn.
--- All operator functions are SECURITY DEFINER: who may execute them needs no right on a table, and
--- what they write cannot be written otherwise by an operator. session_user stays who it was.
+-- Operator functions: an additional execution.
+-- All operator functions are SECURITY DEFINER. An operator needs no right on a table, and cannot write in
+-- another way what they write. session_user is still the operator.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_trigger(
     definition {schema}.jobs, scope {schema}.schedules, force boolean)
@@ -136,8 +136,8 @@ DECLARE
     made       bigint;
 BEGIN
     PERFORM {schema}_internal.check_json(job, 'payload', payload);
-    -- The schedule row first: an edit commits only with this lock, so what the next statement reads
-    -- of the job stands until we commit.
+    -- The schedule row first. An edit needs this lock to commit, so the job that the next statement reads is
+    -- valid until our commit.
     SELECT s.* INTO scope FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (trigger.job, trigger.scope_kind, trigger.scope_id)
     FOR NO KEY UPDATE;

@@ -1,5 +1,5 @@
--- Operator functions: jobs and queues stop and go on. Lock: the queue's or the job's row, waiting;
--- the triggers on jobs then take its schedules and make the revision.
+-- Operator functions: pause and resume jobs and queues. Lock: the row of the queue or the job, waiting; the
+-- triggers on jobs then lock its schedules and create the revision.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -88,7 +88,7 @@ COMMENT ON FUNCTION {schema}.retire(text, text) IS 'Retires a job: it plans noth
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_queue(queue text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- A pause of a misspelt queue would stop nothing and say nothing.
+    -- A pause of a misspelt queue would have no effect and no error.
     IF NOT EXISTS (SELECT FROM {schema}.queues q WHERE q.name = check_queue.queue)
        AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.queue = check_queue.queue)
        AND NOT EXISTS (SELECT FROM {schema}.runners r WHERE check_queue.queue = ANY (r.queues)) THEN
@@ -125,7 +125,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    -- Queues have no history of their own: the server's log has it.
+    -- Queues have no history, so the server's log records this.
     RAISE LOG 'queue %: resumed by %', queue, coalesce(requested_by, session_user);
     PERFORM pg_notify('{schema}', 'queues');
     RETURN true;

@@ -1,5 +1,5 @@
--- Operator functions: one execution ends, runs once more, or is fenced. They take an id, which every
--- partition is probed for: they are rare.
+-- Operator functions: cancel or retry one execution, or fence it. They take an id, and probe every partition
+-- for it, because such calls are rare.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_execution(execution_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,8 +16,8 @@ DECLARE
     held      {schema}.executions;
     at        timestamptz := {schema}.db_clock();
 BEGIN
-    -- NO KEY: a RUNNING row is only asked to end, and that must reach a handler that holds the row
-    -- FOR KEY SHARE (assert_lease). What is not RUNNING has no such holder with a right to write.
+    -- NO KEY, because a request to cancel must pass a handler that holds the row FOR KEY SHARE
+    -- (assert_lease). A row that is not RUNNING has no such holder with a right to write.
     SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id
     FOR NO KEY UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -29,7 +29,7 @@ BEGIN
     IF held.next_attempt_at IS NULL AND held.status <> 'RUNNING' THEN
         RETURN 'already_finished';
     END IF;
-    -- Never CANCELLED under a live handler: its holder writes the end.
+    -- Not CANCELLED while a handler is RUNNING, because its holder writes the end.
     UPDATE {schema}.executions e
     SET status = CASE e.status WHEN 'RUNNING' THEN e.status ELSE 'CANCELLED' END,
         next_attempt_at = NULL,
@@ -89,8 +89,8 @@ BEGIN
     PERFORM FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (held.job_name, held.scope_kind, held.scope_id)
     FOR NO KEY UPDATE;
-    -- FOR UPDATE: waits for a user's assert_lease of the attempt before, whose effects are not
-    -- decided until then.
+    -- FOR UPDATE, to wait for a user's assert_lease of the attempt before, whose effects are undecided until
+    -- then.
     SELECT e.* INTO held FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time) FOR UPDATE;
@@ -99,7 +99,7 @@ BEGIN
     END IF;
     PERFORM {schema}_internal.check_retry(held, force);
     at := {schema}.db_clock();
-    -- Without a token it was never claimed, or given back: it is PENDING again, as it was.
+    -- Without a token it was never claimed, or was released: it is PENDING again.
     UPDATE {schema}.executions e
     SET status = CASE WHEN e.lease_token IS NULL THEN 'PENDING' ELSE 'FAILED' END,
         error_code = CASE WHEN e.lease_token IS NOT NULL THEN coalesce(e.error_code, 'cancelled') END,
@@ -128,9 +128,9 @@ BEGIN
                   HINT = 'Roll this transaction back; what it wrote must not be committed.',
                   ERRCODE = 'CL001';
     END IF;
-    -- So it must not outlive its client: that a host is gone without a word the server notices in some
-    -- ten seconds instead of its own two hours, and a client that is gone also while a statement runs,
-    -- where the kernel can tell. (No tcp_user_timeout: it would end whoever reads slowly.)
+    -- The transaction must not outlive its client. With these settings the server detects a lost host after
+    -- about ten seconds instead of two hours, and a lost client also while a statement runs, if the kernel
+    -- supports it. (No tcp_user_timeout: it would end clients that read slowly.)
     PERFORM set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '2', true),
         set_config('tcp_keepalives_count', '3', true),
         set_config('client_connection_check_interval',

@@ -1,6 +1,6 @@
--- Operator functions: everything stops and goes on. Lock: the rows of queues by name, waiting.
+-- Operator functions: pause and resume all queues. Lock: the rows of queues by name, waiting.
 
--- SECURITY DEFINER: the view queue_status calls it with the rights of its reader.
+-- SECURITY DEFINER, because the view queue_status calls it with the rights of its reader.
 CREATE OR REPLACE FUNCTION {schema}_internal.queues_in_use() RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name FROM {schema}.queues q
@@ -34,8 +34,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}.resume_all(text) IS 'Resumes every paused queue, and returns how many there were.';
 
--- Lock: the row of the queue, then schedules by key, SKIP LOCKED: a locked one is being claimed, and
--- its claim reads the new limit.
+-- Lock: the row of the queue, then schedules by key, SKIP LOCKED, because a locked schedule is being claimed,
+-- and its claim reads the new limit.
 CREATE OR REPLACE FUNCTION {schema}.limit_queue(
     queue text, max_running integer DEFAULT NULL, requested_by text DEFAULT NULL)
 RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -62,7 +62,7 @@ BEGIN
               LIMIT least(10000, max_running) FOR NO KEY UPDATE SKIP LOCKED) h
         WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id);
     END IF;
-    -- Queues have no history of their own: the server's log has it.
+    -- Queues have no history, so the server's log records this.
     RAISE LOG 'queue %: limit % set by %, was %', queue, coalesce(max_running::text, 'none'),
         coalesce(requested_by, session_user), coalesce(before::text, 'none');
     PERFORM pg_notify('{schema}', 'queues');

@@ -1,5 +1,5 @@
--- What people see of a target. The rules are those of `cronledger.settings.masked`. Its patterns are written
--- as E'…', which means the same whatever standard_conforming_strings is.
+-- Targets without their secrets, by the rules of `cronledger.settings.masked`. The patterns are E'…' strings,
+-- which do not depend on standard_conforming_strings.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.masked(text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$

@@ -1,6 +1,5 @@
--- Claims of executions that exist already: PENDING ones are won, FAILED ones retried, stale leases
--- stolen. One mechanism for everybody: replicas begin each of their claims with it, and claim_next
--- calls it for workers in other languages.
+-- Claims of existing executions: PENDING ones are won, FAILED ones retried, stale leases stolen. Replicas begin
+-- each of their claims with it, and claim_next calls it for workers in other languages.
 -- Locks: schedules SKIP LOCKED; limited queues, then limited jobs, SKIP LOCKED (they come before
 -- schedules in the lock order, so nothing here waits for them); executions FOR UPDATE in key order,
 -- SKIP LOCKED. Each step is a statement of its own: a statement that took a lock still sees what was
@@ -10,7 +9,7 @@
 -- plpgsql, because it keeps its plans: planning for all partitions costs more than these statements.
 -- IN (SELECT unnest), not = ANY: of the two only the first has a hash in a generic plan, and a runner may have
 -- thousands of functions, or leave thousands of jobs to others.
--- Parameters have names that are no columns: tests take the statements out and look at their plans.
+-- Parameters do not have the names of columns, because tests extract the statements and check their plans.
 -- LATERAL, and LIMIT of a batch's own length, where a table is to be probed: docs/architecture.md, "Locks".
 
 DO $$ BEGIN
@@ -169,8 +168,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.decide_existing({schema}_internal.claim_candidate[], text[], text[], integer) IS 'Returns those of these candidates that may start. The caller holds the locks of their schedules. Unless overlap is allow, at most one of a (job, scope) starts, and none beside a RUNNING one. Limited jobs and queues need room, and their row has to be locked. At most max_rows start.';
 
--- The statement that claims. Every test of the scans is made again here. A locked row has a living
--- writer, or a user's assert_lease holds it FOR KEY SHARE.
+-- The statement that claims. It repeats every condition of the scans. A locked row has a live writer, or a
+-- user's assert_lease holds it FOR KEY SHARE.
 CREATE OR REPLACE FUNCTION {schema}_internal.try_claim_existing(
     by_runner text, chosen {schema}_internal.claim_candidate[], new_tokens uuid[], trusted_since timestamptz,
     first_plan timestamptz, last_plan timestamptz)
@@ -202,7 +201,7 @@ BEGIN
         max_attempts = greatest(e.max_attempts, e.attempt + 1),
         runner_id = by_runner, lease_token = h.token, next_attempt_at = NULL,
         heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + h.lease,
-        -- What kept it waiting has ended by now, perhaps after this statement began.
+        -- What blocked it has ended by now, perhaps after this statement began.
         started_at = {schema}.db_clock(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
         result = NULL, result_taken_at = NULL, output = NULL, error_code = NULL, error_msg = NULL,
         cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
@@ -226,7 +225,7 @@ COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal
 
 CREATE OR REPLACE FUNCTION {schema}_internal.record_spec_error(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- SKIP LOCKED: the claim holds schedules, which come after jobs in the lock order.
+    -- SKIP LOCKED, because the claim holds schedules, which come after jobs in the lock order.
     UPDATE {schema}.jobs j
     SET spec_error = 'the database refuses a value of this job: ' || message
     WHERE j.name = (SELECT n.name FROM {schema}.jobs n WHERE n.name = record_spec_error.job
@@ -270,7 +269,7 @@ BEGIN
             runner, chosen, tokens[:cardinality(chosen)], trusted_since, first_plan, last_plan) t;
         RETURN;
     EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
-        NULL;  -- one value that the database refuses must not cost the others their claim
+        NULL;  -- a value that the database refuses must not cost the others their claim
     END;
     FOREACH one IN ARRAY chosen LOOP
         place := place + 1;
@@ -337,7 +336,7 @@ BEGIN
                 won.lease_token, won.attempt, won.max_attempts, won.trigger, won.payload, won.revision,
                 won.started_at, won.how, won.queue, won.stale_after, unseen;
         END LOOP;
-        -- What was refused may have kept others out of the batch.
+        -- The refused ones may have displaced others from the batch.
         EXIT WHEN NOT refused OR used >= cardinality(tokens);
     END LOOP;
 END $$;

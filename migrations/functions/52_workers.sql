@@ -4,10 +4,10 @@
 -- workers claim them. While such a firing is unclaimed, later ones of its (job, scope) are skips
 -- `overlap`, unless overlap is allow, or wait with catch_up = all: workers that were away for a day find
 -- one execution. Limits hold at the claim, not for what is PENDING.
--- SECURITY DEFINER like the operator functions: who may execute them needs no right on a table.
+-- SECURITY DEFINER like the operator functions, so that a worker needs no right on a table.
 -- A worker is named in runners, so that runner_status and crashes know it: seen at every claim_next and
--- heartbeat. Its row names no queues, because those are what replicas take from; handlers has
--- external:QUEUE for each queue that it has asked.
+-- heartbeat. Its row has no queues, because those are served by replicas; handlers has external:QUEUE for each
+-- queue from which it has claimed.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.register_worker(worker text, queue text) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
@@ -15,7 +15,7 @@ DECLARE
     seen    {schema}.runners;
     handler text := 'external:' || queue;
 BEGIN
-    -- Who was not seen for a minute begins anew: started_at is since when its view is unbroken.
+    -- A worker that was not seen for a minute begins anew: started_at is the start of its unbroken view.
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after, handlers)
     VALUES (worker, coalesce(host(inet_client_addr()), 'local'), 0, 'external', 'running', '{}', 0,
@@ -39,7 +39,7 @@ BEGIN
     END IF;
     RETURN seen.started_at;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.register_worker(text, text) IS 'The worker is seen, and asks this queue. Answers since when it has been seen without a gap of a minute: it steals no lease that became stale less than a stale_timeout after that.';
+COMMENT ON FUNCTION {schema}_internal.register_worker(text, text) IS 'Registers a worker that claims from this queue. Returns since when it has been seen at least every minute; it may steal a lease that became stale one stale_timeout after that.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim_next(queue text, runner text, n integer DEFAULT 1)
 RETURNS TABLE (
@@ -62,7 +62,7 @@ BEGIN
     PERFORM {schema}_internal.require_read_committed('claim_next');
     trusted_since := {schema}_internal.register_worker(claim_next.runner, claim_next.queue);
     tokens := ARRAY(SELECT gen_random_uuid() FROM generate_series(1, n));
-    -- A few more are looked at than claimed: schedules that another claim holds must not hide the rest.
+    -- Considers a few more than it claims, because schedules that another claim holds must not hide the rest.
     RETURN QUERY
         SELECT c.id, c.job_name, c.scope_kind, c.scope_id, c.plan_time, c.attempt, c.trigger,
                c.payload::jsonb, j.target, c.lease_token, c.stale_after, j.stale_timeout, j.run_timeout
@@ -230,7 +230,7 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     outcome {schema}.executions;
 BEGIN
-    -- The ledger's own words for an end that nobody reported, or for an attempt that a drain cut off.
+    -- These codes are reserved for an end that was not reported, and for an attempt that a drain stopped.
     IF coalesce(btrim(code), '') = '' OR length(code) > 100
        OR code IN ('stale_timeout', 'runner_crashed', 'shutdown') THEN
         RAISE EXCEPTION 'execution %: code = %', fail.id, code

@@ -1,10 +1,11 @@
--- Input: executions that are pushed at a job, and how far its work has come.
--- A push is a message (without a key: an execution of its own), an update (with a key: one waiting
--- execution of that key, the newest payload), or a signal (a watermark alone: one waiting execution of
--- the scope, its enqueue_key is ''). schedules.input_watermark is what was pushed, and every claim
--- takes it along; what the newest SUCCESS covers is success_watermark. Between them the scope is dirty.
--- Lock order: queues, jobs, schedules, executions. success_watermark is derived, so whoever cannot have
--- the schedule row's lock leaves it to the next one: nothing is decided by a stale one.
+-- Input: work that is enqueued for a job, and how much of it is done.
+-- A call of enqueue is a message (without a key: an execution of its own), an update (with a key: one waiting
+-- execution of this key, the newest payload), or a signal (a watermark alone: one waiting execution of the
+-- scope, with enqueue_key ''). schedules.input_watermark is the greatest watermark that was enqueued, and each
+-- claim copies it. success_watermark is the greatest one that a SUCCESS covers. If it is less, the scope is
+-- dirty.
+-- Lock order: queues, jobs, schedules, executions. success_watermark is derived, so a transaction that cannot
+-- lock the schedule row leaves it to the next one; no decision is made by an old value.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.covered_watermark(scope {schema}.schedules) RETURNS bigint
 LANGUAGE sql STABLE AS $$
@@ -103,9 +104,9 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.has_uncovered_input({schema}.schedules) IS 'Returns whether the scope has input beyond success_watermark, that is, whether it is dirty.';
 
--- Who runs again what a success left dirty: with progress at once, without after the first backoff, so
--- that a worker that covers nothing does not spin. Not beside anything that runs or waits with a key,
--- which will cover it; not after a failure or a cancellation: that waits for new input, or a person.
+-- A scope that a success left dirty runs again: at once after progress, otherwise after the first backoff, so
+-- that a worker that covers nothing does not busy-loop. Not beside a RUNNING execution or a waiting one with a
+-- key, which will cover it. Not after a failure or a cancellation, which waits for new input or a person.
 CREATE OR REPLACE FUNCTION {schema}_internal.enqueue_dirty_scope(scope {schema}.schedules) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- One execution asked for by name, results taken by another process, groups followed as one.
+-- Claims of one execution by name, results that another process takes, and groups of executions.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.due_in_scope(scope {schema}.schedules)
 RETURNS {schema}.executions LANGUAGE sql STABLE AS $$
@@ -43,7 +43,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.is_full(text, text) IS 'Returns whether the limit of this job or of this queue leaves no room. Call it after lock_limits, in a statement of its own.';
 
--- The order of the questions: what runs, what waits, what is done, what failed for good, what is full.
+-- The order of the conditions: paused, running, waiting, done, failed for good, full.
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_refusal(
     definition {schema}.jobs, scope {schema}.schedules, running {schema}.executions,
     waiting {schema}.executions, newest {schema}.executions)

@@ -44,7 +44,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_backfill({schema}.jobs, {schema}.schedules, timestamptz[], text, integer, interval) IS 'Raises if these plan_times of this scope may not be backfilled. They have to be past, planned, whole seconds, and within retention; job and scope must not be retired. Pauses are ignored, because the executions wait.';
 
--- What a backfill does about each plan_time: 'make', 'retry', 'repeat', or NULL: leave it alone.
 CREATE OR REPLACE FUNCTION {schema}_internal.backfill_actions(
     definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
     ended_before timestamptz)
@@ -141,7 +140,7 @@ BEGIN
     PERFORM {schema}_internal.check_backfill(definition, scope, plan_times, reprocess, cap, retention);
     PERFORM {schema}_internal.create_missing_partitions(plan_times);
     IF reprocess <> 'none' THEN
-        -- All at once and by key, whatever the order asked for: FOR UPDATE as retry takes them.
+        -- All at once and in key order, whatever the given order. FOR UPDATE, as in retry.
         PERFORM FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id)
             = (scope.job_name, scope.scope_kind, scope.scope_id) AND e.plan_time = ANY (plan_times)

@@ -27,7 +27,7 @@ BEGIN
             USING HINT = 'Give both scope_kind and scope_id. For a job without scopes both are ''global''.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- Of plan_times to come nothing can be known that could be accepted.
+    -- Future plan_times have no violations yet.
     IF first IS NULL OR first = '-infinity' OR last < first OR last > {schema}.db_clock() THEN
         RAISE EXCEPTION 'violation % of job %: plan_times % to % are not a range in the past', kind, job, first, last
             USING HINT = 'Give the plan_time of the violation. For several in a row, also give the last one as through_plan_time.',

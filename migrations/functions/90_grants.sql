@@ -1,5 +1,5 @@
 -- The rights of the three group roles, in one place. Every function, table and view of both schemas has a
--- line here, also where nobody gets a right; a test fails where one has none.
+-- line here, also if no role gets a right; a test fails if a line is missing.
 -- Rights are a step of their own, because roles may appear after the schema: `migrate` ends with
 -- grant_roles() whether or not anything else was pending.
 
@@ -22,13 +22,13 @@ LANGUAGE sql IMMUTABLE AS $$
             'history_violations recent_violations present_violations is_dirty group_status
              queues_in_use preview_backfill'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
-        -- What operators decide.
+        -- Operator functions.
         ('operator', 'EXECUTE',
             'pause_queue resume_queue limit_queue pause_all resume_all accept_database
              accept_violation withdraw_acceptance'),
         ('operator runner', 'EXECUTE',
             'trigger backfill pause resume retire cancel retry enqueue claim take_results'),
-        -- What a replica does. To lock a row takes the right to update it.
+        -- Replicas. Locking a row needs the right to update it.
         ('runner', 'SELECT',
             'jobs job_revisions queues schedules executions skips runners sources identity scope_providers'),
         ('runner', 'INSERT UPDATE',
@@ -43,12 +43,12 @@ LANGUAGE sql IMMUTABLE AS $$
              maintain_partitions'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
-        -- What a promise needs of a transaction.
+        -- Requirements of transactions.
         ('', 'EXECUTE', 'commit_durably'), ('runner', 'EXECUTE', 'require_read_committed'),
         -- The dates of edits, written at COMMIT.
         ('runner', 'EXECUTE', 'date_at_commit'), ('', 'EXECUTE', 'date_undated date_revision date_scopes'),
         ('', 'SELECT', 'undated'), ('', 'USAGE', 'undated_id'),
-        -- Nobody: these are parts of the others, which run with the rights of their owner.
+        -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
              check_enqueue check_queue check_retry check_runner check_scopes check_target check_trigger
@@ -154,8 +154,8 @@ BEGIN
     END IF;
     -- The lock of `migrate`: two at once would write the same rows of the catalog.
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema}.migrate', 0));
-    -- The second pass grants what the first one showed: to roles that it made, and what it revoked from
-    -- PUBLIC.
+    -- The second pass grants what the first one made necessary: the rights of the roles that it created, and
+    -- of the functions that it revoked from PUBLIC.
     FOR pass IN 1..2 LOOP
         FOR missing IN SELECT m.role, m.statement FROM {schema}_internal.missing_grants() m LOOP
             IF missing.statement NOT LIKE 'CREATE ROLE %' THEN

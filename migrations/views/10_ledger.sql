@@ -1,5 +1,5 @@
--- Both halves answer the same types, so that conditions and orders on the columns reach the indexes.
--- The view has no order of its own: ORDER BY plan_time.
+-- Both halves return the same types, so that conditions and orders on the columns reach the indexes.
+-- The view is not ordered: use ORDER BY plan_time.
 CREATE OR REPLACE VIEW {schema}.ledger AS
 SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_time,
        e.plan_time AS through_plan_time, 1::bigint AS count, e.status AS outcome,
@@ -28,22 +28,22 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
                   WHEN 'paused' THEN 'the job was paused'
                   ELSE 'the job or its scope was retired' END)
 FROM {schema}.skips k;
-COMMENT ON VIEW {schema}.ledger IS 'Executions and skips of all jobs: what became of every plan_time. Order it by plan_time.';
+COMMENT ON VIEW {schema}.ledger IS 'Executions and skips of all jobs: the outcome of every plan_time. Use ORDER BY plan_time.';
 COMMENT ON COLUMN {schema}.ledger.kind IS 'execution or skip.';
 COMMENT ON COLUMN {schema}.ledger.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.ledger.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.ledger.scope_id IS 'Which one it is.';
-COMMENT ON COLUMN {schema}.ledger.plan_time IS 'Nominal instant of the firing; of a skip the first one.';
-COMMENT ON COLUMN {schema}.ledger.through_plan_time IS 'Last plan_time of the row; of an execution the same.';
-COMMENT ON COLUMN {schema}.ledger.count IS 'How many plan_times the row stands for.';
+COMMENT ON COLUMN {schema}.ledger.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.ledger.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.ledger.plan_time IS 'Nominal instant of the firing; of a skip, the first one.';
+COMMENT ON COLUMN {schema}.ledger.through_plan_time IS 'Last plan_time of the row; of an execution, its plan_time.';
+COMMENT ON COLUMN {schema}.ledger.count IS 'Number of plan_times in the row.';
 COMMENT ON COLUMN {schema}.ledger.outcome IS 'Status of the execution, or SKIPPED.';
 COMMENT ON COLUMN {schema}.ledger.reason IS 'Reason of the skip, or error_code of the execution.';
 COMMENT ON COLUMN {schema}.ledger.id IS 'Id of the execution; NULL for a skip.';
 COMMENT ON COLUMN {schema}.ledger.attempt IS 'Attempts begun.';
-COMMENT ON COLUMN {schema}.ledger.trigger IS 'What asked for it: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.ledger.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.ledger.started_at IS 'When the last attempt was claimed.';
 COMMENT ON COLUMN {schema}.ledger.finished_at IS 'When the last attempt ended.';
 COMMENT ON COLUMN {schema}.ledger.duration IS 'How long the handler ran.';
 COMMENT ON COLUMN {schema}.ledger.runner_id IS 'Runner of the last attempt.';
 COMMENT ON COLUMN {schema}.ledger.revision IS 'Revision of the job that the plan_time belongs to.';
-COMMENT ON COLUMN {schema}.ledger.detail IS 'The same in words, for people.';
+COMMENT ON COLUMN {schema}.ledger.detail IS 'The outcome as a sentence.';

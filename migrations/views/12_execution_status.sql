@@ -1,5 +1,5 @@
--- Executions for people: all of a row except its payload and what would let somebody write it. Attempts
--- are without their lease tokens.
+-- Executions for people: all columns except the payload and the lease token, with which the row could be
+-- written. attempts has no lease tokens either.
 CREATE OR REPLACE VIEW {schema}.execution_status AS
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision, e.queue,
        e.due_at, e.group_id, e.enqueue_key, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id,
@@ -19,12 +19,12 @@ COMMENT ON COLUMN {schema}.execution_status.plan_time IS 'Nominal UTC instant of
 COMMENT ON COLUMN {schema}.execution_status.status IS 'PENDING, RUNNING, SUCCESS, FAILED, CANCELLED.';
 COMMENT ON COLUMN {schema}.execution_status.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.execution_status.revision IS 'Revision of the job that this plan_time belongs to.';
-COMMENT ON COLUMN {schema}.execution_status.queue IS 'Queue of the job when the row was made.';
+COMMENT ON COLUMN {schema}.execution_status.queue IS 'Queue of the job when the row was created.';
 COMMENT ON COLUMN {schema}.execution_status.due_at IS 'plan_time + schedule_delay + jitter: when it may start.';
 COMMENT ON COLUMN {schema}.execution_status.group_id IS 'Group of executions that are followed as one.';
 COMMENT ON COLUMN {schema}.execution_status.enqueue_key IS 'Key it was enqueued with: at most one execution of a key waits. Empty: enqueued with a watermark only. NULL: nothing is merged with it.';
 COMMENT ON COLUMN {schema}.execution_status.attempt IS 'Counts the claims; 0: never claimed.';
-COMMENT ON COLUMN {schema}.execution_status.max_attempts IS 'Copied from the job when the row was made; one more for each attempt that a drain gave back.';
+COMMENT ON COLUMN {schema}.execution_status.max_attempts IS 'Copied from the job when the row was created; one more for each attempt that a drain released.';
 COMMENT ON COLUMN {schema}.execution_status.next_attempt_at IS 'PENDING: due_at. FAILED: when it is retried, NULL means never. Otherwise NULL.';
 COMMENT ON COLUMN {schema}.execution_status.runner_id IS 'Runner that holds the lease or held the last one.';
 COMMENT ON COLUMN {schema}.execution_status.heartbeat_at IS 'Last renewal of the lease.';
@@ -33,23 +33,23 @@ COMMENT ON COLUMN {schema}.execution_status.started_at IS 'When the last attempt
 COMMENT ON COLUMN {schema}.execution_status.finished_at IS 'When the last attempt ended.';
 COMMENT ON COLUMN {schema}.execution_status.duration_ms IS 'How long the handler ran, by its runner''s monotonic clock.';
 COMMENT ON COLUMN {schema}.execution_status.rows_affected IS 'Number of affected rows that the handler reported.';
-COMMENT ON COLUMN {schema}.execution_status.watermark IS 'Input that this execution covers: what was pushed until its claim, unless its worker reports another watermark; NULL: none.';
-COMMENT ON COLUMN {schema}.execution_status.result IS 'What the handler returned.';
+COMMENT ON COLUMN {schema}.execution_status.watermark IS 'Input that this execution covers: what was enqueued until its claim, unless its worker reports another watermark; NULL: none.';
+COMMENT ON COLUMN {schema}.execution_status.result IS 'Return value of the handler.';
 COMMENT ON COLUMN {schema}.execution_status.result_taken_at IS 'When a consumer took the result.';
 COMMENT ON COLUMN {schema}.execution_status.output IS 'End of the output that a command wrote.';
 COMMENT ON COLUMN {schema}.execution_status.output_characters IS 'Length of output.';
 COMMENT ON COLUMN {schema}.execution_status.error_code IS 'Why it failed, in one word; with SUCCESS: why the result could not be stored, or that it was changed.';
-COMMENT ON COLUMN {schema}.execution_status.error_msg IS 'The same in sentences, at most 4,000 characters.';
+COMMENT ON COLUMN {schema}.execution_status.error_msg IS 'The error as text, at most 4,000 characters.';
 COMMENT ON COLUMN {schema}.execution_status.cancel_requested_at IS 'When the cancellation of this execution was requested.';
 COMMENT ON COLUMN {schema}.execution_status.cancel_requested_by IS 'The person who requested the cancellation.';
 COMMENT ON COLUMN {schema}.execution_status.requested_by IS 'The person or program that requested this execution; NULL for the schedule.';
-COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was made.';
+COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was created.';
 COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
-COMMENT ON COLUMN {schema}.execution_status.attempts IS 'How earlier attempts ended and who held them: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
+COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
 
--- What somebody asked to be worked on may be personal or secret: for operators and runners.
+-- Payloads may be personal or secret, so only operators and runners may read them.
 CREATE OR REPLACE VIEW {schema}.execution_payloads AS
 SELECT e.id, e.payload FROM {schema}.executions e;
 COMMENT ON VIEW {schema}.execution_payloads IS 'The payloads of executions.';
 COMMENT ON COLUMN {schema}.execution_payloads.id IS 'Id of the execution.';
-COMMENT ON COLUMN {schema}.execution_payloads.payload IS 'JSON handed to the handler.';
+COMMENT ON COLUMN {schema}.execution_payloads.payload IS 'JSON that is passed to the handler.';

@@ -51,27 +51,27 @@ LEFT JOIN (
     SELECT e.job_name, e.scope_kind, e.scope_id, count(*) AS count FROM {schema}.executions e
     WHERE e.next_attempt_at IS NOT NULL GROUP BY 1, 2, 3) pending
     ON (pending.job_name, pending.scope_kind, pending.scope_id) = (k.job_name, k.scope_kind, k.scope_id);
-COMMENT ON VIEW {schema}.job_status IS 'Where each job stands, one row per (job, scope).';
+COMMENT ON VIEW {schema}.job_status IS 'State of each job, one row per (job, scope).';
 COMMENT ON COLUMN {schema}.job_status.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.job_status.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.job_status.scope_id IS 'Which one it is; NULL: the job''s scope provider has answered none yet.';
+COMMENT ON COLUMN {schema}.job_status.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.job_status.scope_id IS 'Id of the scope; NULL: the scope provider of the job has not returned any yet.';
 COMMENT ON COLUMN {schema}.job_status.state IS 'active, paused, queue_paused, retired (or deleted), spec_error, no_scope; or why it is parked: waiting (overlap), limit, no_runner, ended (ends_at), unscheduled.';
 COMMENT ON COLUMN {schema}.job_status.schedule IS 'Cron text; NULL: runs only when triggered or enqueued.';
-COMMENT ON COLUMN {schema}.job_status.timezone IS 'Zone whose wall clock the schedule means.';
-COMMENT ON COLUMN {schema}.job_status.queue IS 'Which runners take it.';
+COMMENT ON COLUMN {schema}.job_status.timezone IS 'Time zone of the schedule.';
+COMMENT ON COLUMN {schema}.job_status.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.job_status.next_plan_time IS 'The next plan_time, as far as it is known.';
-COMMENT ON COLUMN {schema}.job_status.next_due_at IS 'When a claim looks at it next; NULL when parked.';
-COMMENT ON COLUMN {schema}.job_status.parked IS 'Why no claim looks at it; NULL: it is not parked.';
+COMMENT ON COLUMN {schema}.job_status.next_due_at IS 'When a claim plans it next; NULL when parked.';
+COMMENT ON COLUMN {schema}.job_status.parked IS 'Why no claim plans it; NULL: it is not parked.';
 COMMENT ON COLUMN {schema}.job_status.last_execution_id IS 'Id of the execution with the newest plan_time.';
 COMMENT ON COLUMN {schema}.job_status.last_status IS 'Its status.';
 COMMENT ON COLUMN {schema}.job_status.last_plan_time IS 'Its plan_time.';
 COMMENT ON COLUMN {schema}.job_status.last_finished_at IS 'When its last attempt ended.';
-COMMENT ON COLUMN {schema}.job_status.last_success_at IS 'When the newest plan_time that succeeded finished; NULL: none did within retention.';
+COMMENT ON COLUMN {schema}.job_status.last_success_at IS 'When the newest plan_time that succeeded finished; NULL: none within retention.';
 COMMENT ON COLUMN {schema}.job_status.consecutive_failures IS 'FAILED executions since the last success, at most 100 are counted.';
 COMMENT ON COLUMN {schema}.job_status.running IS 'Executions RUNNING.';
 COMMENT ON COLUMN {schema}.job_status.pending IS 'Executions PENDING or awaiting a retry.';
 COMMENT ON COLUMN {schema}.job_status.paused_at IS 'Since when the job is paused.';
-COMMENT ON COLUMN {schema}.job_status.paused_by IS 'Who paused it.';
+COMMENT ON COLUMN {schema}.job_status.paused_by IS 'The person who paused it.';
 COMMENT ON COLUMN {schema}.job_status.paused_reason IS 'Why it is paused.';
 COMMENT ON COLUMN {schema}.job_status.paused_until IS 'When the pause ends by itself; NULL: when resumed.';
 COMMENT ON COLUMN {schema}.job_status.spec_error IS 'Why it cannot be planned.';

@@ -1,5 +1,5 @@
--- Jobs for people: all of a row except what may hold secrets. Those columns are for operators and runners,
--- and even there variables, headers and passwords are masked.
+-- Jobs for people: all columns except those that may contain secrets. Operators and runners may read these,
+-- with variables, headers and passwords masked.
 CREATE OR REPLACE VIEW {schema}.job_details AS
 SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fold, j.schedule_delay,
        j.jitter, j.starts_at, j.ends_at, j.grace, j.catch_up, j.catch_up_window, j.catch_up_limit,

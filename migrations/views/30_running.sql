@@ -7,20 +7,20 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.runner_id, e.a
        e.cancel_requested_at, e.cancel_requested_by
 FROM {schema}.executions e
 WHERE e.status = 'RUNNING';
-COMMENT ON VIEW {schema}.running IS 'What is RUNNING now.';
+COMMENT ON VIEW {schema}.running IS 'Executions that are RUNNING now.';
 COMMENT ON COLUMN {schema}.running.id IS 'Id of the execution.';
 COMMENT ON COLUMN {schema}.running.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.running.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.running.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.running.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.running.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.running.plan_time IS 'Nominal instant of the firing.';
 COMMENT ON COLUMN {schema}.running.runner_id IS 'Runner that holds the lease.';
-COMMENT ON COLUMN {schema}.running.attempt IS 'Which attempt it is.';
+COMMENT ON COLUMN {schema}.running.attempt IS 'Number of the attempt.';
 COMMENT ON COLUMN {schema}.running.max_attempts IS 'Attempts in all.';
-COMMENT ON COLUMN {schema}.running.trigger IS 'What asked for it: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.running.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.running.queue IS 'Its queue.';
 COMMENT ON COLUMN {schema}.running.started_at IS 'When this attempt was claimed.';
 COMMENT ON COLUMN {schema}.running.running_for IS 'How long ago that was.';
 COMMENT ON COLUMN {schema}.running.heartbeat_age IS 'How long ago the lease was renewed.';
 COMMENT ON COLUMN {schema}.running.lease_left IS 'Until the lease ends; negative: it is stale, to be stolen or swept.';
-COMMENT ON COLUMN {schema}.running.cancel_requested_at IS 'When somebody asked for its end.';
-COMMENT ON COLUMN {schema}.running.cancel_requested_by IS 'Who asked for it.';
+COMMENT ON COLUMN {schema}.running.cancel_requested_at IS 'When its cancellation was requested.';
+COMMENT ON COLUMN {schema}.running.cancel_requested_by IS 'The person who requested the cancellation.';

@@ -1,8 +1,8 @@
 -- Due for more than two seconds and not started, and why: the first of these reasons that holds.
 -- Everything is read through what is due: the due index queue by queue, what was woken, the parked
 -- index, the jobs that are paused or broken, the executions that wait, the jobs with a scope provider.
--- A replica asks a provider every minute (EVERY_SECONDS in scope_providers.py), so one that has not been
--- asked for five has no runner. Only of a job with a schedule is it known that its scopes come from one.
+-- A replica calls a provider every minute (EVERY_SECONDS in scope_providers.py), so a provider that was not
+-- called for five minutes has no runner. Only for a job with a schedule it is known that it has a provider.
 CREATE OR REPLACE VIEW {schema}.overdue AS
 WITH RECURSIVE due_queues AS (
     (SELECT s.queue FROM {schema}.schedules s
@@ -138,12 +138,12 @@ SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due
                    p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, '')
 FROM providers p
 WHERE p.due_at < {schema}.db_now() - interval '2 s';
-COMMENT ON VIEW {schema}.overdue IS 'What has been due for more than 2 s and not started, and why.';
+COMMENT ON VIEW {schema}.overdue IS 'Executions that have been due for more than 2 s and have not started, with the reason.';
 COMMENT ON COLUMN {schema}.overdue.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Which one it is; NULL: the row is about the scope provider of the job.';
+COMMENT ON COLUMN {schema}.overdue.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Id of the scope; NULL: the row is about the scope provider of the job.';
 COMMENT ON COLUMN {schema}.overdue.plan_time IS 'The first plan_time that has not started; NULL: none has been planned yet.';
-COMMENT ON COLUMN {schema}.overdue.due_at IS 'Since when it may start. Of a scope provider: since when it fails, or was last asked.';
+COMMENT ON COLUMN {schema}.overdue.due_at IS 'Since when it may start. For a scope provider: since when it fails, or when it was last called.';
 COMMENT ON COLUMN {schema}.overdue.overdue_for IS 'How long ago that was.';
 COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker of its own has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. Of a scope provider: provider_failed, or no_provider (no runner asks it).';
 COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the execution that is RUNNING.';

@@ -3,7 +3,7 @@ SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.ne
        s.next_due_at - {schema}.db_now() AS due_in,
        {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue
 FROM (
-    -- Sorted before the zones are looked up, so that a LIMIT looks up no more than it shows.
+    -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.queue,
            j.timezone, j.schedule
     FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
@@ -11,14 +11,14 @@ FROM (
       AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
     ORDER BY s.next_due_at, s.job_name, s.scope_kind, s.scope_id
 ) s;
-COMMENT ON VIEW {schema}.upcoming IS 'What is planned next, one row per (job, scope), soonest first. What is parked or has never been planned is not here: see job_status.';
+COMMENT ON VIEW {schema}.upcoming IS 'The next plan_time of each (job, scope), the soonest first. Schedules that are parked or were never planned are in job_status only.';
 COMMENT ON COLUMN {schema}.upcoming.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.upcoming.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.upcoming.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.upcoming.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.upcoming.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.upcoming.plan_time IS 'The next plan_time.';
-COMMENT ON COLUMN {schema}.upcoming.due_at IS 'When it may start: with delay and jitter; or when the schedule is looked at because of an edit.';
+COMMENT ON COLUMN {schema}.upcoming.due_at IS 'When it may start, with delay and jitter; or when the schedule is planned again because of an edit.';
 COMMENT ON COLUMN {schema}.upcoming.due_in IS 'Until then; negative: it is overdue.';
-COMMENT ON COLUMN {schema}.upcoming.local_time IS 'What the wall clock in the job''s zone shows at plan_time.';
+COMMENT ON COLUMN {schema}.upcoming.local_time IS 'plan_time as local time in the time zone of the job.';
 COMMENT ON COLUMN {schema}.upcoming.timezone IS 'Zone of the job.';
 COMMENT ON COLUMN {schema}.upcoming.schedule IS 'Cron text of the job.';
-COMMENT ON COLUMN {schema}.upcoming.queue IS 'Which runners take it.';
+COMMENT ON COLUMN {schema}.upcoming.queue IS 'Queue of the job. Runners that serve it execute the job.';

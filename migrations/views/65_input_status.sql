@@ -17,12 +17,12 @@ LEFT JOIN LATERAL (
     WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
       AND e.status = 'RUNNING' ORDER BY e.plan_time LIMIT 1) r ON true
 WHERE s.retired_at IS NULL OR s.returned_at IS NOT NULL;
-COMMENT ON VIEW {schema}.input_status IS 'Per (job, scope): what was pushed, what was covered, what waits and runs.';
+COMMENT ON VIEW {schema}.input_status IS 'Input of each (job, scope): what was enqueued, what is covered, and what waits and runs.';
 COMMENT ON COLUMN {schema}.input_status.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.input_status.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.input_status.scope_id IS 'Which one it is.';
-COMMENT ON COLUMN {schema}.input_status.input_watermark IS 'Newest input that was pushed; NULL: none ever.';
-COMMENT ON COLUMN {schema}.input_status.success_watermark IS 'Input up to which the work has succeeded.';
+COMMENT ON COLUMN {schema}.input_status.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.input_status.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.input_status.input_watermark IS 'Newest input that was enqueued; NULL: none.';
+COMMENT ON COLUMN {schema}.input_status.success_watermark IS 'Input that successes have covered.';
 COMMENT ON COLUMN {schema}.input_status.is_dirty IS 'There is input beyond it.';
 COMMENT ON COLUMN {schema}.input_status.pending_id IS 'The execution that waits for its attempt and is due first: PENDING, or FAILED and to be retried.';
 COMMENT ON COLUMN {schema}.input_status.running_id IS 'The oldest that is RUNNING.';

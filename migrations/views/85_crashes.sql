@@ -28,14 +28,14 @@ WHERE e.plan_time > {schema}.db_now() - interval '7 days'
 COMMENT ON VIEW {schema}.crashes IS 'Attempts that ended because their runner vanished, plan_times of the last 7 days.';
 COMMENT ON COLUMN {schema}.crashes.id IS 'Id of the execution.';
 COMMENT ON COLUMN {schema}.crashes.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.crashes.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.crashes.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.crashes.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.crashes.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.crashes.plan_time IS 'Nominal instant of the firing.';
-COMMENT ON COLUMN {schema}.crashes.attempt IS 'Which attempt was lost.';
+COMMENT ON COLUMN {schema}.crashes.attempt IS 'Number of the attempt that was lost.';
 COMMENT ON COLUMN {schema}.crashes.runner_id IS 'Runner that vanished.';
 COMMENT ON COLUMN {schema}.crashes.started_at IS 'When that attempt was claimed.';
 COMMENT ON COLUMN {schema}.crashes.last_seen IS 'When the runner last renewed the lease.';
 COMMENT ON COLUMN {schema}.crashes.noticed_at IS 'When it was stolen or swept.';
 COMMENT ON COLUMN {schema}.crashes.error_code IS 'runner_crashed: stolen by another runner; stale_timeout: swept.';
 COMMENT ON COLUMN {schema}.crashes.status IS 'Status of the execution now.';
-COMMENT ON COLUMN {schema}.crashes.became IS 'What became of it, in words.';
+COMMENT ON COLUMN {schema}.crashes.became IS 'Its outcome as a sentence.';

@@ -1,8 +1,9 @@
 -- Every attempt of every execution, from the row and its history, as one list. What conditions say of
 -- the key reaches the primary key; history is opened only where there is some.
--- Viewers read it, so it has a digest of each lease_token and not the token.
+-- Viewers may read it, so it has a digest of each lease_token instead of the token.
 DO $$ BEGIN
-    -- It had the token: CREATE OR REPLACE takes no column away. What depends on it is made again below.
+    -- An earlier version had the token. CREATE OR REPLACE cannot remove a column, so the view is dropped; what
+    -- depends on it is created again below.
     IF EXISTS (SELECT FROM pg_attribute a
                WHERE a.attrelid = to_regclass('{schema}.attempts') AND a.attname = 'lease_token') THEN
         DROP VIEW {schema}.attempts CASCADE;
@@ -25,7 +26,7 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
 FROM {schema}.executions e
 CROSS JOIN LATERAL jsonb_array_elements(e.attempts) WITH ORDINALITY AS a(entry, number)
 WHERE e.attempts <> '[]'
-  -- What was given back, CANCELLED there and then, and retried by hand stands there twice.
+  -- An attempt that was released, CANCELLED at once, and retried by hand is in the list twice.
   AND e.attempts -> (a.number - 2)::integer ->> 'attempt' IS DISTINCT FROM
       CASE WHEN a.number > 1 THEN a.entry ->> 'attempt' END
 UNION ALL
@@ -42,21 +43,21 @@ SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.trigger, e.rev
 FROM {schema}.executions e
 WHERE e.status <> 'PENDING' AND e.started_at IS NOT NULL AND e.lease_token IS NOT NULL
   AND (e.attempts = '[]' OR e.attempts -> -1 ->> 'attempt' IS DISTINCT FROM e.attempt::text);
-COMMENT ON VIEW {schema}.attempts IS 'Every attempt that was claimed, one row each: what executions and their history say of it.';
+COMMENT ON VIEW {schema}.attempts IS 'Every attempt that was claimed, one row each, from executions and their history.';
 COMMENT ON COLUMN {schema}.attempts.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.attempts.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.attempts.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.attempts.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.attempts.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.attempts.plan_time IS 'Nominal instant of the firing.';
 COMMENT ON COLUMN {schema}.attempts.id IS 'Id of the execution.';
-COMMENT ON COLUMN {schema}.attempts.trigger IS 'What asked for the execution: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.attempts.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.attempts.revision IS 'Revision of the job that the plan_time belongs to.';
 COMMENT ON COLUMN {schema}.attempts.queue IS 'Queue of the execution.';
 COMMENT ON COLUMN {schema}.attempts.due_at IS 'When the execution might start.';
-COMMENT ON COLUMN {schema}.attempts.requested_by IS 'Who asked for the execution, or for its last retry by hand.';
-COMMENT ON COLUMN {schema}.attempts.attempt IS 'Which attempt it is.';
+COMMENT ON COLUMN {schema}.attempts.requested_by IS 'The person or program that requested the execution, or its last retry by hand.';
+COMMENT ON COLUMN {schema}.attempts.attempt IS 'Number of the attempt.';
 COMMENT ON COLUMN {schema}.attempts.how IS 'won: the first one. stolen: the lease of the one before was stale. again: retried, or claimed after it was given back.';
 COMMENT ON COLUMN {schema}.attempts.runner_id IS 'Runner that held it.';
-COMMENT ON COLUMN {schema}.attempts.token_digest IS 'MD5 of its lease_token, which is a secret of its holder. Tokens are random and never used again.';
+COMMENT ON COLUMN {schema}.attempts.token_digest IS 'MD5 of its lease_token, which is a secret of its holder. Tokens are random and are not reused.';
 COMMENT ON COLUMN {schema}.attempts.started_at IS 'When it was claimed.';
 COMMENT ON COLUMN {schema}.attempts.last_seen IS 'When its lease was last renewed.';
 COMMENT ON COLUMN {schema}.attempts.ended_at IS 'When its end was written; NULL: it is RUNNING, or was stolen.';

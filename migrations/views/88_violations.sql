@@ -1,4 +1,4 @@
--- What must never be, as far as SQL alone can tell; `cronledger verify` tells the rest.
+-- Broken promises that SQL alone can find; `cronledger verify` finds the others.
 --
 -- History is judged by {schema}_internal.history_violations, which verify calls for all of it, job by job, and the
 -- view for plan_times of the last 7 days: it reads the one or two partitions of executions that hold
@@ -76,7 +76,7 @@ LANGUAGE sql STABLE AS $$
                             t.given_back, h.definition ->> 'max_attempts') END
     FROM (SELECT a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id, a.revision,
                  max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.token_digest) AS tokens,
-                 -- What a reentrant job gives back keeps the error_code of its handler.
+                 -- A released execution of a reentrant job keeps the error_code of its handler.
                  count(*) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
                      AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started') OR EXISTS (
                          SELECT FROM {schema}.job_history j WHERE j.job_name = a.job_name
@@ -104,15 +104,15 @@ LANGUAGE sql STABLE AS $$
         SELECT h.definition FROM {schema}.job_history h
         WHERE h.job_name = a.job_name AND h.effective_from <= a.next_start
         ORDER BY h.revision DESC LIMIT 1) r
-    -- retry(force => true) is somebody's decision, and requested_by says whose.
+    -- retry(force => true) is a person's decision; requested_by names the person.
     WHERE (a.error_code = 'runner_crashed' OR (a.error_code = 'stale_timeout' AND a.requested_by IS NULL))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
 $$;
 COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Lists violations in executions and skips with plan_time from this instant on: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';
 REVOKE EXECUTE ON FUNCTION {schema}_internal.history_violations(timestamptz) FROM PUBLIC;
 
--- SECURITY DEFINER, for who may read the view reads no table; jit = off, because compiling them for all
--- partitions takes longer than they do.
+-- SECURITY DEFINER, because readers of the view may not read tables. jit = off, because compiling for all
+-- partitions takes longer than the query.
 CREATE OR REPLACE FUNCTION {schema}_internal.recent_violations()
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
@@ -212,7 +212,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
           AND e.status = 'RUNNING')
-      -- CASE: only of those that are left is all of their history looked at.
+      -- CASE, so that the history is read only for those that are left.
       AND CASE WHEN j.name IN (SELECT f.job_name FROM fresh f) THEN false ELSE NOT EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
@@ -261,7 +261,7 @@ COMMENT ON COLUMN {schema}.accepted_violations.scope_kind IS 'Kind of the scope.
 COMMENT ON COLUMN {schema}.accepted_violations.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.accepted_violations.plan_time IS 'First plan_time for which the violation is accepted.';
 COMMENT ON COLUMN {schema}.accepted_violations.through_plan_time IS 'Last plan_time for which it is accepted.';
-COMMENT ON COLUMN {schema}.accepted_violations.execution_id IS 'Execution that the violation names; NULL: it names none.';
+COMMENT ON COLUMN {schema}.accepted_violations.execution_id IS 'Execution that the violation names; NULL: none.';
 COMMENT ON COLUMN {schema}.accepted_violations.reason IS 'Why it is accepted.';
 COMMENT ON COLUMN {schema}.accepted_violations.accepted_by IS 'The person who accepted it.';
 COMMENT ON COLUMN {schema}.accepted_violations.accepted_at IS 'When it was accepted.';
@@ -280,9 +280,9 @@ WHERE NOT EXISTS (
       AND a.execution_id IS NOT DISTINCT FROM v.execution_id AND a.withdrawn_at IS NULL);
 COMMENT ON VIEW {schema}.violations IS 'Broken promises that SQL alone can find, in plan_times of the last 7 days and in the present state. Normally empty. cronledger verify finds the others. Accepted violations are listed in accepted_violations instead.';
 COMMENT ON COLUMN {schema}.violations.kind IS 'doubled (ran and skipped, or skipped twice), early (started before due_at), overlapping, over_limit, attempts (beyond max_attempts, or a token used twice), unknown_end (run again although how it ended is unknown and the job was not reentrant), stale (RUNNING long after its lease ended, and nobody sweeps), parked (nothing that it waits for is there any more). over_limit of a queue also stands there after its max_running was lowered, until what is RUNNING has ended.';
-COMMENT ON COLUMN {schema}.violations.job_name IS 'The job; NULL: it is about a queue.';
-COMMENT ON COLUMN {schema}.violations.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.violations.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.violations.job_name IS 'The job; NULL: it concerns a queue.';
+COMMENT ON COLUMN {schema}.violations.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.violations.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.violations.plan_time IS 'Nominal instant of the firing; with parked the next one.';
-COMMENT ON COLUMN {schema}.violations.execution_id IS 'Id of the execution; NULL where it is about none.';
-COMMENT ON COLUMN {schema}.violations.detail IS 'What is wrong, in words.';
+COMMENT ON COLUMN {schema}.violations.execution_id IS 'Id of the execution; NULL: it concerns none.';
+COMMENT ON COLUMN {schema}.violations.detail IS 'The violation as a sentence.';

@@ -1,12 +1,12 @@
--- What verify reads, for who may read views and no table.
+-- The views that verify reads, for roles that may not read tables.
 CREATE OR REPLACE VIEW {schema}.verify_schedules AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.planned_through, t.planned_revision, t.parked,
        t.retired_at, t.returned_at, t.created_at, t.queue, t.next_plan_time, t.next_due_at
 FROM {schema}.schedules t;
-COMMENT ON VIEW {schema}.verify_schedules IS 'Where planning of every (job, scope) stands; what verify reads of schedules.';
+COMMENT ON VIEW {schema}.verify_schedules IS 'State of planning of every (job, scope), for verify.';
 COMMENT ON COLUMN {schema}.verify_schedules.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.verify_schedules.scope_kind IS 'What the scope is: jobs.scope_kind.';
-COMMENT ON COLUMN {schema}.verify_schedules.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.verify_schedules.scope_kind IS 'Kind of the scope: jobs.scope_kind.';
+COMMENT ON COLUMN {schema}.verify_schedules.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.verify_schedules.planned_through IS 'The cursor: every plan_time up to it is an execution or lies in a skip. Only grows.';
 COMMENT ON COLUMN {schema}.verify_schedules.planned_revision IS 'Revision in force at the cursor; with later ones in job_revisions the cursor stands for this one only.';
 COMMENT ON COLUMN {schema}.verify_schedules.parked IS 'Why the row is out of the due index; NULL: it is in.';
@@ -24,33 +24,33 @@ SELECT t.job_name, t.scope_kind, t.scope_id, t.plan_time, t.id, t.trigger, t.sta
            SELECT jsonb_agg(a.entry - 'lease_token' ORDER BY a.place)
            FROM jsonb_array_elements(t.attempts) WITH ORDINALITY a(entry, place)) END AS attempts
 FROM {schema}.executions t;
-COMMENT ON VIEW {schema}.verify_executions IS 'What verify compares of every execution: neither payload nor result nor output.';
+COMMENT ON VIEW {schema}.verify_executions IS 'Executions for verify, without payload, result and output.';
 COMMENT ON COLUMN {schema}.verify_executions.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.verify_executions.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.verify_executions.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.verify_executions.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.verify_executions.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.verify_executions.plan_time IS 'Nominal UTC instant of this firing; unchanged by retries.';
-COMMENT ON COLUMN {schema}.verify_executions.id IS 'What people type. Use it as idempotency key for effects outside this database.';
-COMMENT ON COLUMN {schema}.verify_executions.trigger IS 'What asked for it: schedule, manual, backfill, enqueue.';
+COMMENT ON COLUMN {schema}.verify_executions.id IS 'Id of the execution. Use it as idempotency key for effects outside this database.';
+COMMENT ON COLUMN {schema}.verify_executions.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.verify_executions.status IS 'PENDING, RUNNING, SUCCESS, FAILED, CANCELLED.';
 COMMENT ON COLUMN {schema}.verify_executions.revision IS 'Revision of the job that this plan_time belongs to.';
 COMMENT ON COLUMN {schema}.verify_executions.due_at IS 'plan_time + schedule_delay + jitter: when it may start.';
-COMMENT ON COLUMN {schema}.verify_executions.created_at IS 'When the row was made.';
+COMMENT ON COLUMN {schema}.verify_executions.created_at IS 'When the row was created.';
 COMMENT ON COLUMN {schema}.verify_executions.started_at IS 'When the last attempt was claimed.';
 COMMENT ON COLUMN {schema}.verify_executions.finished_at IS 'When the last attempt ended.';
-COMMENT ON COLUMN {schema}.verify_executions.attempts IS 'How earlier attempts ended and who held them: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
+COMMENT ON COLUMN {schema}.verify_executions.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
 
 CREATE OR REPLACE VIEW {schema}.verify_skips AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.from_plan_time, t.through_plan_time, t.count,
        t.reason, t.blocked_by, t.revision, t.created_at
 FROM {schema}.skips t;
-COMMENT ON VIEW {schema}.verify_skips IS 'What did not run, as recorded; what verify reads of skips.';
+COMMENT ON VIEW {schema}.verify_skips IS 'Skips for verify.';
 COMMENT ON COLUMN {schema}.verify_skips.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.verify_skips.scope_kind IS 'What the scope is.';
-COMMENT ON COLUMN {schema}.verify_skips.scope_id IS 'Which one it is.';
+COMMENT ON COLUMN {schema}.verify_skips.scope_kind IS 'Kind of the scope.';
+COMMENT ON COLUMN {schema}.verify_skips.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.verify_skips.from_plan_time IS 'First plan_time of the range.';
 COMMENT ON COLUMN {schema}.verify_skips.through_plan_time IS 'Last plan_time of the range.';
-COMMENT ON COLUMN {schema}.verify_skips.count IS 'How many plan_times the range holds.';
+COMMENT ON COLUMN {schema}.verify_skips.count IS 'Number of plan_times in the range.';
 COMMENT ON COLUMN {schema}.verify_skips.reason IS 'overlap, superseded (a newer one ran), missed, paused, retired.';
 COMMENT ON COLUMN {schema}.verify_skips.blocked_by IS 'Execution id that was RUNNING, with reason overlap.';
 COMMENT ON COLUMN {schema}.verify_skips.revision IS 'Revision that the plan_times belong to.';
-COMMENT ON COLUMN {schema}.verify_skips.created_at IS 'When the range was begun.';
+COMMENT ON COLUMN {schema}.verify_skips.created_at IS 'When the range began.';
