@@ -1,4 +1,4 @@
-"""Connections: how they are opened, what they are set to, and which errors pass by themselves."""
+"""Connections: how they are opened, their settings, and which errors can be retried."""
 
 import asyncio
 import os
@@ -30,14 +30,14 @@ from cronledger.rules.problems import ConfigurationError, Problem, RefusedError
 from cronledger.settings import Settings, check_dsn
 
 HUNG_SECONDS = 90.0
-"""Longer than any step of a replica takes on a database that answers, patience with a scope
-provider included."""
+"""Longer than any step of a replica takes on a healthy database, including the wait for a scope
+provider."""
 
 HAS_TRANSACTION_TIMEOUT = 170000
 
 STANDS_STILL_SECONDS = 30.0
-"""A client that says nothing for so long in the middle of a step has lost its transaction, and with
-it the locks. Much longer than a step computes: what a claim plans at once takes a second."""
+"""The server ends the transaction of a client that is silent for this long in a step, and releases
+its locks. A step computes for a much shorter time: planning one claim takes a second."""
 
 # A network partition is noticed in seconds, not in the two hours of the kernel's defaults.
 KEEPALIVES: Mapping[str, str] = {
@@ -48,11 +48,11 @@ KEEPALIVES: Mapping[str, str] = {
 }
 
 # The settings below override those of the server, the database and the role, because the promises
-# do not depend on them. Behind a pooler in transaction mode only what is local to a transaction
-# holds; datestyle, timezone and client_encoding are kept for each of its clients.
+# do not depend on them. Behind a pooler in transaction mode only settings that are local to a
+# transaction hold; the pooler keeps datestyle, timezone and client_encoding for each client.
 _UTF8 = {"client_encoding": "UTF8"}
 
-# psycopg reads dates by what the server reports of the session.
+# psycopg parses dates by the settings that the server reports for the session.
 _DATES = {"datestyle": "ISO", "timezone": "UTC"}
 
 _VALUES = {
@@ -60,9 +60,9 @@ _VALUES = {
     "array_nulls": "on",  # otherwise the NULL of an array literal is the text NULL
     "search_path": "pg_catalog, pg_temp",
 }
-"""What values and names mean."""
+"""Settings that decide the meaning of values and names."""
 
-# The same as KEEPALIVES for the server, which would find out after two hours that a host is gone,
+# The same as KEEPALIVES for the server, which would otherwise detect a lost host after two hours,
 # and keep its locks until then.
 _WATCH = {
     "tcp_keepalives_idle": "5",
@@ -70,7 +70,7 @@ _WATCH = {
     "tcp_keepalives_count": "3",
 }
 
-# Of a connection that is ours alone, and waits for work.
+# For a connection that only we use, and that waits for work.
 _SESSION = {
     **_WATCH,
     **_DATES,
@@ -82,14 +82,14 @@ _SESSION = {
     "extra_float_digits": "1",
 }
 
-# Plans of steps are pinned by costs, which count for nothing where a kind of plan is switched off.
+# Plans of steps are pinned by costs, which have no effect if a kind of plan is disabled.
 _ALL_PLANS = """(
 SELECT count(set_config(s.name, 'on', false)) FROM pg_settings s
 WHERE starts_with(s.name, 'enable_') AND s.setting = 'off' AND s.boot_val = 'on')
 """
 
-# Of a step's transaction. The statements of a step end long before; a limit of the role's would end
-# them at any time.
+# For the transaction of a step. Its statements end long before this limit; a limit of the role
+# could end them at any time.
 _STEP = {
     **_VALUES,
     "jit": "off",
@@ -98,7 +98,7 @@ _STEP = {
     "statement_timeout": f"{HUNG_SECONDS:.0f}s",
 }
 
-# Of a command's transaction: a command has the time that it takes.
+# For the transaction of a command, which has no time limit.
 _COMMAND = {
     **_WATCH,
     **_DATES,
@@ -111,7 +111,7 @@ _COMMAND = {
 }
 
 
-# The tables of the ledger see to that themselves; this is for what else a command writes.
+# The tables of the ledger set this themselves; this is for everything else that a command writes.
 _DURABLE = """
 pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
     WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
@@ -119,16 +119,16 @@ pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('syn
 
 
 def _set(settings: Mapping[str, str], *, local: bool) -> str:
-    """The expressions that set all of them."""
+    """Return the expressions that set all of them."""
     return ", ".join(
-        # Qualified, because the search_path may have a function of that name in front.
+        # Qualified, because the search_path may begin with a schema that has such a function.
         f"pg_catalog.set_config('{name}', '{value}', {str(local).lower()})"
         for name, value in settings.items()
     )
 
 
 def _given(settings: Iterable[str]) -> str:
-    """The same with a parameter for each value, local to the transaction."""
+    """Return the same with a parameter for each value, local to the transaction."""
     return ", ".join(f"pg_catalog.set_config('{name}', %s, true)" for name in settings)
 
 
@@ -137,30 +137,29 @@ _STEP_SET = _set(_STEP, local=True)
 _COMMAND_SET = _set(_COMMAND, local=True)
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
-"""The database did not answer, or the connection is gone."""
+"""The database did not respond, or the connection is lost."""
 
 RETRYABLE_ERRORS = (
     errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable,
     errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout,
 )  # fmt: skip
-"""Another transaction was in the way, or this client stood still; the step is tried again as a
-whole."""
+"""Another transaction was in conflict, or this client was silent. The whole step is retried."""
 
 BAD_VALUE_ERRORS = (errors.DataError, errors.IntegrityError)
 """SQLSTATE classes 22 and 23: a value of one row, not the database, is at fault."""
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether `error` says that the database is unreachable rather than that a statement is bad."""
-    # psycopg calls much more an OperationalError: a full disk, an object in use, a limit reached.
+    """Return whether `error` means that the database is unreachable."""
+    # psycopg has more kinds of OperationalError: a full disk, an object in use, a reached limit.
     state = getattr(error, "sqlstate", None)
     return isinstance(error, AWAY) and (
         state is None or state.startswith(("08", "57P")) or state == "53300"
     )
 
 
-# libpq reports no SQLSTATE for a connection that failed: the texts of the server, of libpq and of
-# PgBouncer decide, and waiting is right for one that is not known here.
+# libpq reports no SQLSTATE for a failed connection, so the texts of the server, of libpq and of
+# PgBouncer decide. An unknown text means that waiting may help.
 _REFUSALS = (
     (
         r"authentication failed|no password supplied|wrong password",
@@ -182,8 +181,10 @@ _REFUSALS = (
 
 
 def refusal(error: BaseException) -> str | None:
-    """Return the remedy if a server answered and refuses this connection: waiting does not help.
-    None for any other error."""
+    """Return the remedy if a server refuses this connection, so that waiting does not help.
+
+    Return None for any other error.
+    """
     if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
         return None
     text = str(error)
@@ -191,29 +192,33 @@ def refusal(error: BaseException) -> str | None:
 
 
 def shutdown_socket(connection: AsyncConnection[tuple[Any, ...]]) -> None:
-    """Whatever waits on the connection fails now: asking the server to cancel would wait for it."""
+    """Make everything that waits on the connection fail now.
+
+    A request to cancel would wait for the server.
+    """
     if not connection.closed:
         with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as s:
             s.shutdown(socket.SHUT_RDWR)
 
 
 def ended(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
-    """Return whether the server, or what is in between, has ended this connection, which nobody
-    uses. Sends nothing."""
+    """Return whether this unused connection was ended from outside. Sends nothing."""
     poll = select.poll()
     try:
         poll.register(connection.fileno(), select.POLLIN)
     except (psycopg.Error, OSError):
         return True
-    # Nobody waits for an answer: what can be read is the end, or the server's last words before it.
+    # No statement is running, so readable data is the end, or the last message before it.
     return bool(poll.poll(0))
 
 
 class StepConnection(AsyncConnection[tuple[Any, ...]]):
-    """Its cursors end a round trip with a Sync, not with a Flush as psycopg's do: to the server a
-    pipeline without one is a statement that goes on, and its client's silence is not counted.
+    """A connection whose cursors end a round trip with a Sync instead of the Flush of psycopg.
 
-    `expected`: the ledger that its steps work in; each transaction of a step makes sure of it.
+    For the server, a pipeline without a Sync is a statement that continues, so that it does not
+    count the silence of its client.
+
+    `expected`: the ledger in which its steps work; each transaction of a step checks it.
     """
 
     pipelined: AsyncPipeline | None = None
@@ -245,12 +250,14 @@ class StepCursor(AsyncCursor[Row]):
 
 
 class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
-    """Connections for steps. One that is held for longer than HUNG_SECONDS is severed: no other
-    timeout notices a server that hangs, or a middlebox that acknowledges and passes nothing on.
-    One that ended while it was idle is replaced before a step gets it.
+    """Connections for steps.
 
-    `moved` is called when a new connection leads to another server process than those before: a
-    restarted server, or another one. Behind a pooler that cannot be seen.
+    A connection that is in use for longer than HUNG_SECONDS is shut down, because no other timeout
+    detects a server that hangs, or a middlebox that acknowledges packets and drops them. A
+    connection that ended while it was idle is replaced before a step gets it.
+
+    `moved` is called when a new connection leads to another server process than before: a restarted
+    server, or another server. It cannot be detected behind a pooler.
     """
 
     def __init__(self, expected: ExpectedLedger | None = None, **parameters: Any) -> None:
@@ -269,14 +276,17 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
         self._failure = failure
 
     def reached(self, server_started: datetime) -> None:
-        """A new connection leads to the server process that started then."""
+        """Record that a new connection leads to the server process that started then."""
         before, self.server_started = self.server_started, server_started
         if before not in (None, server_started):
             self.moved()
 
     async def wait(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - as in the class above
-        """Raise PoolTimeout, with what refuses the connections as its cause, unless all are open
-        within `timeout`; at once when the pool has given up on one."""
+        """Wait until all connections are open.
+
+        Raise PoolTimeout after `timeout`, or when the pool has given up on one of them. Its cause
+        is the error that refuses the connections.
+        """
         opening = asyncio.ensure_future(super().wait(timeout))
         giving_up = asyncio.ensure_future(self._gave_up.wait())
         try:
@@ -294,8 +304,10 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
     ) -> AsyncConnection[tuple[Any, ...]]:
-        """Return a connection that has not ended. Raises PoolTimeout, with what refuses new
-        connections as its cause."""
+        """Return a connection that has not ended.
+
+        Raises PoolTimeout; its cause is the error that refuses new connections.
+        """
         until = monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             try:
@@ -326,8 +338,12 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
 
 
 def _reporting(note: Callable[[psycopg.Error | None], None]) -> type[StepConnection]:
-    """Return a class of connections that notes why one could not be opened, or None; the pool only
-    logs it."""
+    """Return a class of connections that reports why one could not be opened.
+
+    The pool only logs the error.
+
+    `note` gets the error, or None after a success.
+    """
 
     class Reporting(StepConnection):
         @classmethod
@@ -345,10 +361,10 @@ def _reporting(note: Callable[[psycopg.Error | None], None]) -> type[StepConnect
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How one process reaches its database. What the DSN itself says wins over the defaults.
+    """The options with which one process connects to its database. The DSN overrides the defaults.
 
     `prepare` false: no server-side prepares (PgBouncer in transaction mode). `expected`: the ledger
-    that steps on these connections work in, wherever the DSN leads by then.
+    in which steps on these connections work, wherever the DSN leads later.
     """
 
     url: str = field(repr=False)
@@ -373,9 +389,9 @@ class Access:
         )
 
     def parameters(self, name: str) -> dict[str, Any]:
-        """Connection parameters, for a connection that calls itself `name`.
+        """Return the parameters of a connection with the application name `name`.
 
-        Raises ConfigurationError, which shows nothing of the DSN, if that cannot be read.
+        Raises ConfigurationError, which contains no part of the DSN, if the DSN is invalid.
         """
         try:
             check_dsn(self.url)
@@ -396,9 +412,11 @@ class Access:
         return 1 if self.prepare else None
 
     def connect(self, name: str = "cronledger", *, for_handler: bool = False) -> psycopg.Connection:
-        """A blocking connection in autocommit mode, for commands, migrations and handlers. Its
-        transactions are READ COMMITTED; `transaction` and `bound` set what else a command needs.
-        `for_handler`: see `connect_async`."""
+        """Return a blocking connection in autocommit mode, for commands, migrations and handlers.
+
+        Its transactions are READ COMMITTED; `transaction` and `bound` set what else a command
+        needs. `for_handler`: see `connect_async`.
+        """
         made = psycopg.connect(
             **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
         )
@@ -413,8 +431,10 @@ class Access:
         return made
 
     def _kept(self, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """Those that hold for as long as the connection: behind a pooler, whose client is not the
-        server's, only those that it keeps for each of its clients."""
+        """Return the settings that can hold for the whole connection.
+
+        Behind a pooler these are only the settings that it keeps for each of its clients.
+        """
         if self.prepare:
             return settings
         return {name: settings[name] for name in _DATES if name in settings}
@@ -422,8 +442,11 @@ class Access:
     async def connect_async(
         self, name: str, *, for_handler: bool = False
     ) -> AsyncConnection[tuple[Any, ...]]:
-        """A connection in autocommit mode, whose transactions are READ COMMITTED. `for_handler`:
-        apart from that the settings of the role hold, because the handler may rely on them."""
+        """Return a connection in autocommit mode, whose transactions are READ COMMITTED.
+
+        `for_handler`: the other settings are those of the role, because the handler may rely on
+        them.
+        """
         connection = await StepConnection.connect(
             **self.parameters(name), autocommit=True, prepare_threshold=self.prepare_threshold
         )
@@ -442,8 +465,10 @@ class Access:
     async def _settle(
         self, connection: AsyncConnection[Any], settings: Mapping[str, str], *more: str
     ) -> Sequence[Any]:
-        """Set these for the session; return the values of the expressions `more`, behind a pooler
-        nothing."""
+        """Set these for the session. Return the values of the expressions `more`.
+
+        Behind a pooler nothing is returned.
+        """
         settings = self._kept(settings)
         if not settings:
             return ()
@@ -454,7 +479,7 @@ class Access:
             await connection.execute(f"SELECT {_set(settings, local=False)}".encode())
             if not more or not self.prepare:
                 return ()
-            # By itself, because the search_path holds now.
+            # A statement of its own, because now the search_path is set.
             row = await (await connection.execute(f"SELECT {', '.join(more)}".encode())).fetchone()
         finally:
             timer.cancel()
@@ -462,8 +487,8 @@ class Access:
 
     async def _configure(self, connection: AsyncConnection[Any], pool: AsyncPool) -> None:
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-        # While an answer is under way, keepalives do not tell that a host is gone. Not for the
-        # connections of handlers: it also ends whoever rests in the middle of an answer.
+        # Keepalives do not detect a lost host while data is being sent. Not for the connections of
+        # handlers, because it would also end a client that pauses while it reads a result.
         patience = round(self.tcp_user_timeout.total_seconds() * 1000)
         settings = {**_SESSION, "tcp_user_timeout": str(patience)}
         found = await self._settle(connection, settings, "pg_postmaster_start_time()", _ALL_PLANS)
@@ -471,8 +496,9 @@ class Access:
             pool.reached(found[0])
 
     def pool(self, name: str, size: int) -> AsyncPool:
-        """A closed pool of `size` connections in autocommit mode; open it in the loop that uses
-        it.
+        """Return a closed pool of `size` connections in autocommit mode.
+
+        Open it in the loop that uses it.
         """
         pool: AsyncPool = AsyncPool(
             expected=self.expected,
@@ -485,7 +511,7 @@ class Access:
             min_size=size,
             max_size=size,
             timeout=self.connect_timeout.total_seconds() + 5,
-            # Short, because its waits double: whoever asks next for a connection tries anew.
+            # Short, because its waits double. The next request for a connection tries again.
             reconnect_timeout=1,
             configure=lambda connection: self._configure(connection, pool),
             open=False,
@@ -495,8 +521,9 @@ class Access:
 
 
 def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
-    """A blocking connection in autocommit mode with the default timeouts. No server-side prepares:
-    a command sends little twice, and may come through PgBouncer.
+    """Return a blocking connection in autocommit mode with the default timeouts.
+
+    Without server-side prepares, because a command repeats few statements and may use PgBouncer.
     """
     return Access(url, prepare=False).connect(name)
 
@@ -505,8 +532,7 @@ def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
 def transaction(
     connection: psycopg.Connection[Any], lock_timeout: timedelta = timedelta(0)
 ) -> Iterator[None]:
-    """A transaction of a command; see `bound`. `lock_timeout`: zero waits for a lock without
-    limit."""
+    """Run a transaction of a command; see `bound`. `lock_timeout` zero: no limit for lock waits."""
     with connection.transaction():
         bound(connection, STANDS_STILL_SECONDS, lock_timeout.total_seconds())
         yield
@@ -515,9 +541,10 @@ def transaction(
 def bound(
     connection: psycopg.Connection[Any], stands_still: float, lock_timeout: float = 0.0
 ) -> None:
-    """This transaction of a command ends if its client stands still for so many seconds, and soon
-    after its host is gone. What it reads and how long it may take does not depend on the settings
-    of the role, the database and the server.
+    """Limit this transaction of a command.
+
+    It ends if its client is silent for `stands_still` seconds, and soon after its host is lost. Its
+    values and its duration do not depend on the settings of the role, the database and the server.
     """
     limits = {
         "idle_in_transaction_session_timeout": _milliseconds(stands_still),
@@ -532,7 +559,7 @@ def bound(
 def _whole(
     connection: psycopg.Connection[Any] | AsyncConnection[Any], seconds: float
 ) -> dict[str, str]:
-    """The limit of a transaction as a whole, which servers before PostgreSQL 17 do not have."""
+    """Return the limit of a whole transaction, which servers before PostgreSQL 17 do not have."""
     if connection.info.server_version < HAS_TRANSACTION_TIMEOUT:
         return {}
     return {"transaction_timeout": _milliseconds(seconds)}
@@ -544,24 +571,25 @@ async def step_transaction(
     lock_timeout_ms: int = 5000,
     stands_still: float | None = None,
 ) -> AsyncIterator[None]:
-    """A transaction in pipeline mode with pinned planning, a bounded wait for locks, and an end if
-    the client stands still in it (`stands_still` seconds; None: STANDS_STILL_SECONDS).
+    """Run a transaction in pipeline mode, with pinned planning and a limited wait for locks.
 
-    Planned once per connection, not for every batch: planning for all partitions costs more than
-    most of these statements. Sequential scans at a deterring price: a new week's partition looks
-    empty to the planner until it is analyzed (enable_seqscan = off would drown all other costs
-    where a small table without an index is read). SET LOCAL rides in the pipeline instead of the
-    connection's start, because behind PgBouncer in transaction mode nothing else holds. That its
-    COMMIT is durable is seen to by the tables that it writes (functions/14_transactions.sql).
+    It ends if the client is silent in it (`stands_still` seconds; None: STANDS_STILL_SECONDS).
 
-    Raises psycopg.Error (CL006), and does nothing, where the connection leads to another ledger
-    than the expected one: the DSN of a live replica may do so at any time.
+    Statements are planned once per connection, because planning for all partitions costs more than
+    most of them. Sequential scans have a high price, because a partition looks empty to the planner
+    until it is analyzed (enable_seqscan = off would hide all other costs where a small table
+    without an index is read). The settings are part of the pipeline instead of the start of the
+    connection, because only those hold behind PgBouncer in transaction mode. The tables that the
+    transaction writes make its COMMIT durable (functions/14_transactions.sql).
+
+    Raises psycopg.Error (CL006), and does nothing, if the connection leads to another ledger than
+    the expected one. The DSN of a live replica may do so at any time.
     """
     expected = getattr(connection, "expected", None)
     limits = {
         "lock_timeout": str(lock_timeout_ms),
         "idle_in_transaction_session_timeout": _milliseconds(stands_still or STANDS_STILL_SECONDS),
-        # A client that stands still between two statements of one round trip is not idle.
+        # A client that is silent between two statements of one round trip is not idle.
         **_whole(connection, HUNG_SECONDS),
     }
     async with connection.pipeline(), connection.transaction():
