@@ -159,7 +159,7 @@ def test_listening(
     )
     monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", 0.2)
     other = one(ledger.url, "listening", listen_url=SecretStr(empty_database_url))
-    assert (other.severity, "leads to another database" in other.found) == ("problem", True)
+    assert (other.severity, "leads to a different database" in other.found) == ("problem", True)
 
 
 @contextmanager
@@ -241,7 +241,7 @@ def test_roles_that_are_not_there(ledger: Ledger, monkeypatch: pytest.MonkeyPatc
     with patient(ledger.url) as seen, seen.connection.transaction(force_rollback=True):
         seen.connection.execute("ALTER ROLE cronledger_viewer RENAME TO cronledger_test_away")
         (finding,) = [x for x in examine(seen) if x.check == "roles"]
-    assert finding.found == "there is no cronledger_viewer"
+    assert finding.found == "missing roles: cronledger_viewer"
     assert finding.remedy is not None
     assert finding.remedy.startswith("CREATE ROLE cronledger_viewer NOLOGIN; then")
 
@@ -253,7 +253,7 @@ def test_clock(database_url: str, ledger: Ledger) -> None:
     ledger.clock.travel(by=-(ledger.clock.now() - ledger.one("SELECT clock_timestamp()")))
     assert one(ledger.url, "clock").severity == "ok"
     runner(ledger, clock_skew=timedelta(seconds=-4))
-    assert one(ledger.url, "clock").found == "against the database: runner r1 -4.0 s"
+    assert one(ledger.url, "clock").found == "compared with the database: runner r1 -4.0 s"
     ledger.rows("UPDATE runners SET state = 'stopped'")
     assert one(ledger.url, "clock").severity == "ok"
 
@@ -461,7 +461,7 @@ def test_queues(ledger: Ledger) -> None:
     assert one(ledger.url, "queues").severity == "ok"
     ledger.clock.travel(by=3 * DAY)
     paused = one(ledger.url, "queues")
-    assert paused.found == "default is paused for 3 days by ann: a migration"
+    assert paused.found == "default was paused 3 days ago by ann: a migration"
     assert paused.remedy == "cronledger queues resume default"
     ledger.rows("SELECT resume_queue('default')")
     assert one(ledger.url, "queues").severity == "ok"
@@ -546,6 +546,6 @@ def test_a_check_that_cannot_be_made_hides_nothing_else(ledger: Ledger) -> None:
         findings = {x.check: x for x in examine(seen)}
     assert (findings["queues"].severity, findings["queues"].remedy) == (
         "unchecked",
-        "put right what `objects` or `schema` says first",
+        "first correct the problems of `objects` or `schema`",
     )
     assert findings["partitions"].severity == "ok"

@@ -498,7 +498,7 @@ def test_a_range_that_is_no_longer_kept_is_not_passed_over(
     ledger.rows("UPDATE schedules SET planned_through = planned_through + interval '119 days'")
     ledger.rows("SELECT maintain_partitions()")
     (found,) = verify(database_url, to=minutes + 5 * MINUTE)
-    assert (found.kind, "were pruned behind retention" in found.detail) == ("unchecked", True)
+    assert (found.kind, "were pruned after their retention" in found.detail) == ("unchecked", True)
 
 
 def test_a_range_of_which_nothing_is_planned_is_not_passed_over(

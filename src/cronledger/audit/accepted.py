@@ -1,4 +1,4 @@
-"""Violations that somebody has accepted, and which violation an acceptance belongs to."""
+"""Find the acceptance of a violation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ ACCEPTABLE = (
     "missing", "extra", "wrong_revision", "wrong_due_at", "miscounted", "untrue_skip", "doubled",
     "early", "overlapping", "over_limit", "attempts", "unknown_end",
 )  # fmt: skip
-"""Kinds of violations of the past. The others disappear once the present is put right."""
+"""Kinds of past violations. The others disappear when their cause is corrected."""
 
 _Place = tuple[str, ScopeKey, int | None]  # kind, scope, execution
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """One acceptance that holds."""
+    """One acceptance that was not withdrawn."""
 
     id: int
     reason: str
@@ -27,7 +27,7 @@ class Acceptance:
 
 
 class Acceptances:
-    """The acceptances that hold, by what they accept. `rows`: of the view accepted_violations."""
+    """Acceptances by the violation that they accept, from `rows` of accepted_violations."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._single: dict[tuple[_Place, datetime], Acceptance] = {}
@@ -45,7 +45,7 @@ class Acceptances:
     def find(
         self, kind: str, key: ScopeKey, plan_time: datetime, execution_id: int | None
     ) -> Acceptance | None:
-        """Return the acceptance of this violation; None: it is not accepted."""
+        """Return the acceptance of this violation, or None if it is not accepted."""
         place = (kind, key, execution_id)
         found = self._single.get((place, plan_time))
         if found is not None:

@@ -1,7 +1,7 @@
-"""One (job, scope) judged: what should be there, against its executions and skips.
+"""Compare one (job, scope): the plan_times that should exist with its executions and skips.
 
-All three come as streams, by plan_time, and are merged in one pass: the memory is that of the skips
-that are open at one plan_time.
+All three are streams ordered by plan_time, which are merged in one pass. The memory is bounded by
+the skips that contain one plan_time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,26 +11,26 @@ from itertools import islice
 
 from cronledger.audit.accepted import Acceptance, Acceptances
 from cronledger.audit.history import Expected, History, Window
-from cronledger.audit.skip_reasons import Open, Said, SkipReasons
+from cronledger.audit.skip_reasons import FalseReason, OpenSkip, SkipReasons
 from cronledger.audit.walk import walk
-from cronledger.ledger.audits import Blocker, Ran, Skipped, Stand
+from cronledger.ledger.audits import Blocker, FiredExecution, ScheduleState, SkippedRange
 
 _FAR = timedelta(days=2000)
 _SLOW_COMMIT = timedelta(minutes=1)
-"""How long after finished_at others may still see RUNNING: until the COMMIT, which a lock, a frozen
-server or a lost standby holds up."""
+"""How long after finished_at other transactions may still see RUNNING. A lock, a frozen server or a
+lost standby may delay the COMMIT."""
 _BEHIND = timedelta(minutes=1)
-"""How long after its due_at a plan_time may still await its claim, on a schedule that keeps up."""
+"""How long a plan_time may wait for its claim after its due_at, on a schedule that is on time."""
 _LOOK_AHEAD = 100
 _NEVER_BEHIND = ("paused", "spec_error", "retired", "ended", "unscheduled")
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What must not be. The key is empty where it is about a queue, or about the ledger.
+    """One violation. The key is empty if it concerns a queue or the whole ledger.
 
-    `through`: the last plan_time where it is about several; `count`: how many in a row are missing.
-    `accepted`: somebody has accepted it.
+    `through`: the last plan_time of several. `count`: how many consecutive plan_times are missing.
+    `accepted`: the acceptance of this violation.
     """
 
     kind: str
@@ -47,9 +47,9 @@ class Violation:
 
 @dataclass(slots=True)
 class Tally:
-    """How much was looked at: plan_times in (after, through]; None: in no range at all.
+    """The extent of the audit: plan_times in (after, through], or None if there is no range.
 
-    `behind`: schedules with plan_times that are due in the range asked for and not planned yet.
+    `behind`: schedules with plan_times in the requested range that are due and not planned yet.
     """
 
     schedules: int = 0
@@ -68,73 +68,75 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Judge:
-    """Merges the streams of one schedule; `blocked` collects overlap skips to look at later."""
+class ScheduleComparison:
+    """Merges the streams of one schedule. `blocked` collects overlap skips for a later check."""
 
-    stand: Stand
+    state: ScheduleState
     history: History
     window: Window
     tally: Tally
     acceptances: Acceptances
-    blocked: list[Skipped] = field(default_factory=list)
+    blocked: list[SkippedRange] = field(default_factory=list)
     _missing: list[Expected] = field(default_factory=list)  # the first and the last in a row
-    _lacking: int = 0
+    _missing_count: int = 0
 
-    def judge(self, executions: Iterable[Ran], skips: Iterable[Skipped]) -> Iterator[Violation]:
-        """Yield what is wrong. Both streams are read to their ends."""
+    def violations(
+        self, executions: Iterable[FiredExecution], skips: Iterable[SkippedRange]
+    ) -> Iterator[Violation]:
+        """Yield the violations, and read both streams to their ends."""
         after, through = self.window.after, self._through()
         self.tally.cover(after, through)
         self.tally.behind += self._is_behind()
-        excuses = SkipReasons(self.stand, self.history, self.window)
+        reasons = SkipReasons(self.state, self.history, self.window)
         running, skipping = iter(executions), iter(skips)
         ran, skip = next(running, None), next(skipping, None)
-        opened: list[Open] = []
-        for expected in self.history.expected(self.stand.key, after, through):
+        opened: list[OpenSkip] = []
+        for expected in self.history.expected(self.state.key, after, through):
             at = expected.plan_time
             self.tally.plan_times += 1
             while ran is not None and ran.plan_time < at:
-                yield from self._odd(ran)
+                yield from self._unplanned(ran)
                 ran = next(running, None)
             while skip is not None and skip.first <= at:
                 self.tally.skips += 1
-                opened.append(Open(skip))
+                opened.append(OpenSkip(skip))
                 skip = next(skipping, None)
             if opened and any(one.skip.last < at for one in opened):
-                yield from self._closed(opened, at, excuses)
+                yield from self._check_closed(opened, at, reasons)
                 opened = [one for one in opened if one.skip.last >= at]
-            yield from self._wrap(excuses.met(expected, bool(opened)))
+            yield from self._reasons(reasons.reach(expected, bool(opened)))
             found = False
             if ran is not None and ran.plan_time == at:
                 found = True
                 yield from self._compare(ran, expected)
-                yield from self._wrap(excuses.ran())
+                yield from self._reasons(reasons.executed())
                 ran = next(running, None)
             for one in opened:
                 found = True
-                yield from self._wrap(excuses.skipped(one, expected))
-            yield from self._account(expected, found)
-        yield from self._lacked()
-        yield from self._closed(opened, None, excuses)
+                yield from self._reasons(reasons.skipped(one, expected))
+            yield from self._account_for(expected, found)
+        yield from self._report_missing()
+        yield from self._check_closed(opened, None, reasons)
         while ran is not None:
-            yield from self._odd(ran)
+            yield from self._unplanned(ran)
             ran = next(running, None)
         while skip is not None:
             self.tally.skips += 1
-            yield from self._closed([Open(skip)], None, excuses)
+            yield from self._check_closed([OpenSkip(skip)], None, reasons)
             skip = next(skipping, None)
-        yield from self._wrap(excuses.over(self.window.through >= self.stand.planned_through))
-        yield from self._ended()
+        yield from self._reasons(reasons.finish(self.window.through >= self.state.planned_through))
+        yield from self._check_ended()
 
     def _through(self) -> datetime:
-        return min(self.window.through, self.history.planned(self.stand))
+        return min(self.window.through, self.history.planned(self.state))
 
     def _is_behind(self) -> bool:
         """Return whether a plan_time of the range has been due for a while and is not planned."""
-        if self.stand.parked in _NEVER_BEHIND or self.stand.retired_at is not None:
+        if self.state.parked in _NEVER_BEHIND or self.state.retired_at is not None:
             return False
         after, end = max(self.window.after, self._through()), self.window.end
         late = self.window.now - _BEHIND
-        due = self.history.expected(self.stand.key, after, min(end, late))
+        due = self.history.expected(self.state.key, after, min(end, late))
         return any(
             one.due_at <= late
             and not self.history.paused(one.due_at)
@@ -142,7 +144,7 @@ class Judge:
             for one in islice(due, _LOOK_AHEAD)
         )
 
-    def _say(
+    def _violation(
         self,
         kind: str,
         at: datetime | None,
@@ -151,61 +153,63 @@ class Judge:
         through: datetime | None = None,
     ) -> Violation:
         last = through if through != at else None
-        return Violation(kind, *self.stand.key, at, ident, detail, last)
+        return Violation(kind, *self.state.key, at, ident, detail, last)
 
-    def _wrap(self, said: Iterable[Said]) -> Iterator[Violation]:
-        for kind, at, detail, through in said:
-            yield self._say(kind, at, detail, through=through)
+    def _reasons(self, reasons: Iterable[FalseReason]) -> Iterator[Violation]:
+        for kind, at, detail, through in reasons:
+            yield self._violation(kind, at, detail, through=through)
 
-    def _odd(self, ran: Ran) -> Iterator[Violation]:
-        """An execution at an instant that is no plan_time."""
+    def _unplanned(self, ran: FiredExecution) -> Iterator[Violation]:
+        """Yield the violation of an execution that is not at a plan_time."""
         self.tally.executions += 1
-        if ran.plan_time > self.stand.planned_through:
-            text = f"it lies behind the cursor, which is at {self.stand.planned_through}"
+        if ran.plan_time > self.state.planned_through:
+            text = f"it lies after the cursor, which is at {self.state.planned_through}"
         elif ran.plan_time > self._through():
-            return  # of a revision that the cursor has yet to reach
+            return  # it belongs to a revision that the cursor has not reached
         else:
             edit = self.history.at(ran.plan_time)
             text = f"{edit.raw['schedule']!r} of revision {edit.number} has no such plan_time"
-        yield self._say("extra", ran.plan_time, text, ran.id)
+        yield self._violation("extra", ran.plan_time, text, ran.id)
 
-    def _compare(self, ran: Ran, expected: Expected) -> Iterator[Violation]:
+    def _compare(self, ran: FiredExecution, expected: Expected) -> Iterator[Violation]:
         self.tally.executions += 1
         edit = expected.edit
-        if ran.revision not in edit.names:
-            text = f"it ran as of revision {ran.revision}; its plan_time belongs to {edit.number}"
-            yield self._say("wrong_revision", ran.plan_time, text, ran.id)
+        if ran.revision not in edit.revisions:
+            text = (
+                f"it ran with revision {ran.revision}, but its plan_time belongs to {edit.number}"
+            )
+            yield self._violation("wrong_revision", ran.plan_time, text, ran.id)
         elif ran.due_at != expected.due_at:
-            text = f"its due_at is {ran.due_at}, and should be {expected.due_at}"
-            yield self._say("wrong_due_at", ran.plan_time, text, ran.id)
+            text = f"its due_at is {ran.due_at}, but should be {expected.due_at}"
+            yield self._violation("wrong_due_at", ran.plan_time, text, ran.id)
 
-    def _account(self, expected: Expected, found: bool) -> Iterator[Violation]:
+    def _account_for(self, expected: Expected, found: bool) -> Iterator[Violation]:
         if found:
-            yield from self._lacked()
+            yield from self._report_missing()
             return
-        if self._missing and not self._is_like(self._missing[0], expected):
-            yield from self._lacked()
+        if self._missing and not self._can_be_merged(self._missing[0], expected):
+            yield from self._report_missing()
         self._missing = [*self._missing[:1], expected]
-        self._lacking += 1
+        self._missing_count += 1
 
-    def _is_like(self, one: Expected, other: Expected) -> bool:
-        """Return whether one violation can say of both that they are missing."""
+    def _can_be_merged(self, one: Expected, other: Expected) -> bool:
+        """Return whether one violation can report both as missing."""
         return one.edit is other.edit and self._accepted(one) is self._accepted(other)
 
     def _accepted(self, expected: Expected) -> Acceptance | None:
-        return self.acceptances.find("missing", self.stand.key, expected.plan_time, None)
+        return self.acceptances.find("missing", self.state.key, expected.plan_time, None)
 
-    def _lacked(self) -> Iterator[Violation]:
+    def _report_missing(self) -> Iterator[Violation]:
         if not self._missing:
             return
-        first, last, count = self._missing[0], self._missing[-1], self._lacking
-        self._missing, self._lacking = [], 0
+        first, last, count = self._missing[0], self._missing[-1], self._missing_count
+        self._missing, self._missing_count = [], 0
         text = f"no execution and no skip accounts for it (revision {first.edit.number})"
         if count > 1:
             text = (
                 f"no execution and no skip accounts for {count} plan_times up to {last.plan_time}"
             )
-        key = self.stand.key
+        key = self.state.key
         yield Violation(
             "missing",
             *key,
@@ -216,58 +220,60 @@ class Judge:
             count,
         )
 
-    def _closed(
-        self, opened: Iterable[Open], at: datetime | None, excuses: SkipReasons
+    def _check_closed(
+        self, opened: Iterable[OpenSkip], at: datetime | None, reasons: SkipReasons
     ) -> Iterator[Violation]:
-        """Skips that end before `at`, or with all: counted, if all of their range was walked."""
+        """Check the skips that end before `at` (None: all), if their whole range was compared."""
         for one in opened:
             skip = one.skip
             if at is not None and skip.last >= at:
                 continue
-            if skip.last > self.stand.planned_through:
-                text = f"the skip ({skip.reason}) reaches to {skip.last}, behind the cursor"
-                yield self._say("extra", skip.first, text)
+            if skip.last > self.state.planned_through:
+                text = f"the skip ({skip.reason}) reaches to {skip.last}, which is after the cursor"
+                yield self._violation("extra", skip.first, text)
                 continue
             if skip.reason == "overlap" and skip.last <= self._through():
                 self.blocked.append(skip)
             whole = self.window.after < skip.first and skip.last <= self._through()
             if whole and one.met != skip.total:
                 text = (
-                    f"the skip ({skip.reason}) of {skip.first} to {skip.last} says {skip.total}, "
-                    f"and the schedule has {one.met} plan_times there"
+                    f"the skip ({skip.reason}) of {skip.first} to {skip.last} counts {skip.total}, "
+                    f"but the schedule has {one.met} plan_times there"
                 )
-                yield self._say("miscounted", skip.first, text)
+                yield self._violation("miscounted", skip.first, text)
 
-    def _ended(self) -> Iterator[Violation]:
-        """`ended` says that the schedule has no plan_time to come."""
+    def _check_ended(self) -> Iterator[Violation]:
+        """Check that a schedule that is parked as `ended` has no further plan_time."""
         edit = self.history.edits[-1]
-        if self.stand.parked != "ended" or edit.definition is None:
+        if self.state.parked != "ended" or edit.definition is None:
             return
-        cursor = self.stand.planned_through
-        following = next(walk(edit.definition, *self.stand.key, cursor, cursor + _FAR), None)
+        cursor = self.state.planned_through
+        following = next(walk(edit.definition, *self.state.key, cursor, cursor + _FAR), None)
         if following is not None:
-            yield self._say("parked", following, "it is parked ended, and has a plan_time to come")
+            yield self._violation(
+                "parked", following, "it is parked as ended, but has another plan_time"
+            )
 
 
-def judge_blocker(skip: Skipped, found: Blocker | None, external: bool) -> Violation | None:
-    """What is wrong with `blocked_by` of a skip `overlap`: another scope's, or not RUNNING then.
+def check_blocker(skip: SkippedRange, found: Blocker | None, external: bool) -> Violation | None:
+    """Return the violation if `blocked_by` of a skip `overlap` cannot be true, or None.
 
-    A skip names what blocked when its range was last extended, so that this ended after the last
-    plan_time is certain (but for a slow COMMIT of that end); of a single plan_time also that it
+    A skip names the execution that blocked when its range was last extended. That execution ended
+    after the last plan_time, except for a slow COMMIT of its end. For a single plan_time, it also
     started before the skip was recorded.
     """
 
-    def say(text: str) -> Violation:
+    def violation(text: str) -> Violation:
         return Violation("untrue_skip", *skip.key, skip.first, skip.blocked_by, text)
 
     named = f"the skip (overlap) names execution {skip.blocked_by}"
     if found is None:
-        return say(f"{named}, which does not exist")
+        return violation(f"{named}, which does not exist")
     if found.key != skip.key:
-        return say(f"{named}, which is of another scope")
+        return violation(f"{named}, which belongs to another scope")
     start = found.created_at if external else found.started_at
     if start is None or (skip.first == skip.last and start > skip.created_at):
-        return say(f"{named}, which had not started then")
+        return violation(f"{named}, which had not started at that time")
     if found.finished_at is not None and found.finished_at + _SLOW_COMMIT < skip.last:
-        return say(f"{named}, which had ended by {found.finished_at}")
+        return violation(f"{named}, which had ended by {found.finished_at}")
     return None

@@ -1,23 +1,23 @@
-"""What the fields of a schedule name, as plain sets of numbers, read a second time.
+"""An independent parser of schedules, whose fields become plain sets of numbers.
 
-The planner reads a schedule with a library; this is the reading that the audit checks it against,
-and the two share no code. A schedule means:
+The planner reads a schedule with a library. The audit compares its result with that of this parser,
+and the two share no code. The meaning of a schedule:
 
 - Five fields (minute, hour, day of month, month, day of week) or six with seconds first; or an
   alias; or `@every` and a duration of whole seconds: its multiples since 1970 in UTC.
-- A field is a list of items; it names what any of them names. Items: `*`, a value, a name of a
-  month or weekday, `low-high`, each with `/step`; `value/step` runs to the end of the field.
-  `7` is Sunday. `low-low` is the whole field; a range with low > high goes on past the end of the
-  field, its step too (`22-5/5` of hours: 22 and 3).
+- A field is a list of items, and names the values of all of them. Items: `*`, a value, a name of a
+  month or weekday, `low-high`, each with `/step`; `value/step` extends to the end of the field.
+  `7` is Sunday. `low-low` is the whole field. A range with low > high continues past the end of the
+  field, with its step (`22-5/5` of hours: 22 and 3).
 - Day of month: `L` is the last day; `15W` the working day nearest to the 15th in its month (of a
   shorter month: to its last day). `?` is another `*`, in both day fields.
-- Day of week: `mon#2` is the second Monday, `L5` the last Friday. Where such items occur they alone
-  count, and plain weekdays beside them are refused unless they are the same ones or all seven.
+- Day of week: `mon#2` is the second Monday, `L5` the last Friday. If such items occur, only they
+  count. Other plain weekdays are then refused, unless they are all seven.
 - `H` fills its field alone: `H`, `H(low-high)`, `H/step`, `H(low-high)/step`. The hash is CRC-32 of
   the UTF-8 text `job NUL scope_kind/scope_id`, shifted right by 0 for the minute, 1 hour, 2 day of
-  month, 3 month, 4 day of week, 5 second. `H` is low + hash mod (high - low + 1). With a step the
-  same is drawn from the first step of the range, [low, low + step - 1] cut at high, and the field
-  is `drawn-high/step`, or the drawn value alone where it is `high`.
+  month, 3 month, 4 day of week, 5 second. `H` is low + hash mod (high - low + 1). With a step, the
+  first value is chosen in this way from [low, low + step - 1], cut at high. The field is then
+  `first-high/step`, or only the first value if it is `high`.
 """
 
 import re
@@ -60,7 +60,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The days that are named (`names`), and the times of each; hours, minutes, seconds ascend.
+    """The named days (`names`), and their times. Hours, minutes and seconds ascend.
 
     `elapsed`: the minute or hour field begins with `*`. `both`: a day must match both day fields.
     """
@@ -104,7 +104,7 @@ class Calendar:
 def read(
     text: str, *, day_or: bool, job_name: str, scope_kind: str, scope_id: str
 ) -> Grid | Calendar:
-    """Return what `text` means for one (job, scope). Raises ValueError naming field and value."""
+    """Return the meaning of `text` for one (job, scope). Raises ValueError with field and value."""
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"schedule: {len(text)} characters, more than {_LONGEST_TEXT}")
     lowered = text.strip().lower()
@@ -151,7 +151,7 @@ def _period(text: str, written: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A field: its bounds, its names, and by how much the hash is shifted for `H`."""
+    """A field: its bounds, its names, and the shift of the hash for `H`."""
 
     name: str
     low: int
@@ -174,10 +174,10 @@ _UNITS = (
 
 @dataclass(slots=True)
 class _Named:
-    """What one field names. `values` holds every value when `star`; `written` only those named.
+    """The values of one field. With `star`, `values` has all values, and `written` the named ones.
 
-    `last`: the last day of the month. `near`: the day of `15W`, or 0. `nths`: (weekday, which one
-    of the month), 0 for the last one.
+    `last`: the last day of the month. `near`: the day of `15W`, or 0. `nths`: (weekday, its number
+    in the month), or 0 for the last one.
     """
 
     values: set[int] = field(default_factory=set)
@@ -205,7 +205,7 @@ def _read_field(written: str, unit: _Unit, drawn: int) -> _Named:
             for item in written.split(","):
                 _read_item(item, unit, named)
     except ValueError as error:
-        raise ValueError(f"the {unit.name} field {written!r} cannot be read: {error}") from None
+        raise ValueError(f"invalid {unit.name} field {written!r}: {error}") from None
     named.values = set(range(unit.low, unit.high + 1)) if named.star else named.written
     return named
 
@@ -223,7 +223,7 @@ def _read_item(item: str, unit: _Unit, named: _Named) -> None:
 
 
 def _span(item: str, unit: _Unit) -> set[int]:
-    """Return what `value`, `low-high`, `value/step`, `low-high/step` or `*/step` names."""
+    """Return the values of `value`, `low-high`, `value/step`, `low-high/step` or `*/step`."""
     body, slash, written_step = item.partition("/")
     step = _digits(written_step) if slash else 1
     if step == 0:
@@ -258,7 +258,7 @@ def _value(written: str, unit: _Unit) -> int:
 
 def _digits(written: str) -> int:
     if re.fullmatch("[0-9]+", written) is None:
-        raise ValueError(f"{written!r} is no value")
+        raise ValueError(f"{written!r} is not a value")
     return int(written)
 
 
@@ -281,27 +281,27 @@ def _draw(
     return _span(str(drawn) if drawn == high else f"{drawn}-{high}/{step}", unit)
 
 
-# --- what can never be -------------------------------------------------------------------------
+# --- impossible schedules -----------------------------------------------------------------------
 
 
 def _refuse_impossible(day: _Named, month: _Named) -> None:
     days = day.written | ({day.near} if day.near else set())
     if days and month.written and min(days) > max(_LENGTHS[number] for number in month.written):
-        raise ValueError(f"no month it names has a day {min(days)}")
+        raise ValueError(f"no named month has a day {min(days)}")
 
 
 def _refuse_mixed(weekday: _Named) -> None:
     counted = {number for number, _ in weekday.nths}
     everything = len(counted | weekday.written) + weekday.star == 7
     if counted and weekday.written - counted and not everything:
-        raise ValueError("plain weekdays beside '#' or 'L' ones in the day of week field")
+        raise ValueError("plain weekdays with '#' or 'L' in the day of week field")
 
 
 def _refuse_empty(text: str, calendar: Calendar) -> None:
-    # In 28 years every date has met every weekday, 29 February too.
+    # Within 28 years, every date falls on every weekday, also 29 February.
     first = date(2000, 1, 1)
     if not any(calendar.names(first + timedelta(days=n)) for n in range(28 * 365 + 7)):
-        raise ValueError(f"schedule {text!r}: its day of month and day of week never meet")
+        raise ValueError(f"schedule {text!r}: its day of month and day of week never coincide")
 
 
 def _nearest_working_day(year: int, month: int, wanted: int) -> int:

@@ -1,8 +1,8 @@
-"""The past of a job as an audit sees it: which revision owns a plan_time, which state held when.
+"""The history of a job: the revision that owns a plan_time, and the state at an instant.
 
-The half-open rules are those of the ledger: a revision owns the plan_times in (its effective_from,
-the next one's], and its state holds for the due_at in the same interval; a pause with
-`paused_until` ends there by itself. All from `job_history`, with no code of the planner.
+The intervals are those of the ledger: a revision owns the plan_times in (its effective_from, that
+of the next one]. Its state applies to the due_at in the same interval. A pause with `paused_until`
+ends at that time. This module only reads `job_history`, and shares no code with the planner.
 """
 
 from bisect import bisect_left
@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from cronledger.audit.walk import Definition, due_at, walk
-from cronledger.ledger.audits import Stand
+from cronledger.ledger.audits import ScheduleState
 from cronledger.rules.model import GLOBAL, ScopeKey
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One revision, in force after `start`. `definition` None: its schedule cannot be read.
+    """One revision, in force after `start`. `definition` is None if its schedule is invalid.
 
-    `names`: numbers of revisions that rows of its plan_times may bear: its own, and that of a pause
-    that ended by itself, because rows were written before the end of the pause was.
+    `revisions`: the revisions that rows of its plan_times may have. These are its own, and that of
+    a pause that ended by itself, because rows are written before the end of the pause is recorded.
     """
 
     number: int
@@ -30,20 +30,20 @@ class Edit:
     paused_until: datetime | None
     raw: Mapping[str, Any]
     definition: Definition | None
-    names: frozenset[int]
+    revisions: frozenset[int]
 
     @property
     def grace(self) -> timedelta | None:
-        """None: it cannot be read."""
-        # One reader of intervals for all of them: jitter's.
+        """The grace of this revision, or None if it is invalid."""
+        # A definition reads intervals, but has no grace, so that of jitter is used.
         definition = _readable({**self.raw, "jitter": self.raw["grace"]})
         return None if definition is None else definition.jitter
 
 
 class Window(NamedTuple):
-    """Which plan_times are judged, (after, through], and the database's time of the snapshot.
+    """The plan_times to compare, (after, through], and the database's time of the snapshot.
 
-    `end`: the last plan_time that is asked for; what lies between it and `through` is not planned.
+    `end`: the last plan_time that was requested. Those between `through` and `end` are not planned.
     """
 
     after: datetime
@@ -53,7 +53,7 @@ class Window(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A plan_time that has to be accounted for, under the edit that owns it."""
+    """A plan_time that must be accounted for, and the edit that owns it."""
 
     plan_time: datetime
     due_at: datetime
@@ -72,16 +72,16 @@ class History:
         self._starts = [edit.start for edit in self.edits]
 
     def at(self, instant: datetime) -> Edit:
-        """Return the edit that owns, or whose state holds for, `instant`."""
+        """Return the edit that owns `instant`, and whose state applies to it."""
         return self.edits[max(0, bisect_left(self._starts, instant) - 1)]
 
-    def planned(self, stand: Stand) -> datetime:
-        """Return how far the cursor speaks for it: to the first edit that it has not planned."""
-        later = (e.start for e in self.edits if e.number > stand.planned_revision)
-        return min([stand.planned_through, *later])
+    def planned(self, state: ScheduleState) -> datetime:
+        """Return how far planning has come: to the cursor, or to the first unplanned edit."""
+        later = (e.start for e in self.edits if e.number > state.planned_revision)
+        return min([state.planned_through, *later])
 
     def expected(self, key: ScopeKey, after: datetime, through: datetime) -> Iterator[Expected]:
-        """Yield every plan_time in (after, through] that the schedule had, ascending."""
+        """Yield every plan_time of the schedule in (after, through], ascending."""
         ends = [*self._starts[1:], through]
         for edit, end in zip(self.edits, ends, strict=True):
             first = after if edit is self.edits[0] else max(after, edit.start)
@@ -94,52 +94,53 @@ class History:
                 yield Expected(plan_time, due, edit)
 
     def paused(self, due: datetime) -> bool:
-        """Whether a pause was in force for what was due then."""
+        """Return whether a pause was in force at `due`."""
         edit = self.at(due)
         until = edit.paused_until
         return edit.state == "paused" and (until is None or due <= until)
 
-    def may_be_retired(self, stand: Stand, due: datetime) -> bool:
-        """Whether job or scope was retired then, as far as the ledger still knows.
+    def may_be_retired(self, state: ScheduleState, due: datetime) -> bool:
+        """Return whether the job or scope may have been retired at `due`.
 
-        Which scopes a provider answered is written down nowhere once they have returned.
+        The ledger does not record the earlier retirements of a scope that a provider returned
+        again.
         """
-        edit, kind = self.at(due), stand.key.scope_kind
+        edit, kind = self.at(due), state.key.scope_kind
         if edit.state == "retired":
             return True
-        if stand.retired_at is not None and stand.retired_at < due:
-            return stand.returned_at is None or due <= stand.returned_at
+        if state.retired_at is not None and state.retired_at < due:
+            return state.returned_at is None or due <= state.returned_at
         scopes = edit.raw["scopes"]
         if kind != edit.raw["scope_kind"]:
             return True
-        return kind != GLOBAL and (scopes is None or stand.key.scope_id not in scopes)
+        return kind != GLOBAL and (scopes is None or state.key.scope_id not in scopes)
 
-    def was_retired_between(self, stand: Stand, due: datetime, until: datetime) -> bool:
-        """Whether job or scope may have been retired at any time in (due, until]."""
+    def was_retired_between(self, state: ScheduleState, due: datetime, until: datetime) -> bool:
+        """Return whether the job or scope may have been retired at some time in (due, until]."""
         marks = [due, until, *(start for start in self._starts if due <= start <= until)]
         tick = timedelta(microseconds=1)
         return any(
-            self.may_be_retired(stand, at) for mark in marks for at in (mark, mark + tick)
-        ) or (stand.retired_at is not None and stand.retired_at <= until)
+            self.may_be_retired(state, at) for mark in marks for at in (mark, mark + tick)
+        ) or (state.retired_at is not None and state.retired_at <= until)
 
 
 def _edit(row: Mapping[str, Any], start: datetime, before: Edit | None) -> Edit:
     raw = row["definition"]
-    names = frozenset({row["revision"]})
+    revisions = frozenset({row["revision"]})
     if (
         before is not None
         and before.state == "paused"
         and before.paused_until == start
         and before.raw == raw
     ):
-        names |= before.names
+        revisions |= before.revisions
     return Edit(
-        row["revision"], start, row["state"], row["paused_until"], raw, _readable(raw), names
+        row["revision"], start, row["state"], row["paused_until"], raw, _readable(raw), revisions
     )
 
 
 def _readable(raw: Mapping[str, Any]) -> Definition | None:
-    """A schedule that cannot be read fires nothing."""
+    """Return the definition, or None if it is invalid, because then it fires nothing."""
     try:
         definition = Definition.from_revision(raw)
         moment = datetime.fromisoformat("2000-01-01T00:00:00+00:00")

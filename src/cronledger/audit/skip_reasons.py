@@ -1,76 +1,81 @@
-"""Whether the reasons that skips give are true, as far as the ledger can tell.
+"""Check that the reasons of skips are true, as far as the ledger allows.
 
-`paused`, `retired`: a pause, a retirement was in force when the plan_time was due. `superseded`: a
-newer one that was due in active state came after it. `missed`: it was late beyond grace, or not the
-newest, when that was recorded.
+`paused`, `retired`: a pause or retirement was in force when the plan_time was due. `superseded`: a
+newer plan_time that was due in active state followed. `missed`: when the skip was recorded, the
+plan_time was later than grace, or not the newest.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 
 from cronledger.audit.history import Expected, History, Window
-from cronledger.ledger.audits import Skipped, Stand
+from cronledger.ledger.audits import ScheduleState, SkippedRange
 
-Said = tuple[str, datetime, str, datetime]  # kind, plan_time, detail, last plan_time
 _LOOK_AHEAD = 100
 
 
-@dataclass(slots=True)
-class Open:
-    """A skip whose range is being walked, and how many plan_times it has met."""
+class FalseReason(NamedTuple):
+    """A violation of a skip: its kind, the first plan_time, a text, and the last plan_time."""
 
-    skip: Skipped
+    kind: str
+    plan_time: datetime
+    detail: str
+    through: datetime
+
+
+@dataclass(slots=True)
+class OpenSkip:
+    """A skip whose range contains the present plan_time. `met`: its plan_times so far."""
+
+    skip: SkippedRange
     met: int = 0
     wrong_revision: bool = False
     untrue: bool = False
 
 
 class SkipReasons:
-    """Follows a schedule in order of plan_time: `met`, then `ran` or `skipped`; `over` at last."""
+    """Follows a schedule: `reach` a plan_time, then `executed` or `skipped`; finally `finish`."""
 
-    def __init__(self, stand: Stand, history: History, window: Window) -> None:
-        self._stand = stand
+    def __init__(self, state: ScheduleState, history: History, window: Window) -> None:
+        self._state = state
         self._history = history
         self._now = window.now
-        self._superseded: Open | None = None  # whose newer run has yet to come
-        self._missed: tuple[Open, Expected] | None = None  # whose follower has yet to be seen
+        self._superseded: OpenSkip | None = None  # no newer run was found yet
+        self._missed: tuple[OpenSkip, Expected] | None = None  # its successor was not seen yet
         self._last: datetime | None = None
 
-    def met(self, expected: Expected, skipped: bool) -> Iterator[Said]:
-        """The next plan_time."""
+    def reach(self, expected: Expected, skipped: bool) -> Iterator[FalseReason]:
+        """Go to the next plan_time."""
         self._last = expected.plan_time
         if self._missed is not None:
             yield from self._was_missed(expected)
 
-    def ran(self) -> Iterator[Said]:
-        """It has an execution."""
+    def executed(self) -> Iterator[FalseReason]:
+        """Note that the plan_time has an execution."""
         self._superseded = None
         return iter(())
 
-    def skipped(self, one: Open, expected: Expected) -> Iterator[Said]:
-        """It lies in this skip."""
+    def skipped(self, one: OpenSkip, expected: Expected) -> Iterator[FalseReason]:
+        """Check the plan_time against a skip that contains it."""
         skip = one.skip
         one.met += 1
-        if skip.revision not in expected.edit.names and not one.wrong_revision:
+        if skip.revision not in expected.edit.revisions and not one.wrong_revision:
             one.wrong_revision = True
             at = expected.plan_time
-            yield (
-                "wrong_revision",
-                at,
-                (
-                    f"the skip ({skip.reason}) of {skip.first} is of revision {skip.revision}; "
-                    f"this plan_time belongs to {expected.edit.number}"
-                ),
-                skip.last,
+            text = (
+                f"the skip ({skip.reason}) of {skip.first} has revision {skip.revision}, but this "
+                f"plan_time belongs to {expected.edit.number}"
             )
+            yield FalseReason("wrong_revision", at, text, skip.last)
         match skip.reason:
             case "paused" | "retired":
                 if not one.untrue and not self._held(skip.reason, expected.due_at):
                     one.untrue = True
-                    text = f"the skip says {skip.reason}; it was not, at {expected.due_at}"
-                    yield "untrue_skip", expected.plan_time, text, skip.last
+                    text = f"the reason is {skip.reason}, which was not so at {expected.due_at}"
+                    yield FalseReason("untrue_skip", expected.plan_time, text, skip.last)
             case "superseded":
                 self._superseded = self._superseded or one
             case "missed":
@@ -80,24 +85,24 @@ class SkipReasons:
             case _:
                 self._superseded = None
 
-    def over(self, to_the_cursor: bool) -> Iterator[Said]:
-        """No more plan_times; `to_the_cursor`: because there are none yet."""
-        if not to_the_cursor or self._history.planned(self._stand) < self._stand.planned_through:
+    def finish(self, to_the_cursor: bool) -> Iterator[FalseReason]:
+        """Check the last skips. `to_the_cursor`: the comparison has reached the cursor."""
+        if not to_the_cursor or self._history.planned(self._state) < self._state.planned_through:
             return
         if self._missed is not None:
             yield from self._was_missed(self._next_due())
         if self._superseded is not None and self._next_due() is None:
             skip = self._superseded.skip
-            text = "the reason of the skip is superseded, but nothing newer came"
-            yield "untrue_skip", skip.first, text, skip.last
+            text = "the reason is superseded, but no newer plan_time followed"
+            yield FalseReason("untrue_skip", skip.first, text, skip.last)
 
     def _held(self, reason: str, due: datetime) -> bool:
         if reason == "paused":
             return self._history.paused(due)
-        return self._history.may_be_retired(self._stand, due)
+        return self._history.may_be_retired(self._state, due)
 
-    def _was_missed(self, following: Expected | None) -> Iterator[Said]:
-        """`following`: the next plan_time, if it was due by now."""
+    def _was_missed(self, following: Expected | None) -> Iterator[FalseReason]:
+        """Check a skip `missed`. `following`: the next plan_time, if it is due."""
         assert self._missed is not None
         one, expected = self._missed
         self._missed = None
@@ -108,17 +113,19 @@ class SkipReasons:
         late = recorded - expected.due_at
         if late < timedelta(0) or grace is None or late > grace:
             return
-        if self._history.was_retired_between(self._stand, expected.due_at, recorded):
+        if self._history.was_retired_between(self._state, expected.due_at, recorded):
             return
-        text = f"the skip says missed; it was recorded {late} after due_at, and grace was {grace}"
-        yield "untrue_skip", expected.plan_time, text, one.skip.last
+        text = (
+            f"the reason is missed, but it was recorded {late} after due_at, within grace {grace}"
+        )
+        yield FalseReason("untrue_skip", expected.plan_time, text, one.skip.last)
 
     def _next_due(self) -> Expected | None:
-        """A later plan_time that is due in active state by now and has yet to start."""
+        """Return the next plan_time that is due in active state, or None."""
         last = self._last
         if last is None or last >= self._now:
             return None
-        coming = self._history.expected(self._stand.key, last, self._now)
+        coming = self._history.expected(self._state.key, last, self._now)
         for expected in islice(coming, _LOOK_AHEAD):
             if expected.due_at <= self._now and not self._history.paused(expected.due_at):
                 return expected

@@ -1,16 +1,16 @@
-"""Whether the ledger is whole: every plan_time that should exist against what is written of it.
+"""Check that the ledger accounts for every plan_time that should exist.
 
     report = verify(url)
     for violation in report: ...
     report.violations, report.kinds, report.accepted, report.tally
 
-What SQL alone can tell comes from the view `violations` and its function, for all of history; the
-rest from a walk of every schedule from its creation, or the beginning of the kept history, to its
-cursor. Each batch of schedules is read in one REPEATABLE READ, read-only transaction: a cursor and
-the rows that account for its way commit together, so live replicas cause no false alarm.
+The view `violations` and its function find what SQL alone can find, for all of history. For the
+rest, every schedule is compared from its creation, or from the beginning of the kept history, to
+its cursor. Each batch of schedules is read in one read-only REPEATABLE READ transaction. A cursor
+and the rows that account for it commit together, so live replicas cause no false alarm.
 
-History is kept from `pruned_through` on, which maintain_partitions records. The partitions that are
-left do not say it: a partition that somebody dropped must show as plan_times that are missing.
+History is kept after `pruned_through`, which maintain_partitions records. It does not follow from
+the existing partitions, because the plan_times of a dropped partition must be reported as missing.
 """
 
 from collections import Counter
@@ -22,34 +22,43 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 from cronledger.audit.accepted import Acceptances
-from cronledger.audit.compare import Judge, Tally, Violation, judge_blocker
+from cronledger.audit.compare import ScheduleComparison, Tally, Violation, check_blocker
 from cronledger.audit.history import History, Window
-from cronledger.ledger.audits import FIRST, LAST, Audits, Ran, Row, Skipped, Span, Stand
+from cronledger.ledger.audits import (
+    FIRST,
+    LAST,
+    Audits,
+    FiredExecution,
+    Row,
+    ScheduleState,
+    SkippedRange,
+    Span,
+)
 from cronledger.ledger.database import connect
 from cronledger.rules.model import Handler, ScopeKey
 
 BATCH = 200
-"""Schedules that are read as one snapshot: short transactions, for the sake of VACUUM."""
+"""Schedules in one snapshot. Long transactions would delay VACUUM."""
 
 LEAST_RETENTION = timedelta(days=1)
-"""maintain_partitions refuses to keep history for a shorter time."""
+"""The shortest retention that maintain_partitions accepts."""
 
 _TICK = timedelta(microseconds=1)
-_BEFORE = timedelta(days=7)  # what began earlier may run into the time that is asked for
+_BEFORE = timedelta(days=7)  # an earlier execution may reach into the requested range
 _BLOCKERS = 1000
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 _FAR_OFF = datetime(9999, 12, 30, tzinfo=UTC)
 
-T = TypeVar("T", Ran, Skipped)
+T = TypeVar("T", FiredExecution, SkippedRange)
 
 Progress = Callable[[int, int], object]
 
 
 class Report:
-    """What an audit finds, as it goes: iterate over it once.
+    """The violations, found during a single iteration.
 
-    `kinds` counts the violations that nobody has accepted, `accepted` the others, `tally` what was
-    looked at; they are whole at the end.
+    `kinds` counts the violations that are not accepted, `accepted` counts the others, and `tally`
+    describes the extent of the audit. They are complete after the iteration.
     """
 
     def __init__(self, run: Callable[["Report"], Iterator[Violation]]) -> None:
@@ -68,7 +77,7 @@ class Report:
 
     @property
     def violations(self) -> int:
-        """How many were found so far that nobody has accepted."""
+        """The number of violations found so far that are not accepted."""
         return sum(self.kinds.values())
 
 
@@ -81,11 +90,11 @@ def verify(
     to: datetime | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Return a report on these jobs (None: all), with plan_times in [from_, to]; see `Report`.
+    """Return a report on these jobs (None: all) with plan_times in [from_, to].
 
-    `database`: a DSN, or an idle connection that is the caller's to close. `progress` is called
-    with how many schedules are done, and of how many. Nothing is written; the role
-    cronledger_viewer may do it. Iterating raises psycopg.Error.
+    `database`: a DSN, or an idle connection, which the caller closes. `progress` is called with the
+    number of checked schedules and their total. The audit only reads, and needs the role
+    cronledger_viewer. The iteration raises psycopg.Error.
     """
 
     def run(report: Report) -> Iterator[Violation]:
@@ -126,13 +135,13 @@ class _Audit:
             lost = [_lost(row) for row in self._audits.lost_schedules(self._jobs)]
             present = self._audits.present_violations()
         yield from lost
-        yield from (_plain(row) for row in present if self._is_asked(row))
+        yield from (_plain(row) for row in present if self._is_requested(row))
         for violation in self._history():
-            yield self._marked(violation)
+            yield self._with_acceptance(violation)
         yield from self._unchecked()
 
-    def _marked(self, violation: Violation) -> Violation:
-        """Return the violation with the acceptance that it has."""
+    def _with_acceptance(self, violation: Violation) -> Violation:
+        """Return the violation with its acceptance, if it has one."""
         job, kind, scope = violation.job_name, violation.scope_kind, violation.scope_id
         if job is None or kind is None or scope is None or violation.plan_time is None:
             return violation
@@ -143,11 +152,11 @@ class _Audit:
         return violation if accepted is None else replace(violation, accepted=accepted)
 
     def _history(self) -> Iterator[Violation]:
-        # All jobs at once: rows of one job are strewn over the pages of its partitions.
+        # All jobs at once, because the rows of one job are spread over the pages of its partitions.
         since = None if self._start is None else self._start - _BEFORE
         with self._audits.snapshot():
             for row in self._audits.history_violations(self._jobs, since):
-                if self._is_asked(row):
+                if self._is_requested(row):
                     yield _plain(row)
         for only in self._jobs if self._jobs is not None else [None]:
             after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
@@ -157,25 +166,27 @@ class _Audit:
                     self._progress(self._tally.schedules, self._extent["schedules"])
 
     def _unchecked(self) -> Iterator[Violation]:
-        """Yield why the range that was checked may hide something."""
+        """Yield a violation if the checked range may hide something."""
         pruned, now = self._extent["pruned_through"], self._extent["now"]
         if pruned is not None and pruned > now - LEAST_RETENTION:
-            yield _nowhere(
-                f"executions and skips up to {pruned} were pruned, and every retention keeps those "
-                f"of the last day: the database's clock was ahead at that time; it is at {now} now"
+            yield _general(
+                f"executions and skips up to {pruned} were pruned, although every retention keeps "
+                f"those of the last day; the database's clock was ahead then, and is at {now} now"
             )
         elif pruned is not None and self._end <= pruned:
-            yield _nowhere(
-                f"nothing of the requested range is kept: executions and skips up to {pruned} were "
-                "pruned behind retention"
+            yield _general(
+                "nothing of the requested range is kept, because executions and skips up to "
+                f"{pruned} "
+                "were pruned after their retention"
             )
         elif not self._tally.plan_times and self._tally.behind:
-            yield _nowhere(
-                "no plan_time was checked, although some are due in this range: planning is behind "
-                f"on {self._tally.behind} schedules; `cronledger doctor` names the cause"
+            yield _general(
+                "no plan_time was checked, although some are due in this range, because planning "
+                "is "
+                f"behind on {self._tally.behind} schedules; `cronledger doctor` names the cause"
             )
 
-    def _is_asked(self, row: Row) -> bool:
+    def _is_requested(self, row: Row) -> bool:
         if self._jobs is not None and row["job_name"] not in self._jobs:
             return False
         at = row["plan_time"]
@@ -184,42 +195,48 @@ class _Audit:
     def _batch(
         self, after: ScopeKey, only: str | None
     ) -> Generator[Violation, None, tuple[ScopeKey, bool]]:
-        """Judge the schedules behind `after`; answer the last one, and whether there are more."""
+        """Compare the schedules after `after`. Return the last one, and whether there are more."""
         with self._audits.snapshot():
             extent = self._audits.extent([])
-            stands = self._audits.stands(after, only, BATCH)
-            more = len(stands) == BATCH
-            span = Span(after, stands[-1].key if more else ScopeKey(only or LAST, LAST, LAST))
-            names = sorted({stand.key.job_name for stand in stands})
+            schedules = self._audits.schedules(after, only, BATCH)
+            more = len(schedules) == BATCH
+            span = Span(after, schedules[-1].key if more else ScopeKey(only or LAST, LAST, LAST))
+            names = sorted({state.key.job_name for state in schedules})
             revisions = self._audits.revisions(names)
             histories = {name: History(rows) for name, rows in revisions.items()}
-            yield from self._judge(span, stands, histories, extent)
+            yield from self._compare(span, schedules, histories, extent)
         return span.last, more
 
-    def _judge(
-        self, span: Span, stands: Sequence[Stand], histories: dict[str, History], extent: Row
+    def _compare(
+        self,
+        span: Span,
+        schedules: Sequence[ScheduleState],
+        histories: dict[str, History],
+        extent: Row,
     ) -> Iterator[Violation]:
-        windows = [self._window(stand, extent) for stand in stands]
+        windows = [self._window(state, extent) for state in schedules]
         lowest = min((window.after for window in windows), default=_FAR_OFF)
-        executions = _Scopes(self._audits.executions(span, lowest, self._end))
-        skips = _Scopes(self._audits.skips(span, lowest, self._end))
-        blocked: list[Skipped] = []
-        for stand, window in zip(stands, windows, strict=True):
-            for orphan in executions.before(stand.key):
+        executions = _ByScope(self._audits.executions(span, lowest, self._end))
+        skips = _ByScope(self._audits.skips(span, lowest, self._end))
+        blocked: list[SkippedRange] = []
+        for state, window in zip(schedules, windows, strict=True):
+            for orphan in executions.before(state.key):
                 yield _orphan(orphan)
-            for _ in skips.before(stand.key):
+            for _ in skips.before(state.key):
                 pass
             self._tally.schedules += 1
-            history = histories.get(stand.key.job_name)
+            history = histories.get(state.key.job_name)
             if history is None:
-                yield _unknown(stand)
-                for _ in executions.of(stand.key):
+                yield _unknown(state)
+                for _ in executions.of(state.key):
                     pass
                 continue
-            judge = Judge(stand, history, window, self._tally, self._accepted, blocked)
-            yield from judge.judge(
-                (ran for ran in executions.of(stand.key) if ran.plan_time > window.after),
-                (skip for skip in skips.of(stand.key) if skip.last > window.after),
+            comparison = ScheduleComparison(
+                state, history, window, self._tally, self._accepted, blocked
+            )
+            yield from comparison.violations(
+                (ran for ran in executions.of(state.key) if ran.plan_time > window.after),
+                (skip for skip in skips.of(state.key) if skip.last > window.after),
             )
             if len(blocked) >= _BLOCKERS:
                 yield from self._blockers(blocked, histories)
@@ -227,14 +244,14 @@ class _Audit:
             yield _orphan(orphan)
         yield from self._blockers(blocked, histories)
 
-    def _window(self, stand: Stand, extent: Row) -> Window:
+    def _window(self, state: ScheduleState, extent: Row) -> Window:
         kept = extent["pruned_through"] or _LONG_AGO
-        after = max(stand.created_at, kept, self._start or _LONG_AGO)
-        through = min(self._end, stand.planned_through)
+        after = max(state.created_at, kept, self._start or _LONG_AGO)
+        through = min(self._end, state.planned_through)
         return Window(after, through, extent["now"], self._end)
 
     def _blockers(
-        self, blocked: list[Skipped], histories: dict[str, History]
+        self, blocked: list[SkippedRange], histories: dict[str, History]
     ) -> Iterator[Violation]:
         if not blocked:
             return
@@ -245,21 +262,21 @@ class _Audit:
             if blocker is None and skip.blocked_by is not None and skip.blocked_by < (first or 0):
                 continue  # dropped with its partition
             job = histories[skip.key.job_name].at(skip.created_at).raw
-            violation = judge_blocker(skip, blocker, job["handler"] == Handler.EXTERNAL)
+            violation = check_blocker(skip, blocker, job["handler"] == Handler.EXTERNAL)
             if violation is not None:
                 yield violation
         blocked.clear()
 
 
-class _Scopes(Generic[T]):
-    """A stream by key, handed out scope by scope."""
+class _ByScope(Generic[T]):
+    """A stream ordered by key, which is read scope by scope."""
 
     def __init__(self, rows: Iterator[T]) -> None:
         self._rows: Iterator[T] = rows
         self._next: T | None = next(rows, None)
 
     def before(self, key: ScopeKey | None) -> Iterator[T]:
-        """What comes before this scope; None: all that is left."""
+        """Yield the rows before this scope, or all remaining rows if it is None."""
         while self._next is not None and (key is None or self._next.key < key):
             yield self._take(self._next)
 
@@ -276,20 +293,20 @@ def _plain(row: Row) -> Violation:
     return Violation(**row)
 
 
-def _orphan(ran: Ran) -> Violation:
-    text = "there is no schedule of this scope"
+def _orphan(ran: FiredExecution) -> Violation:
+    text = "the scope has no schedule"
     return Violation("extra", *ran.key, ran.plan_time, ran.id, text)
 
 
-def _unknown(stand: Stand) -> Violation:
-    text = "job_revisions has no row of this job, so it is unknown what should have run"
-    return Violation("unchecked", *stand.key, None, None, text)
+def _unknown(state: ScheduleState) -> Violation:
+    text = "job_revisions has no row of this job, so its plan_times are unknown"
+    return Violation("unchecked", *state.key, None, None, text)
 
 
 def _lost(row: Row) -> Violation:
-    text = "its job plans this scope, but schedules has no row for it"
+    text = "the job has this scope, but schedules has no row for it"
     return Violation("unchecked", **row, plan_time=None, execution_id=None, detail=text)
 
 
-def _nowhere(text: str) -> Violation:
+def _general(text: str) -> Violation:
     return Violation("unchecked", None, None, None, None, None, text)

@@ -1,18 +1,18 @@
-"""The plan_times of a schedule by brute force: the audit's answer to what the planner computed.
+"""The plan_times of a schedule, computed independently of the planner.
 
-It shares no code with the planner, on purpose, and goes the other way about it. The planner walks
-stretches of constant UTC offset; this takes each date that `fields` names, each wall time of it,
-and asks zoneinfo for both folds which instants show that wall time. Only on a date with no clock
-change near it one offset serves all of them.
+This module shares no code with the planner, and uses a different algorithm. The planner processes
+periods of constant UTC offset. This module takes each date that `fields` names and each of its wall
+times, and finds the instants at which the zone shows that wall time, with zoneinfo and both folds.
+If no clock change is near a date, one offset applies to all of its times.
 
-- A wall time shown twice fires at both instants if the schedule keeps elapsed time (its minute or
-  hour field begins with `*`) or with dst_fold=both; else at the first.
-- A wall time never shown lies in a gap. Unless the schedule keeps elapsed time, or dst_gap=skip, or
-  the gap is three hours or longer, it fires at the instant of the change: instants are a set, so
-  whatever falls on that instant fires once.
+- A wall time that occurs twice fires at both instants if the schedule keeps elapsed time (its
+  minute or hour field begins with `*`) or with dst_fold=both; otherwise at the first.
+- A wall time that never occurs lies in a gap. It fires at the instant of the clock change, unless
+  the schedule keeps elapsed time, dst_gap is skip, or the gap is three hours or longer. Several
+  wall times that fall on one instant fire once.
 
-Zone data is that of the tzdata package, never the system's. Instants before 1900 and after 9899
-are not walked.
+Zone data comes from the tzdata package, never from the system. Instants before 1900 and after 9899
+never fire.
 """
 
 import re
@@ -42,7 +42,7 @@ _LONG_GAP = 3 * _HOUR
 
 
 class ClockChange(NamedTuple):
-    """The local clock leaps at `instant` (UTC): its offset is `before` until then, then `after`."""
+    """A clock change at `instant` (UTC): its offset is `before` until then, then `after`."""
 
     instant: datetime
     before: timedelta
@@ -54,7 +54,7 @@ class ClockChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What decides the plan_times and due_at of a job, of one of its revisions."""
+    """The part of a revision that decides plan_time and due_at."""
 
     schedule: str | None
     timezone: str = "UTC"
@@ -68,7 +68,7 @@ class Definition:
 
     @classmethod
     def from_revision(cls, definition: Mapping[str, Any]) -> Self:
-        """Read `job_revisions.definition`. Raises ValueError naming field and value."""
+        """Read `job_revisions.definition`. Raises ValueError with field and value."""
 
         def read(name: str, kind: type, nullable: bool = False) -> Any:
             value = definition.get(name)
@@ -133,10 +133,10 @@ def walk(  # noqa: PLR0917 - the key of a schedule row, then the window
     after: datetime,
     through: datetime,
 ) -> Iterator[datetime]:
-    """Return every plan_time in (after, through], lazily, ascending, in UTC; both are aware.
+    """Return every plan_time in (after, through], lazily and ascending, in UTC.
 
-    None without a schedule. Raises ValueError, at once, when the schedule, the zone or a policy
-    cannot be read.
+    Both arguments are aware. Without a schedule there are none. Raises ValueError immediately if
+    the schedule, the zone or a policy is invalid.
     """
     if definition.schedule is None:
         return iter(())
@@ -153,7 +153,7 @@ def walk(  # noqa: PLR0917 - the key of a schedule row, then the window
         ("dst_fold", definition.dst_fold, ("first", "both")),
     ):
         if value not in known:
-            raise ValueError(f"{name} {value!r}: unknown policy; write {known[0]} or {known[1]}")
+            raise ValueError(f"{name} {value!r}: unknown policy; use {known[0]} or {known[1]}")
     after = max(after.astimezone(UTC), _FIRST - _SECOND)
     through = min(through.astimezone(UTC), _LAST)
     if definition.starts_at is not None:
@@ -173,7 +173,7 @@ def walk(  # noqa: PLR0917 - the key of a schedule row, then the window
 
 
 class _WallClock(NamedTuple):
-    """A zone, and how often a wall time fires that it never shows, or shows twice."""
+    """A zone, and how wall times fire that do not occur (`shift`), or occur twice (`both`)."""
 
     zone: ZoneInfo
     shift: bool
@@ -190,7 +190,7 @@ def _multiples(period: timedelta, after: datetime, through: datetime) -> Iterato
 def _dates(
     meant: Calendar, clock: _WallClock, after: datetime, through: datetime
 ) -> Iterator[datetime]:
-    # Around a clock change the instants of one date may lie between those of the next.
+    # Around a clock change, instants of one date may lie between those of the next date.
     unsettled: set[datetime] = set()
     parts = [timedelta(minutes=m, seconds=s) for m in meant.minutes for s in meant.seconds]
     for number in range(after.toordinal() - 1, through.toordinal() + 2):
@@ -225,7 +225,7 @@ def _dates(
 
 
 def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:
-    """Return the instants, none to two, at which the naive `wall` fires."""
+    """Return the instants, at most two, at which the naive `wall` fires."""
     zone = clock.zone
     passes = [wall.replace(tzinfo=zone, fold=fold) for fold in (0, 1)]
     early, late = sorted(local.astimezone(UTC) for local in passes)
@@ -236,7 +236,7 @@ def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:
     ]
     if shown:
         return shown if clock.both else shown[:1]
-    # In a gap: by the offset of either side `wall` lies beyond the change, once on each side.
+    # In a gap: with the offset of either side, `wall` lies on the other side of the change.
     return [_change(zone, early, late)] if clock.shift and late - early < _LONG_GAP else []
 
 
@@ -245,10 +245,10 @@ def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:
 
 @lru_cache(maxsize=256)
 def _zone(name: str) -> ZoneInfo:
-    """Return the zone of the tzdata package, whatever the system has."""
+    """Return the zone of the tzdata package, never of the system."""
     package = files("tzdata")
     if name not in package.joinpath("zones").read_text("ascii").splitlines():
-        raise ValueError(f"timezone {name!r}: the tzdata package has no such zone")
+        raise ValueError(f"timezone {name!r}: unknown in the tzdata package")
     with package.joinpath("zoneinfo", *name.split("/")).open("rb") as data:
         return ZoneInfo.from_file(data, name)
 
@@ -258,16 +258,17 @@ def _offset(zone: ZoneInfo, instant: datetime) -> timedelta:
 
 
 def _offsets(zone: ZoneInfo, day: date) -> set[timedelta]:
-    """Return the offsets of the local date and well around it; one, where the clocks do not change.
+    """Return the offsets during and around a local date: one, unless the clocks change.
 
-    A local date lies within -14 h and +36 h of its midnight in UTC; no offset lasts for hours only.
+    A local date lies within -14 h and +36 h of its midnight in UTC, and every offset lasts for
+    days.
     """
     midnight = datetime.combine(day, time(), UTC)
     return {_offset(zone, midnight + hours * _HOUR) for hours in range(-18, 43, 4)}
 
 
 def _change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
-    """Return the first second with the offset of `high`, which is not that of `low`."""
+    """Return the first second with the offset of `high`, which differs from that of `low`."""
     before = _offset(zone, low)
     while high - low > _SECOND:
         middle = low + (high - low) // _SECOND // 2 * _SECOND
@@ -279,7 +280,7 @@ def _change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
 
 
 def clock_change(timezone: str, instant: datetime) -> ClockChange | None:
-    """Return the clock change of the zone nearest to `instant`, within a day of it either way.
+    """Return the clock change of the zone that is nearest to `instant`, within a day of it.
 
     Raises ValueError for an unknown zone.
     """
@@ -301,11 +302,11 @@ def clock_change(timezone: str, instant: datetime) -> ClockChange | None:
 def due_at(
     definition: Definition, job_name: str, scope_kind: str, scope_id: str, plan_time: datetime
 ) -> datetime:
-    """Return when `plan_time` may start: plan_time + schedule_delay + its share of the jitter.
+    """Return the earliest start: plan_time + schedule_delay + its part of the jitter.
 
-    The share: the first 8 bytes of BLAKE2b (digest size 8, big-endian, over the UTF-8 text `job NUL
-    scope_kind NUL scope_id NUL plan_time in microseconds since 1970`), divided by 2**64, of the
-    jitter, rounded down to microseconds.
+    The part is jitter * hash / 2**64, rounded down to microseconds. The hash is BLAKE2b (digest
+    size 8, big-endian) of the UTF-8 text `job NUL scope_kind NUL scope_id NUL plan_time in
+    microseconds since 1970`.
     """
     microseconds = (plan_time - _EPOCH) // _MICROSECOND
     identity = "\0".join((job_name, scope_kind, scope_id, str(microseconds)))
@@ -324,7 +325,7 @@ def neighbours(  # noqa: PLR0917 - as `walk`
 ) -> tuple[datetime | None, datetime | None]:
     """Return the last plan_time at or before `instant` and the first one after it.
 
-    None for either that is further away than `bound`. Raises ValueError as `walk` does.
+    Either is None if it is further away than `bound`. Raises ValueError as `walk` does.
     """
     key = (job_name, scope_kind, scope_id)
     instant = min(max(instant.astimezone(UTC), _FIRST), _LAST)

@@ -1,4 +1,4 @@
-"""`doctor`: what is wrong with a ledger and around it, each with its remedy; it changes nothing."""
+"""`doctor`: check a ledger and its surroundings, and name a remedy for each problem."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,36 +12,38 @@ from cronledger.ledger.database import is_unreachable
 __all__ = ["DoctorContext", "Finding", "examine"]
 
 
-def examine(patient: DoctorContext) -> list[Finding]:
-    """What every check found, in order; nothing about the ledger where its schema is not there.
+def examine(context: DoctorContext) -> list[Finding]:
+    """Return the findings of all checks, in order. Without its schema, the ledger is not checked.
 
-    Raises psycopg.OperationalError when the database is away.
+    Raises psycopg.OperationalError if the database is unreachable.
     """
-    found = list(_looked(patient, (*doctor_server.CHECKS, doctor_ledger.schema)))
+    found = list(_findings(context, (*doctor_server.CHECKS, doctor_ledger.schema)))
     if not any(one.check == "schema" and one.severity == "problem" for one in found):
-        found += _looked(patient, doctor_ledger.CHECKS)
+        found += _findings(context, doctor_ledger.CHECKS)
     return found
 
 
-def _looked(patient: DoctorContext, checks: Sequence[Check]) -> Iterator[Finding]:
+def _findings(context: DoctorContext, checks: Sequence[Check]) -> Iterator[Finding]:
     for check in checks:
         try:
-            yield from check(patient)
+            yield from check(context)
         except psycopg.Error as error:
             if is_unreachable(error):
                 raise
-            said = error.diag.message_primary or type(error).__name__
-            yield Finding(check.__name__, "unchecked", said, _remedy(error, patient))
+            reason = error.diag.message_primary or type(error).__name__
+            yield Finding(check.__name__, "unchecked", reason, _remedy(error, context))
 
 
-def _remedy(error: psycopg.Error, patient: DoctorContext) -> str:
-    """Return how the check that raised `error` can be made."""
+def _remedy(error: psycopg.Error, context: DoctorContext) -> str:
+    """Return a remedy with which the check that raised `error` can be made."""
     match error:
         case errors.InsufficientPrivilege():
-            role = patient.connection.info.user
-            return f"run it as a member of cronledger_viewer: GRANT cronledger_viewer TO {role}"
+            role = context.connection.info.user
+            return f"run doctor as a member of cronledger_viewer: GRANT cronledger_viewer TO {role}"
         case errors.UndefinedTable() | errors.UndefinedFunction() | errors.UndefinedColumn():
-            return "put right what `objects` or `schema` says first"
+            return "first correct the problems of `objects` or `schema`"
         case errors.QueryCanceled():
-            return f"it took longer than {PATIENCE}; run it again when the server is less busy"
-    return "look at the server's log"
+            return (
+                f"the check took longer than {PATIENCE}; run it again when the server is less busy"
+            )
+    return "see the log of the server"

@@ -1,4 +1,4 @@
-"""What a check of `doctor` is given, and what it answers."""
+"""The context and the findings of the checks of `doctor`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from cronledger.ledger.database import transaction
 from cronledger.settings import Settings
 
 Severity = Literal["ok", "warning", "problem", "unchecked"]
-"""`unchecked`: the check could not be made, so nothing is known; it does not pass."""
+"""`unchecked`: the check could not be made, which counts as a failure."""
 
 PATIENCE = "10s"
 MOST_NAMED = 5
@@ -20,8 +20,10 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found; with `unchecked` why it could not be made. `remedy`: what to do about
-    it; None when it is `ok`."""
+    """The finding of one check, or, if it is `unchecked`, why the check could not be made.
+
+    `remedy` is None if the finding is `ok`.
+    """
 
     check: str
     severity: Severity
@@ -31,8 +33,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """A ledger, and the host from which it is looked at. `connection` is in autocommit mode, and no
-    other thread's. `fingerprint`: versions of what this host reads schedules by."""
+    """A ledger, as seen from this host.
+
+    `connection` is in autocommit mode, and no other thread uses it. `fingerprint`: the versions of
+    the libraries with which this host reads schedules.
+    """
 
     connection: psycopg.Connection
     settings: Settings
@@ -40,14 +45,14 @@ class DoctorContext:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
-        """The rows of a statement of `ledger/sql`. Raises psycopg.Error."""
-        # In a transaction: behind a pooler the settings hold no longer.
+        """Return the rows of a statement of `ledger/sql`. Raises psycopg.Error."""
+        # In a transaction, because behind a pooler the settings end with it.
         with transaction(self.connection), self.connection.cursor(row_factory=dict_row) as c:
             c.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
             return queries.run(c, name, self.settings.schema_name, params).fetchall()
 
     def row(self, name: str, **params: object) -> dict[str, Any]:
-        """The only row of a statement of `ledger/sql`. Raises psycopg.Error."""
+        """Return the only row of a statement of `ledger/sql`. Raises psycopg.Error."""
         (found,) = self.rows(name, **params)
         return found
 
@@ -56,7 +61,7 @@ Check = Callable[[DoctorContext], Iterable[Finding]]
 
 
 def named(names: Iterable[object]) -> str:
-    """The first few of `names`, and how many more there are."""
+    """Return the first few `names`, and the number of the others."""
     every = [str(name) for name in names]
     more = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
     return ", ".join(every[:MOST_NAMED]) + more

@@ -1,4 +1,4 @@
-"""Why a job ran, or did not, at an instant: one paragraph per scope, from the ledger alone."""
+"""Explain why a job ran, or did not run, at a given time: one paragraph per scope."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,12 @@ _AT_ONCE = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one scope of a job in [`since`, `until`).
+    """The explanation for one scope of a job in [`since`, `until`).
 
     `verdict`: `ran`, `running`, `failed`, `cancelled`, `pending`, `skipped`, `not_in_schedule`,
-    `not_planned`, `before_its_time` (the scope was not there yet), `not_kept` (behind retention),
-    `spec_error` or `missing`, which is a violation. `executions`: ids; `text`: the paragraph.
+    `not_planned`, `before_its_time` (the scope did not exist yet), `not_kept` (older than the
+    retention), `spec_error` or `missing`, which is a violation. `executions`: their ids. `text`:
+    the paragraph.
     """
 
     key: ScopeKey
@@ -35,9 +36,9 @@ class Answer:
 
 
 class Why:
-    """Explains the plan_times of one job from what `reports` reads. Raises psycopg.Error.
+    """Explains the plan_times of one job. Raises psycopg.Error.
 
-    `revisions`: the whole history of the job, the oldest first, as `Reports.history` answers it.
+    `revisions`: the history of the job that `Reports.history` returns, oldest first.
     """
 
     def __init__(self, reports: Reports, revisions: Sequence[Row]) -> None:
@@ -48,26 +49,26 @@ class Why:
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
 
     def explain(self, schedule: Row, since: datetime, until: datetime) -> Answer:
-        """Answer what became of plan_times in [since, until) of the scope of a `schedules` row."""
+        """Explain the plan_times in [since, until) of the scope of a `schedules` row."""
         key = ScopeKey(schedule["job_name"], schedule["scope_kind"], schedule["scope_id"])
         executions = self._reports.executions_at(key, since, until)
         skips = self._reports.skips_at(key, since, until)
         try:
             planned = list(self._plan_times(key, since, until))
         except ValueError as error:
-            return Answer(key, since, until, "spec_error", f"Its schedule cannot be read: {error}.")
+            return Answer(key, since, until, "spec_error", f"Its schedule is invalid: {error}.")
         covered = [k for k in skips if self._covers(k, planned)]
         if executions or covered:
-            said = [_ran(row) for row in executions] + [self._skipped(k, key) for k in covered]
+            texts = [_ran(row) for row in executions] + [self._skipped(k, key) for k in covered]
             verdict = _verdict(executions[-1]) if executions else "skipped"
             ids = tuple(row["id"] for row in executions)
         else:
             verdict, text = self._nothing(schedule, key, since, until, planned)
-            said, ids = [text], ()
-        return Answer(key, since, until, verdict, " ".join(said), ids)
+            texts, ids = [text], ()
+        return Answer(key, since, until, verdict, " ".join(texts), ids)
 
     def _owner(self, instant: datetime) -> int:
-        """Index of the revision that owns a plan_time: it owns (its start, the next one's]."""
+        """Return the index of the revision that owns a plan_time in (its start, the next start]."""
         return max(0, bisect_left(self._froms, instant) - 1)
 
     def _plan_times(self, key: ScopeKey, since: datetime, until: datetime) -> Iterator[datetime]:
@@ -97,7 +98,7 @@ class Why:
             case "overlap":
                 return self._overlap(skip["blocked_by"])
             case "superseded":
-                return "when it was settled a newer plan_time was due too, which ran instead"
+                return "a newer plan_time was also due, and ran instead"
             case "paused":
                 return self._paused(skip["through_plan_time"], key)
             case "retired":
@@ -110,7 +111,7 @@ class Why:
         if blocked_by is not None:
             row = self._reports.execution(blocked_by, payload=False)
         if row is None:
-            return f"execution {blocked_by} was RUNNING (its row is not kept any more)"
+            return f"execution {blocked_by} was RUNNING (its row is no longer kept)"
         end = f"to {_at(row['finished_at'])}" if row["finished_at"] else "and still runs"
         return (
             f"execution {blocked_by} was RUNNING on {row['runner_id']}, from"
@@ -133,18 +134,18 @@ class Why:
         policy = self._revisions[self._owner(skip["created_at"])]
         due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
         return (
-            f"nothing had started it by {_at(skip['created_at'])}, which is past its grace of"
-            f" {durations.format(policy['grace'])}, and catch_up={policy['catch_up']} let it go;"
+            f"it had not started by {_at(skip['created_at'])}, which is later than its grace of"
+            f" {durations.format(policy['grace'])}, and catch_up is {policy['catch_up']};"
             f" {self._life(due)}"
         )
 
     def _life(self, instant: datetime) -> str:
         signs = self._reports.signs_of_life(instant)
         if signs["alive"]:
-            return f"alive then: {', '.join(signs['alive'])}"
+            return f"runners that were alive: {', '.join(signs['alive'])}"
         before = _at(signs["before"]) if signs["before"] else "the day before"
         after = _at(signs["after"]) if signs["after"] else "now"
-        return f"no runner gave a sign of life between {before} and {after}"
+        return f"no runner checked in between {before} and {after}"
 
     def _nothing(
         self, schedule: Row, key: ScopeKey, since: datetime, until: datetime,
@@ -152,24 +153,24 @@ class Why:
     ) -> tuple[str, str]:  # fmt: skip
         if until <= schedule["created_at"]:
             began = _at(schedule["created_at"])
-            return "before_its_time", f"Planning of this scope began at {began}; nothing before is."
+            return "before_its_time", f"Planning of this scope began at {began}, which is later."
         if not planned:
             return "not_in_schedule", self._not_in_schedule(key, since)
         if planned[0] > self._authority(schedule):
             return "not_planned", self._not_planned(schedule, key, planned[0])
         if planned[0] <= schedule["created_at"]:
             began = _at(schedule["created_at"])
-            return "before_its_time", f"Planning of this scope began at {began}, later than that."
+            return "before_its_time", f"Planning of this scope began at {began}, which is later."
         oldest = self._reports.oldest_kept()
         if oldest is not None and planned[0] < oldest:
-            return "not_kept", f"The ledger keeps what was planned from {_at(oldest)} on."
+            return "not_kept", f"The ledger keeps only plan_times from {_at(oldest)} on."
         return "missing", (
-            f"{_at(planned[0])} should have run or been skipped, and the ledger has neither: this"
-            " is a violation. `cronledger verify` looks for others."
+            f"{_at(planned[0])} has neither an execution nor a skip, which is a violation."
+            " `cronledger verify` finds all violations."
         )
 
     def _authority(self, schedule: Row) -> datetime:
-        """How far the cursor counts: up to the first revision that it has not planned."""
+        """Return how far planning has come: to the cursor, or to the first unplanned revision."""
         cursor: datetime = schedule["planned_through"]
         unplanned = [
             start for row, start in zip(self._revisions, self._froms, strict=True)
@@ -181,12 +182,16 @@ class Why:
         now = self._reports.now()
         due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
         if due > now - _SOON:
-            return f"It is to come: {_at(plan_time)} may start at {_at(due)}; it is {_at(now)} now."
+            return (
+                f"{_at(plan_time)} is in the future: it may start at {_at(due)}."
+                f" It is {_at(now)} now."
+            )
         overdue = self._reports.overdue(key)
         why = f" {overdue['reason']}: {overdue['detail']}." if overdue else ""
         return (
-            f"{_at(plan_time)} was due at {_at(due)} and has not been settled yet: planning of this"
-            f" scope stands at {_at(schedule['planned_through'])}.{why}"
+            f"{_at(plan_time)} was due at {_at(due)} and is not planned yet, because planning of "
+            "this"
+            f" scope has reached {_at(schedule['planned_through'])}.{why}"
         )
 
     def _not_in_schedule(self, key: ScopeKey, instant: datetime) -> str:
@@ -194,21 +199,21 @@ class Why:
         row = self._revisions[index]
         definition = _definition(row)
         if definition.schedule is None:
-            return f"Revision {row['number']} has no schedule: it runs when triggered or enqueued."
+            return f"Revision {row['number']} has no schedule. It runs when triggered or enqueued."
         before, after = neighbours(definition, *key, instant)
         near = " and ".join(_at(at) for at in (before, after) if at is not None) or "none"
-        said = [
+        texts = [
             f"It is not in the schedule {definition.schedule!r} ({definition.timezone}) of revision"
-            f" {row['number']}, which applies from {_at(row['effective_from'])}: its neighbours are"
-            f" {near}."
+            f" {row['number']}, which applies from {_at(row['effective_from'])}. The nearest"
+            f" plan_times are {near}."
         ]
         if (change := clock_change(definition.timezone, instant)) is not None:
-            said.append(_clocks(definition.timezone, *change))
-        said += self._other_revisions(key, index, instant)
-        return " ".join(said)
+            texts.append(_clocks(definition.timezone, *change))
+        texts += self._other_revisions(key, index, instant)
+        return " ".join(texts)
 
     def _other_revisions(self, key: ScopeKey, index: int, instant: datetime) -> Iterator[str]:
-        """The revisions before and after, if by them it would have been in the schedule."""
+        """Name the revisions before and after whose schedule contains the instant."""
         for other in (index - 1, index + 1):
             if not 0 <= other < len(self._revisions):
                 continue
@@ -257,17 +262,17 @@ def _state(row: Row) -> str:
     attempt = f"attempt {row['attempt']} of {row['max_attempts']}"
     match row["status"]:
         case "PENDING":
-            return f"it waits to be claimed since {_at(row['due_at'])}"
+            return f"it has been waiting to be claimed since {_at(row['due_at'])}"
         case "RUNNING":
-            asked = f", asked to end by {row['cancel_requested_by']}" if _asked(row) else ""
-            lease = f"its lease holds until {_at(row['stale_after'])}"
-            return f"{attempt} {_started(row)} and still runs; {lease}{asked}"
+            cancel = f"; {row['cancel_requested_by']} requested its end" if _cancelled(row) else ""
+            lease = f"its lease is valid until {_at(row['stale_after'])}"
+            return f"{attempt} {_started(row)} and still runs; {lease}{cancel}"
         case "SUCCESS":
             return f"{attempt} {_started(row)} and succeeded after {_length(row)}"
         case "FAILED":
             then = (
-                f"it is tried again at {_at(row['next_attempt_at'])}"
-                if row["next_attempt_at"] else "it is not tried again"
+                f"it is retried at {_at(row['next_attempt_at'])}"
+                if row["next_attempt_at"] else "it is not retried"
             )  # fmt: skip
             began = _started(row) if row["started_at"] else "never started"
             code = f"{row['error_code']}: {row['error_msg'] or 'no message'}"
@@ -278,12 +283,12 @@ def _state(row: Row) -> str:
             return f"{began}; cancelled by {by} at {_at(row['finished_at'])}"
 
 
-def _asked(row: Row) -> bool:
+def _cancelled(row: Row) -> bool:
     return row["cancel_requested_at"] is not None
 
 
 def _started(row: Row) -> str:
-    # What was due before an earlier attempt says nothing about this one's delay.
+    # due_at is that of the first attempt, so it gives no delay for later ones.
     late: timedelta = row["started_at"] - row["due_at"]
     first = row["attempt"] == 1
     delay = "" if not first or late < _AT_ONCE else f", {durations.format(_whole(late))} late,"

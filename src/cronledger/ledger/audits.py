@@ -32,7 +32,7 @@ class Span(NamedTuple):
     last: ScopeKey
 
 
-class Stand(NamedTuple):
+class ScheduleState(NamedTuple):
     """The state of planning of one (job, scope)."""
 
     key: ScopeKey
@@ -44,8 +44,8 @@ class Stand(NamedTuple):
     created_at: datetime
 
 
-class Ran(NamedTuple):
-    """One execution that its schedule fired."""
+class FiredExecution(NamedTuple):
+    """One execution that was fired by its schedule."""
 
     key: ScopeKey
     plan_time: datetime
@@ -54,8 +54,8 @@ class Ran(NamedTuple):
     due_at: datetime
 
 
-class Skipped(NamedTuple):
-    """One row of skips."""
+class SkippedRange(NamedTuple):
+    """One row of `skips`."""
 
     key: ScopeKey
     first: datetime
@@ -113,11 +113,13 @@ class Audits:
         """Return `now`, the number of `schedules`, and `pruned_through` (None: nothing)."""
         return self._read("show_audited_extent", jobs=None if jobs is None else list(jobs))[0]
 
-    def stands(self, after: ScopeKey, only: str | None, limit: int) -> list[Stand]:
+    def schedules(self, after: ScopeKey, only: str | None, limit: int) -> list[ScheduleState]:
         """Return the next schedules after `after`. `only`: those of one job."""
         rows = self._read("list_audited_schedules", only=only, max_rows=limit, **_after(after))
         return [
-            Stand(ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id")), **row)
+            ScheduleState(
+                ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id")), **row
+            )
             for row in rows
         ]
 
@@ -128,21 +130,23 @@ class Audits:
             found.setdefault(row["job_name"], []).append(row)
         return found
 
-    def executions(self, span: Span, after: datetime, through: datetime) -> Iterator[Ran]:
+    def executions(
+        self, span: Span, after: datetime, through: datetime
+    ) -> Iterator[FiredExecution]:
         """Yield executions of schedules with plan_time in (after, through], by key."""
 
-        def make(job: str, kind: str, scope: str, *rest: Any) -> Ran:
-            return Ran(ScopeKey(job, kind, scope), *rest)
+        def make(job: str, kind: str, scope: str, *rest: Any) -> FiredExecution:
+            return FiredExecution(ScopeKey(job, kind, scope), *rest)
 
         return self._stream(
             "list_audited_executions", args_row(make), **_within(span, after, through)
         )
 
-    def skips(self, span: Span, after: datetime, through: datetime) -> Iterator[Skipped]:
+    def skips(self, span: Span, after: datetime, through: datetime) -> Iterator[SkippedRange]:
         """Yield skips that reach into (after, through], by key and first plan_time."""
 
-        def make(job: str, kind: str, scope: str, *rest: Any) -> Skipped:
-            return Skipped(ScopeKey(job, kind, scope), *rest)
+        def make(job: str, kind: str, scope: str, *rest: Any) -> SkippedRange:
+            return SkippedRange(ScopeKey(job, kind, scope), *rest)
 
         return self._stream("list_audited_skips", args_row(make), **_within(span, after, through))
 
