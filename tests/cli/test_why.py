@@ -100,6 +100,30 @@ def test_earlier_attempts_are_told(cli: Cli, db: rows.Db) -> None:
     )
 
 
+def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
+    from psycopg.types.json import Jsonb
+
+    message = (
+        "ValueError: bad day\n\nTraceback (most recent call last):\n  File x\nValueError: bad day"
+    )
+    before = {
+        "attempt": 1, "runner_id": "r0", "started_at": "2026-01-01T00:00:00+00:00",
+        "error_code": "handler_error", "error_msg": message.replace("day", "night"),
+    }  # fmt: skip
+    row = rows.execution(
+        db, "FAILED", plan_time=_hour(db), attempt=2, attempts=Jsonb([before]),
+        error_code="handler_error", error_msg=message,
+    )  # fmt: skip
+    printed = cli("why", "job", _hour(db).isoformat()).stdout
+    assert "(handler_error: ValueError: bad day); it is not retried." in printed
+    assert "ended with handler_error (ValueError: bad night)." in printed
+    assert printed.endswith(
+        f" `cronledger executions show {row['id']}` prints the whole message.\n"
+    )
+    assert "Traceback" not in printed
+    assert message in _why(cli, _hour(db))["text"]
+
+
 def test_skipped_because_another_one_was_running(cli: Cli, db: rows.Db) -> None:
     row = rows.execution(db, plan_time=_hour(db, 2))
     _skip(db, _hour(db), "overlap", blocked_by=row["id"])

@@ -43,7 +43,7 @@ def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
             )
         since, until = _window(moment, _zone(history[-1]["timezone"]), reports.now())
         schedules = _schedules(reports, history, job, scope)
-        explain = Why(reports, history).explain
+        explain = Why(reports, history, whole_messages=as_json).explain
         answers = [explain(row, since, until) for row in schedules[:MOST_SCOPES]]
     if as_json:
         print_json([_json(answer) for answer in answers])

@@ -38,12 +38,16 @@ class Answer:
 class Why:
     """Explains the plan_times of one job. Raises psycopg.Error.
 
-    `revisions`: the history of the job that `Reports.history` returns, oldest first.
+    `revisions`: the history of the job that `Reports.history` returns, oldest first. Without
+    `whole_messages`, only the first line of an error is shown, which has its type and its text.
     """
 
-    def __init__(self, reports: Reports, revisions: Sequence[Row]) -> None:
+    def __init__(
+        self, reports: Reports, revisions: Sequence[Row], *, whole_messages: bool = True
+    ) -> None:
         self._reports = reports
         self._revisions = revisions
+        self._whole_messages = whole_messages
         edits = reports.revisions(revisions[0]["job_name"], limit=None)
         self._edits = {row["revision"]: row for row in edits}
         self._froms: list[datetime] = [row["effective_from"] for row in revisions]
@@ -57,9 +61,13 @@ class Why:
             planned = list(self._plan_times(key, since, until))
         except ValueError as error:
             return Answer(key, since, until, "spec_error", f"Its schedule is invalid: {error}.")
-        covered = [k for k in skips if self._covers(k, planned)]
+        covered = [
+            skip for skip in skips
+            if any(skip["from_plan_time"] <= at <= skip["through_plan_time"] for at in planned)
+        ]  # fmt: skip
         if executions or covered:
-            texts = [_ran(row) for row in executions] + [self._skipped(k, key) for k in covered]
+            texts = [self._ran(row) for row in executions]
+            texts += [self._skipped(skip, key) for skip in covered]
             verdict = _verdict(executions[-1]) if executions else "skipped"
             ids = tuple(row["id"] for row in executions)
         else:
@@ -79,9 +87,14 @@ class Why:
             if start < through:
                 yield from walk(_definition(self._revisions[index]), *key, start, through)
 
-    @staticmethod
-    def _covers(skip: Row, planned: Sequence[datetime]) -> bool:
-        return any(skip["from_plan_time"] <= at <= skip["through_plan_time"] for at in planned)
+    # --- what ran -----------------------------------------------------------------------------
+
+    def _ran(self, row: Row) -> str:
+        if self._whole_messages:
+            return _sentences(row)
+        shown = _shortened(row) | {"attempts": [_shortened(one) for one in row["attempts"]]}
+        rest = f" `cronledger executions show {row['id']}` prints the whole message."
+        return _sentences(shown) + (rest if shown != row else "")
 
     # --- what did not run ---------------------------------------------------------------------
 
@@ -248,7 +261,13 @@ def _verdict(row: Row) -> str:
     return words[row["status"]]
 
 
-def _ran(row: Row) -> str:
+def _shortened(entry: Row) -> Row:
+    """Return an execution or an earlier attempt with only the first line of its error."""
+    message = entry.get("error_msg")
+    return entry if message is None else entry | {"error_msg": message.partition("\n")[0]}
+
+
+def _sentences(row: Row) -> str:
     by = f" by {row['requested_by']}" if row["requested_by"] else ""
     origin = "the schedule" if row["trigger"] == "schedule" else f"{row['trigger']}{by}"
     head = (
