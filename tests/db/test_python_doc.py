@@ -59,7 +59,8 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
             "the scopes of the provider",
             lambda: {row["scope_id"] for row in whole.rows(provided)} == {"acme", "globex"},
         )
-    assert (report["result"]["tenant"], report["rows_affected"]) == ("acme", 3)
+    assert (report["trigger"], report["result"]["tenant"]) == ("manual", "acme")
+    assert report["rows_affected"] == 3
     assert ended == {
         "tidy": ("SUCCESS", "nothing to do"),
         "ship": ("SUCCESS", "order 7 is due on Saturday"),

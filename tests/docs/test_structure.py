@@ -1,9 +1,11 @@
 """`make structure` shows the packages on levels, and finds a cycle."""
 
+import re
+
 import grimp
 import pytest
 
-from docs.tools.structure import levels, sizes
+from docs.tools.structure import ROOT, levels, sizes
 
 
 def test_each_package_stands_above_what_it_imports() -> None:
@@ -19,6 +21,13 @@ def test_a_cycle_is_an_error() -> None:
     graph.add_import(importer="cronledger.rules.model", imported="cronledger.cli")
     with pytest.raises(ValueError, match=r"cronledger\.rules"):
         levels(graph)
+
+
+def test_the_architecture_lists_every_part() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    listed = set(re.findall(r"`(\w+)(?:/|\.py)`", text[text.index("## Packages") :]))
+    names = {part.rpartition(".")[2] for part in levels(grimp.build_graph("cronledger"))}
+    assert names - {"cronledger"} <= listed
 
 
 def test_every_part_of_the_repository_has_lines() -> None:

@@ -26,7 +26,7 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
             help=f"Compare the plan_times of this many days [default: {DAYS}].",
         ),
         click.option(
-            "--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP]."
+            "--source", "name", metavar="NAME", help="Name of the source [default: path or APP]."
         ),
         click.option(
             "--force", is_flag=True, help="Apply even if a newer deploy was applied before."
@@ -49,8 +49,11 @@ def apply(*, source: str, dry_run: bool, **given: Any) -> None:
     """Apply the jobs of a file (….toml) or an App (package.module:app) to the ledger.
 
     Jobs that this source declared before and no longer declares are retired. If one job is invalid,
-    none is applied. The name of a source is the absolute path of its file. If that path changes
-    with each deployment, set a name with --source.
+    none is applied.
+
+    The name of a source is the absolute path of its file. Two hosts with different files at the
+    same path therefore retire each other's jobs; give each file its own name with --source. Also
+    set a name if the path changes with each deployment.
 
     Exit status: 1 if a newer deploy was applied before.
     """

@@ -27,7 +27,7 @@ from cronledger.cli.parameters import BIGINT, Duration
 @click.option(
     "--force", is_flag=True, help="Apply the jobs even if a newer deploy was applied before."
 )
-@click.option("--source", "name", metavar="NAME", help="Name of the source [default: FILE or APP].")
+@click.option("--source", "name", metavar="NAME", help="Name of the source [default: path or APP].")
 @click.option(
     "--wait",
     "patience",
@@ -55,6 +55,9 @@ def run(
     applies them to the ledger, and runs them and all other jobs of its queues that it can run.
     Without an argument, the source is ./cronledger.toml. If that file does not exist, the replica
     runs the jobs that are in the ledger.
+
+    The name of a source is the absolute path of its file. Two hosts with different files at the
+    same path therefore retire each other's jobs; give each file its own name with --source.
 
     The first SIGTERM or Ctrl-C stops claiming and waits for running work. The second stops the
     running work, and the third ends the process.
