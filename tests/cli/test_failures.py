@@ -10,7 +10,7 @@ from psycopg import sql
 
 from cronledger.audit.verify import verify
 from cronledger.cli.failures import explain
-from cronledger.ledger.database import connect
+from cronledger.ledger.access import connect
 from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import check_dsn

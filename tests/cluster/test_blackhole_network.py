@@ -3,15 +3,17 @@
 import psycopg
 import pytest
 
-from cronledger.ledger import database
-from cronledger.ledger.database import Access, is_unreachable, step_transaction
+from cronledger.ledger import connections
+from cronledger.ledger.access import Access
+from cronledger.ledger.database_errors import is_unreachable
+from cronledger.ledger.transactions import step_transaction
 from tests.cluster.support.proxy import Proxy
 
 
 async def test_a_step_does_not_wait_for_ever(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "HUNG_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HUNG_SECONDS", 0.2)
     with Proxy(database_url) as proxy:
         pool = Access(proxy.dsn).pool("hung", 1)
         await pool.open()

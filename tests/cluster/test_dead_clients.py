@@ -15,8 +15,9 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.app import App, Context
 from cronledger.engine.maintenance.listener import Listener
-from cronledger.ledger.database import Access, transaction
+from cronledger.ledger.access import Access
 from cronledger.ledger.migrate import migrate
+from cronledger.ledger.transactions import transaction
 from cronledger.replica import Replica
 from tests.cluster.support.harness import Cluster, until
 from tests.cluster.support.servers import OwnServer, stopping

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from cronledger.app import App, Context
 from cronledger.cli.failures import explain
 from cronledger.ledger import identity
-from cronledger.ledger.database import connect
+from cronledger.ledger.access import connect
 from cronledger.replica import Replica
 from cronledger.rules.problems import Exit
 from cronledger.settings import Settings

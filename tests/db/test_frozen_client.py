@@ -13,16 +13,12 @@ import pytest
 
 from cronledger import Context
 from cronledger.engine.claiming import decide
-from cronledger.ledger import database, migrate
+from cronledger.ledger import migrate, transactions
+from cronledger.ledger.access import Access, connect
 from cronledger.ledger.audits import Audits
-from cronledger.ledger.database import (
-    RETRYABLE_ERRORS,
-    STANDS_STILL_SECONDS,
-    Access,
-    is_unreachable,
-    step_transaction,
-    transaction,
-)
+from cronledger.ledger.database_errors import RETRYABLE_ERRORS, is_unreachable
+from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
+from cronledger.ledger.transactions import step_transaction, transaction
 from cronledger.sources import apply, diff
 from tests.database import Databases
 from tests.db.support.engine import Ledger, Runner, eventually, runners
@@ -86,10 +82,10 @@ async def test_a_step_says_how_long_it_may_stand_still(
     await pool.open()
     try:
         async with pool.connection() as c:
-            async with step_transaction(c, stands_still=given):
+            async with step_transaction(c, silence=given):
                 shown = await c.execute("SELECT setting FROM pg_settings WHERE name = %s", [IDLE])
                 row = await shown.fetchone()
-            assert row == (str(round(1000 * (given or STANDS_STILL_SECONDS))),)
+            assert row == (str(round(1000 * (given or SILENT_CLIENT_SECONDS))),)
             # Of the transaction, not of the connection: that may be a pooler's.
             assert await (await c.execute(f"SHOW {IDLE}")).fetchone() == ("0",)
     finally:
@@ -99,7 +95,7 @@ async def test_a_step_says_how_long_it_may_stand_still(
 async def test_a_step_that_stood_still_has_lost_its_transaction(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "STANDS_STILL_SECONDS", PATIENCE)
+    monkeypatch.setattr(transactions, "SILENT_CLIENT_SECONDS", PATIENCE)
     pool = Access(database_url).pool("still", 1)
     await pool.open()
     try:
@@ -120,7 +116,7 @@ async def test_a_step_ends_even_where_the_server_counts_no_idleness(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two statements of one round trip; since PostgreSQL 17."""
-    monkeypatch.setattr(database, "HUNG_SECONDS", PATIENCE)
+    monkeypatch.setattr(transactions, "HUNG_SECONDS", PATIENCE)
     async with await Access(database_url).connect_async("still") as c:
         if c.info.server_version < 170000:
             pytest.skip("this server has no transaction_timeout")
@@ -155,13 +151,13 @@ def test_commands_work_in_such_a_transaction(
     else:
         migrate.migrate(url)
     databases.drop(name)
-    assert limits == {f"{STANDS_STILL_SECONDS:.0f}s"}
+    assert limits == {f"{SILENT_CLIENT_SECONDS:.0f}s"}
 
 
 def test_a_command_that_stands_still_lets_go(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "STANDS_STILL_SECONDS", PATIENCE)
+    monkeypatch.setattr(transactions, "SILENT_CLIENT_SECONDS", PATIENCE)
     with (
         Access(database_url).connect() as stopped,
         Access(database_url).connect() as other,
@@ -247,13 +243,13 @@ async def test_a_claim_plans_no_more_than_it_can_in_a_second(
 
 def test_an_audit_ends_when_its_reader_rests_for_too_long(database_url: str) -> None:
     """Its snapshot holds up VACUUM."""
-    with database.connect(database_url) as c, Audits(c, "cronledger").snapshot():
+    with connect(database_url) as c, Audits(c, "cronledger").snapshot():
         assert c.execute(f"SHOW {IDLE}".encode()).fetchone() == ("10min",)
 
 
 def test_commands_prepare_nothing(database_url: str) -> None:
     """Through a pooler the next statement may meet another server process."""
-    with database.connect(database_url) as c:
+    with connect(database_url) as c:
         for _ in range(10):
             c.execute("SELECT %s::int", [1])
         row = c.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()

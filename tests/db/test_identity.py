@@ -12,7 +12,7 @@ from psycopg import errors, sql
 from cronledger.audit.verify import verify
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.ledger import identity
-from cronledger.ledger.database import connect
+from cronledger.ledger.access import connect
 from cronledger.ledger.identity import Accepted, OtherDatabaseError
 from cronledger.replica import Replica
 from cronledger.rules.model import Job

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from cronledger.engine.lease import NEVER, Lease, Leases, Stop, margin
 from cronledger.engine.running.heartbeats import LARGEST_BATCH, Heartbeats, batches
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 from cronledger.ledger.rows import Claimed, LeaseKey
 from cronledger.ledger.statements import Statements
 from cronledger.rules.model import ExecutionKey, Handler, Job

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from cronledger.audit.verify import verify
 from cronledger.ledger import identity
-from cronledger.ledger.database import connect
+from cronledger.ledger.access import connect
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings

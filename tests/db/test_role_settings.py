@@ -16,9 +16,9 @@ from cronledger.app import App, Context
 from cronledger.audit.verify import verify
 from cronledger.cli import main
 from cronledger.explain.doctor_server import durable
-from cronledger.ledger.database import step_transaction
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import LeaseKey
+from cronledger.ledger.transactions import step_transaction
 from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings

@@ -21,7 +21,7 @@ from cronledger.engine.maintenance import scope_providers as scopes_module
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.explain.doctor import DoctorContext
 from cronledger.explain.doctor_ledger import scopes as scopes_check
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 from cronledger.ledger.rows import ScopeChanges
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job

@@ -24,6 +24,7 @@ import psycopg
 from cronledger.audit.accepted import Acceptances
 from cronledger.audit.compare import ScheduleComparison, Tally, Violation, check_blocker
 from cronledger.audit.history import History, Window
+from cronledger.ledger.access import connect
 from cronledger.ledger.audits import (
     FIRST,
     LAST,
@@ -34,7 +35,6 @@ from cronledger.ledger.audits import (
     SkippedRange,
     Span,
 )
-from cronledger.ledger.database import connect
 from cronledger.rules.model import Handler, ScopeKey
 
 BATCH = 200

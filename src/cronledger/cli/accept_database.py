@@ -29,7 +29,7 @@ def accept_database(*, skip_missed: bool, catch_up: bool, as_json: bool) -> None
         raise click.UsageError("use exactly one of --skip-missed and --catch-up")
     from cronledger.cli.session import requester, session
     from cronledger.ledger import identity
-    from cronledger.ledger.database import transaction
+    from cronledger.ledger.transactions import transaction
 
     with session() as ledger, transaction(ledger.connection, ledger.settings.lock_timeout):
         schema = ledger.settings.schema_name

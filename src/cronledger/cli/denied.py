@@ -3,7 +3,7 @@
 import click
 from psycopg import errors
 
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 
 VIEWER, OPERATOR, RUNNER = "cronledger_viewer", "cronledger_operator", "cronledger_runner"
 

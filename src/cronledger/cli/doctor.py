@@ -32,7 +32,7 @@ def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
 
     from cronledger.cli.session import database, settings_here
     from cronledger.explain.doctor import DoctorContext, examine
-    from cronledger.ledger.database import Access
+    from cronledger.ledger.access import Access
     from cronledger.rules import cron
     from cronledger.rules.problems import Exit
 

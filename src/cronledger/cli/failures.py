@@ -8,7 +8,7 @@ from psycopg import errors
 from cronledger.cli.denied import DeniedError
 from cronledger.embedded.binaries import EmbeddedError
 from cronledger.ledger import identity
-from cronledger.ledger.database import is_unreachable, refusal
+from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
 from cronledger.rules.problems import ConfigurationError, Exit
 from cronledger.settings import masked
@@ -75,14 +75,14 @@ def _other(why: str) -> Failure:
 
 
 def _database(error: psycopg.Error) -> Failure:
-    if (why := identity.refusal(error)) is not None:
+    if (why := identity.other_database_reason(error)) is not None:
         return _other(why)
     if error.sqlstate == identity.OTHER_LEDGER:
         text = f"Error: {_primary(error)}\nHint: {identity.RETURN}"
         return Failure(Exit.OTHER_DATABASE, text)
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
-    if (remedy := refusal(error)) is not None:
+    if (remedy := refused_connection_remedy(error)) is not None:
         given = masked(" ".join(str(error).split()))
         text = f"Error: the server refused the connection: {given}\nHint: {remedy}"
         return Failure(Exit.USAGE, text)

@@ -38,7 +38,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     """
     from cronledger.cli.session import database, settings_here
     from cronledger.ledger import migrate as migrations
-    from cronledger.ledger.database import Access
+    from cronledger.ledger.access import Access
     from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
 
     if as_sql and (check or as_json):
@@ -87,7 +87,7 @@ def _state_here(settings: "Settings") -> "SchemaState | None":
 
     from cronledger.cli.session import database
     from cronledger.ledger import migrate as migrations
-    from cronledger.ledger.database import is_unreachable, refusal
+    from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 
     if settings.database_url is None:
         _note("no database is set")
@@ -96,7 +96,7 @@ def _state_here(settings: "Settings") -> "SchemaState | None":
         with database(settings) as url:
             state = migrations.check(url, settings.schema_name)
     except psycopg.Error as error:
-        if not is_unreachable(error) or refusal(error) is not None:
+        if not is_unreachable(error) or refused_connection_remedy(error) is not None:
             raise
         _note("the database is unreachable")
         return None

@@ -18,8 +18,9 @@ from psycopg.types.json import set_json_loads
 from cronledger.cli.denied import OPERATOR, denied
 from cronledger.cli.show import echo
 from cronledger.embedded.server import Embedded
-from cronledger.ledger.database import Access, transaction
+from cronledger.ledger.access import Access
 from cronledger.ledger.reports import Reports
+from cronledger.ledger.transactions import transaction
 from cronledger.rules import storable
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, TABLE, Settings

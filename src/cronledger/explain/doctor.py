@@ -7,7 +7,7 @@ from psycopg import errors
 
 from cronledger.explain import doctor_ledger, doctor_server
 from cronledger.explain.findings import PATIENCE, Check, DoctorContext, Finding
-from cronledger.ledger.database import is_unreachable
+from cronledger.ledger.database_errors import is_unreachable
 
 __all__ = ["DoctorContext", "Finding", "examine"]
 

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from cronledger.explain.findings import Check, DoctorContext, Finding
-from cronledger.ledger.database import connect
+from cronledger.ledger.access import connect
 from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.problems import ConfigurationError
 

@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cronledger.ledger import queries
-from cronledger.ledger.database import transaction
+from cronledger.ledger.transactions import transaction
 from cronledger.settings import Settings
 
 Severity = Literal["ok", "warning", "problem", "unchecked"]

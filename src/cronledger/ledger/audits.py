@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.rows import args_row, dict_row
 
 from cronledger.ledger import queries
-from cronledger.ledger.database import bound
+from cronledger.ledger.transactions import set_command_limits
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]
@@ -95,7 +95,7 @@ class Audits:
             # later disappears from an older snapshot, too, and its pruned_through is too old.
             view = sql.Identifier(self._schema, "verify_executions")
             self._connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
-            bound(self._connection, READER_RESTS_SECONDS)
+            set_command_limits(self._connection, READER_RESTS_SECONDS)
             # For this transaction, because behind a pooler the next one is another client's.
             self._connection.execute("SELECT set_config('work_mem', '32MB', true)")
             yield

@@ -78,8 +78,8 @@ class Accepted:
     asked_to_end: int
 
 
-def refusal(error: BaseException) -> str | None:
-    """Return why the database is another one, if `error` is its refusal to work; else None."""
+def other_database_reason(error: BaseException) -> str | None:
+    """Return why the ledger refuses to work in this database, if `error` says so; else None."""
     if isinstance(error, psycopg.Error) and error.sqlstate == SQLSTATE:
         return (error.diag.message_primary or str(error)).partition(": ")[2]
     return None

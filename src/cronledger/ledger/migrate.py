@@ -17,9 +17,10 @@ import psycopg
 from psycopg import sql
 
 from cronledger.ledger import server_settings
-from cronledger.ledger.database import connect, transaction
+from cronledger.ledger.access import connect
 from cronledger.ledger.inventory import Made, inventory, lost
 from cronledger.ledger.schemas import internal
+from cronledger.ledger.transactions import transaction
 
 Phase = Literal["pre", "post", "repeated"]
 REPEATED = "functions and views"

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cronledger.ledger import queries
-from cronledger.ledger.database import transaction
+from cronledger.ledger.transactions import transaction
 from cronledger.rules.model import ScopeKey
 
 Row = dict[str, Any]

@@ -1,6 +1,6 @@
 """Settings of a server that our own transactions cannot override.
 
-Everything else that a promise needs is set in our own transactions: by ledger/database.py, and by
+Everything else that a promise needs is set in our own transactions: by session_settings.py, and by
 functions/14_transactions.sql for functions that others call.
 """
 

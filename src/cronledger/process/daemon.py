@@ -24,7 +24,8 @@ from cronledger.embedded.server import Embedded
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.database import Access, is_unreachable, refusal
+from cronledger.ledger.access import Access
+from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.reports import Mark, Reports, Row
 from cronledger.logger import get_logger
 from cronledger.process.health import HealthServer
@@ -200,7 +201,7 @@ class Daemon:
             try:
                 await work()
             except psycopg.Error as error:
-                if not is_unreachable(error) or refusal(error) is not None:
+                if not is_unreachable(error) or refused_connection_remedy(error) is not None:
                     raise
                 deadline = deadline or monotonic() + self._daemon.patience.total_seconds()
                 left = deadline - monotonic()

@@ -11,9 +11,10 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row
 
-from cronledger.ledger.database import connect, transaction
+from cronledger.ledger.access import connect
 from cronledger.ledger.identity import require_ledger
 from cronledger.ledger.queries import run
+from cronledger.ledger.transactions import transaction
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
 

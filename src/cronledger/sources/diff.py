@@ -9,7 +9,8 @@ from typing import Any, Literal
 from psycopg.rows import dict_row
 
 from cronledger.ledger import queries
-from cronledger.ledger.database import connect, transaction
+from cronledger.ledger.access import connect
+from cronledger.ledger.transactions import transaction
 from cronledger.rules import cron
 from cronledger.rules.model import GLOBAL, Job
 from cronledger.sources.apply import columns, outdated, refuse_foreign

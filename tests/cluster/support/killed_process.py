@@ -21,7 +21,7 @@ from cronledger.app import App, Context
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 from cronledger.replica import Replica
 from cronledger.rules import outcome
 from cronledger.settings import Settings

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.database import shutdown_socket
+from cronledger.ledger.connections import shutdown_socket
 from cronledger.ledger.queries import text
 
 

@@ -19,7 +19,7 @@ from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.finisher import Ended, Finisher
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome

@@ -11,8 +11,8 @@ from hypothesis.stateful import rule
 from psycopg.types.json import Jsonb
 
 from cronledger.engine.lease import Lease
-from cronledger.ledger.database import step_transaction
 from cronledger.ledger.rows import LeaseKey
+from cronledger.ledger.transactions import step_transaction
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
 from tests.db.support.engine import Runner

@@ -1,4 +1,4 @@
-"""Where the engine gets its connections from: stands for `cronledger.ledger.database.Access`."""
+"""Where the engine gets its connections from: stands for `cronledger.ledger.access.Access`."""
 
 import asyncio
 import contextlib
@@ -129,7 +129,7 @@ class Pool:
 
 
 class Access:
-    """Stands for `cronledger.ledger.database.Access`."""
+    """Stands for `cronledger.ledger.access.Access`."""
 
     def __init__(self, cluster: "Cluster", process: Process, expected: ExpectedLedger) -> None:
         self._cluster = cluster

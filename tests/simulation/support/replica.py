@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cronledger.engine.apps import AppRegistry
 from cronledger.engine.running.finisher import Ended
 from cronledger.engine.runtime.runtime import Runtime
-from cronledger.ledger.database import Access as RealAccess
+from cronledger.ledger.access import Access as RealAccess
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from tests.simulation.support.access import Access

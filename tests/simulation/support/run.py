@@ -108,7 +108,7 @@ def replaced(
         mock.patch.multiple(assembly, Supervisor=SimSupervisor, Heartbeats=SimHeartbeats),
         simulated_transactions(),
         hurried_providers(),
-        mock.patch.object(heartbeats, "ended", lambda connection: connection.closed),
+        mock.patch.object(heartbeats, "is_disconnected", lambda connection: connection.closed),
         mock.patch.object(tokens, "uuid4", mint),
         mock.patch.object(decide, "uuid4", mint),
     ):

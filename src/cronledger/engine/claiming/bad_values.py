@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from psycopg import Error, errors
 
 from cronledger.engine.claiming.claim import Claim, ClaimRequest
-from cronledger.ledger.database import AsyncPool, step_transaction
+from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import BrokenJob
 from cronledger.ledger.statements import Statements
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules.model import ScopeKey
 

@@ -28,9 +28,11 @@ from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.engine.lease import Lease
-from cronledger.ledger.database import AsyncPool, is_unreachable, step_transaction
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.database_errors import is_unreachable
 from cronledger.ledger.rows import BrokenJob, Claimed, DueExecution, NewClaim, NextDue
 from cronledger.ledger.statements import Connection, Statements
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules.model import ScheduleRow, ScopeKey
 

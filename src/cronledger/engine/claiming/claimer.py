@@ -17,7 +17,8 @@ from cronledger.engine.claiming.revisions import Revisions
 from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
 from cronledger.engine.clock import DatabaseClock
-from cronledger.ledger.database import BAD_VALUE_ERRORS, AsyncPool
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.database_errors import BAD_VALUE_ERRORS
 from cronledger.ledger.statements import Statements
 
 

@@ -92,7 +92,7 @@ class Dispatcher:
                 free, steal=steal, excluded_jobs=self._excluded_jobs()
             )
         except psycopg.Error as error:
-            why = identity.refusal(error)
+            why = identity.other_database_reason(error)
             if why is None:
                 raise
             return self._note_refusal(why)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from uuid import UUID
 
-from cronledger.ledger.database import AsyncPool, step_transaction
+from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import Claimed, NewClaim
 from cronledger.ledger.statements import Statements
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules.model import ExecutionKey
 

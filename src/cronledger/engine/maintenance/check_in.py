@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.peers import NewerPeers
-from cronledger.ledger.database import AsyncPool
+from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from cronledger.engine.log_throttle import LogThrottle, reason
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 from cronledger.ledger.schemas import internal
 from cronledger.logger import get_logger
 

@@ -8,15 +8,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from cronledger.engine.threads import Returned, Threads
-from cronledger.ledger.database import (
-    BAD_VALUE_ERRORS,
-    RETRYABLE_ERRORS,
-    STANDS_STILL_SECONDS,
-    AsyncPool,
-    step_transaction,
-)
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS
 from cronledger.ledger.rows import ScopeChanges
+from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
 from cronledger.ledger.statements import Connection, Statements, array
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import clean_text
@@ -107,7 +104,7 @@ class ScopeProviders:
         """
         async with (
             self._pool.connection() as c,
-            step_transaction(c, stands_still=PATIENCE_SECONDS + STANDS_STILL_SECONDS),
+            step_transaction(c, silence=PATIENCE_SECONDS + SILENT_CLIENT_SECONDS),
         ):
             turn = await self._statements.take_turn(c, f"scopes of {job.name}")
             yield c if await turn.fetchone() else None

@@ -8,9 +8,10 @@ import psycopg
 
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.ledger import identity
-from cronledger.ledger.database import AsyncPool, step_transaction
+from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import Swept
 from cronledger.ledger.statements import Connection, Statements
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
@@ -59,7 +60,7 @@ class Sweeper:
         try:
             return await self._round()
         except psycopg.Error as error:
-            if identity.refusal(error) is None:
+            if identity.other_database_reason(error) is None:
                 raise
             return REFUSED_SECONDS
 

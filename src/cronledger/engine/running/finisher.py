@@ -13,15 +13,11 @@ import psycopg
 
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import reason
-from cronledger.ledger.database import (
-    BAD_VALUE_ERRORS,
-    RETRYABLE_ERRORS,
-    AsyncPool,
-    is_unreachable,
-    step_transaction,
-)
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS, is_unreachable
 from cronledger.ledger.rows import Ending
 from cronledger.ledger.statements import Statements
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules.model import ScopeKey, Status
 from cronledger.rules.outcome import ErrorCode, Outcome, clean_text

@@ -15,9 +15,11 @@ import psycopg
 
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import LogThrottle, reason
-from cronledger.ledger.database import Access, ended, shutdown_socket, step_transaction
+from cronledger.ledger.access import Access
+from cronledger.ledger.connections import is_disconnected, shutdown_socket
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.statements import Connection, Statements
+from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
@@ -213,7 +215,7 @@ class Heartbeats:
             shutdown_socket(self._connection)
 
     async def _connected(self, patience: float) -> Connection:
-        if self._connection is not None and ended(self._connection):
+        if self._connection is not None and is_disconnected(self._connection):
             await self._disconnect()  # the server closed it while it was idle
         if self._connection is None:
             async with asyncio.timeout(patience):

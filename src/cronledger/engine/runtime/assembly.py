@@ -32,7 +32,8 @@ from cronledger.engine.runtime.drain import Drain
 from cronledger.engine.runtime.loops import Loops
 from cronledger.engine.runtime.manual import ManualSteps
 from cronledger.engine.threads import Threads
-from cronledger.ledger.database import Access, AsyncPool
+from cronledger.ledger.access import Access
+from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger, OtherLedger
 from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings

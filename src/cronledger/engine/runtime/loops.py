@@ -11,7 +11,7 @@ import psycopg
 
 from cronledger.engine.log_throttle import QUIET_SECONDS, LogThrottle, reason
 from cronledger.ledger import identity
-from cronledger.ledger.database import is_unreachable, refusal
+from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
@@ -199,7 +199,7 @@ class Loops:
         elif not is_unreachable(error):
             self._report(loop, error)
         elif loop.reads_clock:
-            self._report_away(loop, loop.error, refusal(error))
+            self._report_away(loop, loop.error, refused_connection_remedy(error))
         elif self.away_since is None:
             self._suspect()
             if loop.failures >= SUSPECTED:

@@ -26,7 +26,7 @@ from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.manual import Ran
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.database import Access
+from cronledger.ledger.access import Access
 from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
 from cronledger.settings import Settings
@@ -151,7 +151,7 @@ class Runtime:
             await asyncio.to_thread(self._require_schema)  # which names what is missing
             raise
         except psycopg.Error as error:
-            why = identity.refusal(error)
+            why = identity.other_database_reason(error)
             if why is None:
                 raise
             raise identity.OtherDatabaseError(why) from error

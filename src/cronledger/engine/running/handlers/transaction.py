@@ -23,9 +23,11 @@ from cronledger.engine.lease import Lease
 from cronledger.engine.running.finisher import Ended
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.threads import Threads
-from cronledger.ledger.database import VALUES_SET, Access, is_unreachable
+from cronledger.ledger.access import Access
+from cronledger.ledger.database_errors import is_unreachable
 from cronledger.ledger.queries import run, run_async
 from cronledger.ledger.schemas import internal
+from cronledger.ledger.session_settings import SET_VALUES
 from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
 from cronledger.rules import outcome
@@ -48,7 +50,7 @@ _IDLE = """
             'idle_in_transaction_session_timeout')::interval))::bigint, 0)), 0)::text, true)
 """
 _CLOSING = f"""
-    SELECT pg_catalog.current_setting('{MARK}', true) = %s, {VALUES_SET},
+    SELECT pg_catalog.current_setting('{MARK}', true) = %s, {SET_VALUES},
            pg_catalog.set_config('jit', 'off', true),
            pg_catalog.set_config('statement_timeout', '60000', true),
            pg_catalog.set_config('lock_timeout', '5000', true)

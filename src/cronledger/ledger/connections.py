@@ -1,0 +1,187 @@
+"""Connections of replicas, and the pool of those on which steps run."""
+
+import asyncio
+import os
+import select
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from time import monotonic
+from typing import Any, Self
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline
+from psycopg.rows import Row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from cronledger.ledger.identity import ExpectedLedger
+from cronledger.ledger.session_settings import HUNG_SECONDS
+
+
+def shutdown_socket(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+    """Make everything that waits on the connection fail now.
+
+    A request to cancel would wait for the server.
+    """
+    if not connection.closed:
+        with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as s:
+            s.shutdown(socket.SHUT_RDWR)
+
+
+def is_disconnected(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
+    """Return whether this unused connection was ended from outside. Sends nothing."""
+    poll = select.poll()
+    try:
+        poll.register(connection.fileno(), select.POLLIN)
+    except (psycopg.Error, OSError):
+        return True
+    # No statement is running, so readable data is the end, or the last message before it.
+    return bool(poll.poll(0))
+
+
+class StepConnection(AsyncConnection[tuple[Any, ...]]):
+    """A connection whose cursors end a round trip with a Sync instead of the Flush of psycopg.
+
+    For the server, a pipeline without a Sync is a statement that continues, so that it does not
+    count the silence of its client.
+
+    `expected`: the ledger in which its steps work; each transaction of a step checks it.
+    """
+
+    pipelined: AsyncPipeline | None = None
+    expected: ExpectedLedger | None = None
+
+    @asynccontextmanager
+    async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
+        async with super().pipeline() as pipeline:
+            outer, self.pipelined = self.pipelined, pipeline
+            try:
+                yield pipeline
+            finally:
+                self.pipelined = outer
+
+
+class StepCursor(AsyncCursor[Row]):
+    """A cursor of a StepConnection."""
+
+    async def _sync(self) -> None:
+        pipeline = getattr(self.connection, "pipelined", None)
+        if pipeline is not None and self.pgresult is None:
+            await pipeline.sync()
+
+    async def fetchone(self) -> Row | None:
+        await self._sync()
+        return await super().fetchone()
+
+    async def fetchall(self) -> list[Row]:
+        await self._sync()
+        return await super().fetchall()
+
+
+class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
+    """Connections for steps.
+
+    A connection that is in use for longer than HUNG_SECONDS is shut down, because no other timeout
+    detects a server that hangs, or a middlebox that acknowledges packets and drops them. A
+    connection that ended while it was idle is replaced before a step gets it.
+
+    `moved` is called when a new connection leads to another server process than before: a restarted
+    server, or another server. It cannot be detected behind a pooler.
+    """
+
+    def __init__(self, expected: ExpectedLedger | None = None, **parameters: Any) -> None:
+        self.expected = expected
+        self.moved: Callable[[], None] = lambda: None
+        self.server_started: datetime | None = None
+        self._failure: psycopg.Error | None = None
+        self._gave_up = asyncio.Event()
+        super().__init__(
+            connection_class=_reporting(self._note),
+            reconnect_failed=lambda _: self._gave_up.set(),
+            **parameters,
+        )
+
+    def _note(self, failure: psycopg.Error | None) -> None:
+        self._failure = failure
+
+    def note_server(self, started: datetime) -> None:
+        """Record that a new connection leads to the server process that started then."""
+        before, self.server_started = self.server_started, started
+        if before not in (None, started):
+            self.moved()
+
+    async def wait(self, timeout: float = 30.0) -> None:  # noqa: ASYNC109 - as in the class above
+        """Wait until all connections are open.
+
+        Raise PoolTimeout after `timeout`, or when the pool has given up on one of them. Its cause
+        is the error that refuses the connections.
+        """
+        opening = asyncio.ensure_future(super().wait(timeout))
+        giving_up = asyncio.ensure_future(self._gave_up.wait())
+        try:
+            await asyncio.wait([opening, giving_up], return_when=asyncio.FIRST_COMPLETED)
+            if not opening.done():
+                raise PoolTimeout("no connection")
+            await opening
+        except PoolTimeout as error:
+            raise self._explained(error) from self._failure or error
+        finally:
+            opening.cancel()
+            giving_up.cancel()
+
+    async def getconn(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
+    ) -> AsyncConnection[tuple[Any, ...]]:
+        """Return a connection that has not ended.
+
+        Raises PoolTimeout; its cause is the error that refuses new connections.
+        """
+        until = monotonic() + (self.timeout if timeout is None else timeout)
+        while True:
+            try:
+                connection = await super().getconn(max(0.0, until - monotonic()))
+            except PoolTimeout as error:
+                raise self._explained(error) from self._failure or error
+            if not is_disconnected(connection):
+                return connection
+            await connection.close()
+            await self.putconn(connection)
+
+    def _explained(self, error: PoolTimeout) -> PoolTimeout:
+        return error if self._failure is None else PoolTimeout(str(self._failure))
+
+    @asynccontextmanager
+    async def connection(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
+    ) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+        async with super().connection(timeout) as connection:
+            assert isinstance(connection, StepConnection)
+            connection.expected = self.expected
+            timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, shutdown_socket, connection)
+            try:
+                yield connection
+            finally:
+                timer.cancel()
+
+
+def _reporting(report: Callable[[psycopg.Error | None], None]) -> type[StepConnection]:
+    """Return a class of connections that reports why one could not be opened.
+
+    The pool only logs the error. `report` gets the error, or None after a success.
+    """
+
+    class Reporting(StepConnection):
+        @classmethod
+        async def connect(cls, *arguments: Any, **parameters: Any) -> Self:
+            try:
+                connection = await super().connect(*arguments, **parameters)
+            except psycopg.Error as error:
+                report(error)
+                raise
+            report(None)
+            return connection
+
+    return Reporting
