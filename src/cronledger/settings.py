@@ -237,7 +237,8 @@ class Settings(BaseSettings):
         timedelta(seconds=5), description="Longest wait for a connection to the database."
     )
     lock_timeout: Patience = Field(
-        timedelta(seconds=5), description="Longest wait for a lock in the database."
+        timedelta(seconds=5),
+        description="Longest wait for a lock in the database, in commands and in replicas.",
     )
     tcp_user_timeout: Patience = Field(
         timedelta(seconds=10),

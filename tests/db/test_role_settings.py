@@ -254,12 +254,14 @@ async def test_everything_works_whatever_is_set(
 # -- what a promise needs of a transaction ---------------------------------------------------------
 
 WITNESS = """
-CREATE TABLE public.witness (application text, tab text, durable text, isolation text, sets text);
+CREATE TABLE public.witness (
+    application text, tab text, durable text, isolation text, sets text, lock_timeout text);
 CREATE FUNCTION public.testify() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO public.witness SELECT current_setting('application_name'), TG_ARGV[0],
         current_setting('synchronous_commit'), current_setting('transaction_isolation'),
-        current_setting('statement_timeout') || ' ' || current_setting('search_path');
+        current_setting('statement_timeout') || ' ' || current_setting('search_path'),
+        current_setting('lock_timeout');
     RETURN NULL;
 END $$;
 """
@@ -418,6 +420,27 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
     }  # fmt: skip
     steps = {sets for application, *_, sets in rows if application.startswith("test")}
     assert steps == {"90s pg_catalog, pg_temp"}
+
+
+async def test_every_step_of_a_replica_waits_for_locks_as_long_as_the_setting(
+    others: Others,
+) -> None:
+    others.ledger.rows("CREATE TABLE public.effects (id bigint)")
+    watch(others)
+    async with others.replica(application(), lock_timeout="1234ms") as replica:
+        for job in ("twice", "writes", "writes_in_a_thread"):
+            others.ledger.trigger(job)
+        others.travel.travel(by=MINUTE)
+        await replica.step()
+        connected = await replica._runtime.access.connect_async("cronledger heartbeats")
+        async with connected, step_transaction(connected):
+            await connected.execute("UPDATE cronledger.executions SET heartbeat_at = now()")
+    found = others.ledger.rows("SELECT DISTINCT application, lock_timeout FROM public.witness"
+                               " WHERE tab = 'executions' AND application <> ''")  # fmt: skip
+    assert set(found) == {
+        ("cronledger", "1234ms"), ("cronledger transaction", "1234ms"),
+        ("cronledger heartbeats", "1234ms"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])

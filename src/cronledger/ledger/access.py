@@ -95,7 +95,6 @@ class Access:
         them.
         """
         connection = await StepConnection.connect(**self.parameters(name))
-        connection.expected = self.expected
         try:
             settings = self._session_settings(for_handler=for_handler)
             await self._configure(connection, settings, for_steps=not for_handler)
@@ -121,7 +120,6 @@ class Access:
                 pool.note_server(started)
 
         pool = AsyncPool(
-            expected=self.expected,
             kwargs={**self.parameters(name), "cursor_factory": StepCursor},
             min_size=size,
             max_size=size,
@@ -147,6 +145,8 @@ class Access:
 
         Return when its server process started, if it is `for_steps` and leads to no pooler.
         """
+        assert isinstance(connection, StepConnection)
+        connection.expected, connection.lock_timeout = self.expected, self.lock_timeout
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if not settings:
             return None

@@ -6,7 +6,7 @@ import select
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Self
 
@@ -47,10 +47,12 @@ class StepConnection(AsyncConnection[tuple[Any, ...]]):
     count the silence of its client.
 
     `expected`: the ledger in which its steps work; each transaction of a step checks it.
+    `lock_timeout`: the longest wait for a lock in a step.
     """
 
     pipelined: AsyncPipeline | None = None
     expected: ExpectedLedger | None = None
+    lock_timeout = timedelta(seconds=5)
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
@@ -90,8 +92,7 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
     server, or another server. It cannot be detected behind a pooler.
     """
 
-    def __init__(self, expected: ExpectedLedger | None = None, **parameters: Any) -> None:
-        self.expected = expected
+    def __init__(self, **parameters: Any) -> None:
         self.moved: Callable[[], None] = lambda: None
         self.server_started: datetime | None = None
         self._failure: psycopg.Error | None = None
@@ -158,8 +159,6 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
         timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
     ) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
         async with super().connection(timeout) as connection:
-            assert isinstance(connection, StepConnection)
-            connection.expected = self.expected
             timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, shutdown_socket, connection)
             try:
                 yield connection

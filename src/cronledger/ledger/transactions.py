@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
+from cronledger.ledger.connections import StepConnection
 from cronledger.ledger.schemas import internal
 from cronledger.ledger.session_settings import (
     HUNG_SECONDS,
@@ -52,13 +53,12 @@ def set_command_limits(
 
 @asynccontextmanager
 async def step_transaction(
-    connection: AsyncConnection[tuple[Any, ...]],
-    lock_timeout_ms: int = 5000,
-    silence: float | None = None,
+    connection: AsyncConnection[tuple[Any, ...]], silence: float | None = None
 ) -> AsyncIterator[None]:
-    """Run a transaction in pipeline mode, with pinned planning and a limited wait for locks.
+    """Run a transaction in pipeline mode, with pinned planning.
 
-    It ends if its client is silent for `silence` seconds (None: SILENT_CLIENT_SECONDS).
+    A wait for a lock ends after the `lock_timeout` of the connection. The transaction ends if its
+    client is silent for `silence` seconds (None: SILENT_CLIENT_SECONDS).
 
     The settings are part of the pipeline instead of the start of the connection, because only those
     hold behind PgBouncer in transaction mode. The tables that the transaction writes make its
@@ -68,8 +68,9 @@ async def step_transaction(
     the expected one. The DSN of a live replica may do so at any time.
     """
     expected = getattr(connection, "expected", None)
+    lock_timeout = getattr(connection, "lock_timeout", StepConnection.lock_timeout)
     limits = {
-        "lock_timeout": str(lock_timeout_ms),
+        "lock_timeout": _milliseconds(lock_timeout.total_seconds()),
         "idle_in_transaction_session_timeout": _milliseconds(silence or SILENT_CLIENT_SECONDS),
         # A client that is silent between two statements of one round trip is not idle.
         **_transaction_timeout(connection, HUNG_SECONDS),

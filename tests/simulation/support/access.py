@@ -137,6 +137,7 @@ class Access:
         self.expected = expected
         self.url = cluster.database.url
         self.tcp_user_timeout = timedelta(seconds=10)
+        self.lock_timeout = timedelta(seconds=5)
 
     def pool(self, name: str, size: int) -> Pool:
         return Pool(self._cluster, self._process, size, 10.0, self.expected)

@@ -77,7 +77,8 @@ class Step(Enum):
 def is_lock_timeout(query: bytes) -> bool:
     """Whether it is the statement that begins a step: it sets what holds for the transaction, reads
     nothing, and nobody reads its answer."""
-    return b"set_config('lock_timeout', %s" in query
+    begins = query.startswith(b"SELECT pg_catalog.set_config(")
+    return begins and b"set_config('lock_timeout', %s" in query
 
 
 def _said(now: datetime, who: str) -> tuple[bytes, bytes, bytes]:

@@ -82,7 +82,7 @@ class Sweeper:
         """Fail the stale executions that must not be stolen, and resume jobs whose pause ended."""
         async with self._pool.connection() as c:
             rows = await self._end_stale(c)
-            async with step_transaction(c, 2000):
+            async with step_transaction(c):
                 resumed = await self._statements.resume_paused(c)
                 if rows:
                     await self._statements.rearm_unblocked(
@@ -107,7 +107,7 @@ class Sweeper:
         to be stale.
         """
         try:
-            async with step_transaction(c, 2000):
+            async with step_transaction(c):
                 await self._statements.require_own_database(c)
                 swept = await self._statements.sweep_stale(c, self._clock.trusted_since)
                 rows = await swept.fetchall()
@@ -123,14 +123,14 @@ class Sweeper:
 
     async def _repair(self) -> None:
         async with self._pool.connection() as c:
-            async with step_transaction(c, 2000):
+            async with step_transaction(c):
                 await self._statements.require_own_database(c)
                 rearmed = await self._statements.rearm_left_behind(c)
-            async with step_transaction(c, 2000):
+            async with step_transaction(c):
                 settled = await self._statements.settle_left_behind(c)
-            async with step_transaction(c, 2000):
+            async with step_transaction(c):
                 orphans = await self._statements.end_orphans(c)
-            async with step_transaction(c, 2000):
+            async with step_transaction(c):
                 await self._statements.reap_runners(c)
             due = await rearmed.fetchall()
             ended = await orphans.fetchall()

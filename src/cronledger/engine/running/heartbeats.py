@@ -176,7 +176,7 @@ class Heartbeats:
         connection = await self._connected(patience)
         keys = [LeaseKey(x.claimed.key, x.token, x.job.stale_timeout) for x in batch]
         sent = monotonic()
-        async with step_transaction(connection, 2000):
+        async with step_transaction(connection):
             answer = await self._statements.heartbeat_leases(connection, keys)
         rows = await answer.fetchall()
         deadlines = self._leases.renew((row.token for row in rows), sent)

@@ -53,7 +53,7 @@ _CLOSING = f"""
     SELECT pg_catalog.current_setting('{MARK}', true) = %s, {SET_VALUES},
            pg_catalog.set_config('jit', 'off', true),
            pg_catalog.set_config('statement_timeout', '60000', true),
-           pg_catalog.set_config('lock_timeout', '5000', true)
+           pg_catalog.set_config('lock_timeout', %s, true)
 """
 
 
@@ -275,7 +275,7 @@ class ExecutionTransaction:
     async def _finish(self, connection: Work, ended: Ended) -> None:
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute("RESET ROLE")
-        await cursor.execute(_CLOSING, [str(self._given.execution_id)])
+        await cursor.execute(_CLOSING, self._closing_values())
         _refuse_foreign(await cursor.fetchone())
         statements = self._connections.statements
         params = statements.finish_parameters([ended.ending])
@@ -287,13 +287,17 @@ class ExecutionTransaction:
         connection = cast("psycopg.Connection[Any]", self._connection)
         cursor = psycopg.Cursor(connection, row_factory=tuple_row)
         cursor.execute("RESET ROLE")
-        cursor.execute(_CLOSING, [str(self._given.execution_id)])
+        cursor.execute(_CLOSING, self._closing_values())
         _refuse_foreign(cursor.fetchone())
         statements = self._connections.statements
         params = statements.finish_parameters([ended.ending])
         run(cursor, "finish_executions", statements.schema, params)
         self._refuse_lost(cursor.fetchall())
         self._transaction.__exit__(None, None, None)
+
+    def _closing_values(self) -> list[str]:
+        lock_timeout_ms = self._connections.access.lock_timeout // timedelta(milliseconds=1)
+        return [str(self._given.execution_id), str(lock_timeout_ms)]
 
     def _refuse_lost(self, written: list[Any]) -> None:
         if not written:
