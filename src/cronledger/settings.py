@@ -176,7 +176,9 @@ class Settings(BaseSettings):
         None, description="Name of this runner. If it is not set: host and process id."
     )
     poll_interval: Patience = Field(
-        timedelta(seconds=5), description="Longest time between two polls for work."
+        timedelta(seconds=5),
+        description="Longest time between two polls for work. If it is not set, a replica that "
+        "receives notifications (LISTEN) polls every 15 s.",
     )
     drain_timeout: Duration = Field(
         timedelta(seconds=25),

@@ -76,6 +76,15 @@ async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) ->
     assert not {"database_unreachable", "step_failed"} & set(events)
 
 
+async def test_a_poll_interval_that_is_set_applies_while_it_listens(ledger: Ledger) -> None:
+    async with replica(ledger, poll_interval="5s") as listens:
+        components = listens._runtime.components
+        listener = components.listener
+        assert listener is not None
+        await eventually("it listens", lambda: listener.listening)
+        assert components.poll() == SHORT_POLL
+
+
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
     with Proxy(ledger.url) as proxy, capture_logs() as logged:
         async with replica(ledger, listen_url=proxy.dsn) as listens:

@@ -66,11 +66,13 @@ class SimReplica(Replica):
 
 
 def settings_of(runner: str, random: Random) -> Settings:
+    slots, poll = random.choice((2, 4, 10)), random.choice((2, 2, None))
+    chosen: dict[str, Any] = {} if poll is None else {"poll_interval": timedelta(seconds=poll)}
     return Settings(
+        **chosen,
         runner_id=runner,
         queues=QUEUES,
-        slots=random.choice((2, 4, 10)),
-        poll_interval=timedelta(seconds=random.choice((2, 2, 5))),
+        slots=slots,
         retention=timedelta(days=3000),
         partition_interval=timedelta(days=60),
     )

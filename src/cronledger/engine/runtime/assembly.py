@@ -39,6 +39,7 @@ from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
 
 LISTENING_POLL = 15.0
+"""The default in place of `poll_interval`, in seconds, while notifications arrive."""
 SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
 """Environment variables that commands do not inherit, in upper or lower case."""
 
@@ -58,8 +59,9 @@ class Coordinator(Protocol):
 
 def poll_seconds(s: Settings, *, listening: bool) -> float:
     """Return the seconds between two claims of a runner that nothing wakes."""
-    poll = s.poll_interval.total_seconds()
-    return max(poll, LISTENING_POLL) if listening and poll == 5.0 else poll
+    if listening and "poll_interval" not in s.model_fields_set:
+        return LISTENING_POLL
+    return s.poll_interval.total_seconds()
 
 
 def ttl(s: Settings) -> timedelta:
