@@ -4,6 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 4
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+# Without compiled files each worker would rewrite the assertions of all tests again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -29,11 +33,14 @@ run: $(STAMP) ## a replica with sample jobs on an embedded PostgreSQL; Ctrl-C dr
 # The newest server that the system has, if it has one: the database tests run on it as well.
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
 
-test: $(STAMP) ## all tests: rules, database, processes, command line
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+test: $(STAMP) ## the tests that take three minutes on two cores: all but those marked slow
+	$(PYTEST) -m "not slow"
+
+suite: $(STAMP) ## all tests, tests/db also on the system's PostgreSQL, and the example project's
+	$(PYTEST)
 	cd examples/plugin_project && $(CURDIR)/$(BIN)/python -m pytest
 ifneq ($(SYSTEM_POSTGRES),)
-	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(BIN)/pytest tests/db -n $(WORKERS) --dist worksteal
+	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(PYTEST) tests/db
 endif
 
 # A Sunday; the ledger's partitions are weeks from Monday on.
@@ -86,9 +93,9 @@ proofs: $(STAMP) ## bench and chaos in their short forms, under two minutes on t
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 
-check: lint test dates proofs ## what CI runs
+check: lint suite dates proofs ## what CI runs: lint, all tests, tests at another date, bench and chaos in short
 
 clean: ## remove .venv and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test dates lint format docs structure bench chaos mutations fuzz soak proofs check clean
+.PHONY: help setup run test suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean

@@ -12,6 +12,7 @@ ROUNDS = 3
 SEED = 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_bad_input_causes_no_traceback_no_hang_and_no_leak() -> None:
     calls = ROUNDS * len(list(commands()))

@@ -3,8 +3,12 @@
 import signal
 import time
 
+import pytest
+
 from tests.cluster.support.harness import Cluster, until
 from tests.cluster.support.jobs import FIVE
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_wakes_after_its_lease_does_not_go_on(cluster: Cluster) -> None:

@@ -19,7 +19,7 @@ from tests.cluster.support.servers import Pair, stopping
 from tests.database import fast_directory, scratch_directory
 
 MISSING = Pair.missing()
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
 
 class Client:

@@ -65,6 +65,7 @@ def test_outcomes_are_kept_while_the_database_cannot_be_reached(cluster: Cluster
         assert replica.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_slow_network_costs_nothing_but_time(cluster: Cluster) -> None:
     with Proxy(cluster.url) as proxy:
         proxy.delay(0.05)
@@ -75,6 +76,7 @@ def test_a_slow_network_costs_nothing_but_time(cluster: Cluster) -> None:
         assert replica.events("step_failed") == []
 
 
+@pytest.mark.slow
 def test_terminated_backends_are_replaced(cluster: Cluster) -> None:
     replica = cluster.start("away")
     _busy(cluster)
@@ -98,6 +100,7 @@ def own_server() -> Iterator[tuple[Embedded, str]]:
             embedded.close()
 
 
+@pytest.mark.slow
 def test_a_restart_of_the_database_is_survived(
     own_server: tuple[Embedded, str], tmp_path: Path
 ) -> None:

@@ -22,6 +22,8 @@ from cronledger.replica import Replica
 from tests.cluster.support.harness import Cluster, until
 from tests.cluster.support.servers import OwnServer, stopping
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_statement_does_not_outlive_its_replica(cluster: Cluster) -> None:
     """Its transaction keeps the row from whoever would sweep it."""

@@ -23,6 +23,9 @@ from tests.cluster.support.outside_record import assert_accounted_for
 from tests.cluster.support.servers import OwnServer
 from tests.database import Databases, fast_directory, scratch_directory
 
+pytestmark = pytest.mark.slow
+
+
 LEASE = 3.0
 SHORT = 8.0
 """The run_timeout of those to whom the server always has something to say."""

@@ -1,7 +1,7 @@
 """A process is killed before and after every statement of every step; then the ledger is judged.
 
-The list of points is generated: a recording run of each step lists what it sends. `make test` kills
-at a spread of them, CRONLEDGER_KILL_POINTS=all at each.
+The list of points is generated: a recording run of each step lists what it sends. `make check`
+kills at a spread of them, CRONLEDGER_KILL_POINTS=all at each.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ from tests.cluster.support.kill_points import (
 )
 from tests.cluster.support.marks import VARIABLE
 from tests.database import Databases
+from tests.marks import first_fast
 
 ALL = os.environ.get("CRONLEDGER_KILL_POINTS") == "all"
 
@@ -83,7 +84,7 @@ def worlds(
 
 
 @pytest.mark.timeout(0 if ALL else 240)
-@pytest.mark.parametrize("step", [*ENGINE, *WHOLE])
+@pytest.mark.parametrize("step", first_fast([*ENGINE, *WHOLE]))
 def test_killed_at_any_statement_nothing_is_lost_or_doubled(
     step: str, worlds: Worlds, killer: Killer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def killed_at(
     raise AssertionError(f"{point}: 20 runs of the step did not send this statement")
 
 
+@pytest.mark.slow
 def test_every_statement_of_these_steps_has_a_case(worlds: Worlds) -> None:
     """A new statement that no world makes a step send is a statement that nobody was killed at."""
     cases = {point.name for step in (*ENGINE, *WHOLE) for point in worlds.of(step)[1]}
@@ -131,6 +133,7 @@ def test_every_statement_of_these_steps_has_a_case(worlds: Worlds) -> None:
         assert writers(connection) <= statements_of_the_steps() <= cases
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0 if ALL else 120)
 @pytest.mark.parametrize("half", [0, 1])  # of the statements: one for each of two workers
 def test_migrate_killed_at_any_statement_leaves_what_a_second_run_completes(

@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.support.harness import Cluster, until
 from tests.cluster.support.outside_record import assert_every_plan_time_ran_once
 
@@ -19,6 +21,7 @@ def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:
     assert {r["runner_id"] for r in cluster.executions()} == {"one", "two"}
 
 
+@pytest.mark.slow
 def test_ten_replicas_start_at_once_on_an_empty_database(
     empty_database_url: str, tmp_path: Path
 ) -> None:
@@ -47,6 +50,7 @@ def test_ten_replicas_start_at_once_on_an_empty_database(
         print(cluster.report())
 
 
+@pytest.mark.slow
 def test_a_handler_that_blocks_the_loop_costs_no_other_its_lease(cluster: Cluster) -> None:
     """It blocks for three times the stale_timeout, beside async handlers, threads and a command,
     while another replica waits to steal."""

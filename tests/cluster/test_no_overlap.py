@@ -19,6 +19,9 @@ from tests.cluster.support.marks import VARIABLE, read
 from tests.cluster.support.overlap_jobs import FIRINGS, SCOPES, app
 from tests.travel import Travel
 
+pytestmark = pytest.mark.slow
+
+
 PROCESSES = 8
 ALL = len(app.jobs) * len(SCOPES) * FIRINGS
 

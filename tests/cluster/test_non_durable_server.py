@@ -10,6 +10,9 @@ from cronledger.ledger.migrate import migrate
 from tests.cluster.support.servers import OwnServer, stopping
 from tests.database import fast_directory, scratch_directory
 
+pytestmark = pytest.mark.slow
+
+
 FORGETFUL = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 

@@ -6,13 +6,14 @@ import signal
 import pytest
 
 from tests.cluster.support.harness import Cluster, alive, children, instant, until
+from tests.marks import first_fast
 
 JOBS = ("async", "thread", "command")
 AGAIN = tuple(f"{kind}_again" for kind in JOBS)
 ONCE = tuple(f"{kind}_once" for kind in JOBS)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", first_fast([signal.SIGKILL, signal.SIGSTOP]))
 def test_reentrant_work_is_stolen_and_other_work_never_starts_again(
     cluster: Cluster, how: signal.Signals
 ) -> None:
@@ -62,6 +63,7 @@ def test_reentrant_work_is_stolen_and_other_work_never_starts_again(
     assert first.events("step_failed") == []
 
 
+@pytest.mark.slow
 def test_no_process_of_a_command_works_beside_its_successor(cluster: Cluster) -> None:
     """kill -9 of a replica and its supervisor: children, what left the session, and daemons die."""
     first = cluster.start("tree", runner_id="first")

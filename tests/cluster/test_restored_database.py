@@ -44,6 +44,7 @@ def on(url: str, directory: Path) -> Iterator[Cluster]:
         print(made.report())
 
 
+@pytest.mark.slow
 def test_run_ends_with_5_in_a_clone_until_it_is_accepted(
     database_url: str, databases: Databases, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_replica_that_runs_finishes_what_it_has_and_waits(
     assert replica.events("step_failed") == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(Pair.missing() is not None, reason=Pair.missing() or "")
 def test_a_promoted_copy_is_a_failover_only_if_a_runner_was_just_seen(tmp_path: Path) -> None:
     """Same system identifier, same oid: the timeline and the last heartbeats tell."""

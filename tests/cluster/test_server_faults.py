@@ -48,6 +48,7 @@ def _assert_nothing_twice(cluster: Cluster, without: tuple[str, ...] = ()) -> No
 # -- the server ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
 def test_a_restart_under_load_costs_a_handful_of_lines(how: How, tmp_path: Path) -> None:
     with (
@@ -128,6 +129,7 @@ def _terminate(cluster: Cluster, kind: str) -> set[int]:
     return {pid for pid, _ in ended}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(program() is None, reason="there is no pgbouncer on this machine")
 @pytest.mark.parametrize("listen", [True, False])
 def test_pgbouncer_between_is_killed_and_comes_back(listen: bool, tmp_path: Path) -> None:
@@ -192,6 +194,7 @@ def role(cluster: Cluster) -> Iterator[Role]:
     made.drop()
 
 
+@pytest.mark.slow
 def test_no_connection_to_be_had_is_a_database_that_is_away(cluster: Cluster, role: Role) -> None:
     replica = cluster.start("steady", url=role.dsn)
     until("it runs", lambda: cluster.executions("SUCCESS"))
@@ -207,6 +210,7 @@ def test_no_connection_to_be_had_is_a_database_that_is_away(cluster: Cluster, ro
     _assert_nothing_twice(cluster)
 
 
+@pytest.mark.slow
 def test_a_server_that_became_read_only_is_waited_for(cluster: Cluster, role: Role) -> None:
     """What hosts do to a database whose disk is full."""
     replica = cluster.start("steady", url=role.dsn)
@@ -223,6 +227,7 @@ def test_a_server_that_became_read_only_is_waited_for(cluster: Cluster, role: Ro
 # -- writes ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_no_outcome(cluster: Cluster) -> None:
     """What ended while nothing could be written is written afterwards, and not run again."""
     replica = cluster.start("away")
@@ -246,6 +251,7 @@ def test_a_full_disk_costs_no_outcome(cluster: Cluster) -> None:
 # -- the network -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [Proxy.half_open, Proxy.black_hole, Proxy.cut])
 def test_answers_that_never_come(cluster: Cluster, spoil: Callable[[Proxy], None]) -> None:
     """`half_open`: what was sent may be committed, and the replica cannot know."""
@@ -269,6 +275,7 @@ def _silent_for(cluster: Cluster) -> float:
 # -- people ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rolling_deploy_loses_and_repeats_nothing(cluster: Cluster) -> None:
     def start(app: str, deploy: int, name: str, wait: bool = True) -> Process:
         return cluster.start(

@@ -9,6 +9,9 @@ from tests.cluster.support.clocks import FakeClock, forget, library
 from tests.cluster.support.harness import Cluster, until
 from tests.cluster.support.outside_record import assert_every_plan_time_ran_once, assert_none_early
 
+pytestmark = pytest.mark.slow
+
+
 HOUR = 3600
 
 

@@ -212,6 +212,7 @@ def test_a_start_in_the_middle_of_the_move_ends_with_5(database_url: str) -> Non
     assert "Hint: make the DSN lead to the ledger that the runner began with" in ended.text
 
 
+@pytest.mark.slow
 def test_a_replica_as_a_process_waits_for_its_own_ledger(
     cluster: Cluster, databases: Databases
 ) -> None:

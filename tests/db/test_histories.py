@@ -10,6 +10,7 @@ import pytest
 
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, Runner, runners
+from tests.marks import first_fast
 
 EVERY = {"* * * * *": 1, "*/2 * * * *": 2, "*/3 * * * *": 3}
 LEAPS = (5, 20, 40, 70, 200, 3000)
@@ -36,7 +37,9 @@ CREATE TRIGGER note_start AFTER INSERT OR UPDATE ON cronledger.executions
 """
 
 
-@pytest.mark.parametrize(("seed", "overlap"), list(enumerate(["skip", "wait", "allow", "replace"])))
+@pytest.mark.parametrize(
+    ("seed", "overlap"), first_fast(enumerate(["skip", "wait", "allow", "replace"]))
+)
 async def test_i2_i5_i7_i8_i10_i11_hold_in_any_history(
     ledger: Ledger, database_url: str, seed: int, overlap: str
 ) -> None:

@@ -6,7 +6,7 @@ rule moves it. After every call each execution is compared with the model, to th
 microsecond, and the laws are looked at; in the end everything that waits is made to run, and
 `violations` and verify must have nothing to say.
 
-`make test` runs the same few examples each time. CRONLEDGER_STATEFUL=n runs n of them at random,
+`make check` runs the same few examples each time. CRONLEDGER_STATEFUL=n runs n of them at random,
 with more steps each; a failure prints the calls that lead to it.
 """
 
@@ -140,6 +140,7 @@ def bench(database_url: str) -> Iterator[Bench]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0 if SEARCHED else 600)
 def test_i1_to_i11_whatever_is_called_the_ledger_is_as_the_model_says(bench: Bench) -> None:
     Machine.bench = bench

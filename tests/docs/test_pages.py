@@ -12,7 +12,7 @@ from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import chosen_binaries, fast_directory, scratch_directory
 from tests.docs.support.pages import ROOT, Block, Shell, blocks
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture

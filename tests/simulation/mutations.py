@@ -31,7 +31,7 @@ class Mutation:
     name: str
     invariant: str
     apply: Callable[[Database], AbstractContextManager[None]]
-    quick: bool = False  # a few seeds find it: make test runs it as well
+    quick: bool = False  # a few seeds find it: make check runs it as well
 
 
 # -- the mistakes -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.marks import first_fast
 from tests.simulation.mutations import MUTATIONS, Mutation, hunt
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes.mutating import function, statement
@@ -12,7 +13,7 @@ QUICK = [mutation for mutation in MUTATIONS if mutation.quick]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mutation", QUICK, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", first_fast(QUICK), ids=lambda mutation: mutation.name)
 def test_a_mistake_is_found(simulated: Database, mutation: Mutation) -> None:
     assert hunt(mutation, simulated, FEW_SEEDS) is not None
 

@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from tests.marks import first_fast
 from tests.simulation.support.backend import Database
 from tests.simulation.support.run import Verdict, simulate
 from tests.simulation.support.scene import Scene
@@ -52,7 +53,9 @@ def happened(part: str, database: Database, verdict: Verdict) -> bool:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("part", ["workers", "transactions", "providers", "moves", "crowd"])
+@pytest.mark.parametrize(
+    "part", first_fast(["workers", "transactions", "providers", "moves", "crowd"])
+)
 def test_it_happens(simulated: Database, part: str) -> None:
     for _, seed in zip(range(6), drawn(part), strict=False):
         verdict = simulate(seed, simulated)

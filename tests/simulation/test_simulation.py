@@ -3,6 +3,7 @@
 import pytest
 
 from tests.database import Databases
+from tests.marks import first_fast
 from tests.simulation.replay import differences, parted
 from tests.simulation.support.backend import Database
 from tests.simulation.support.run import Verdict, simulate
@@ -13,13 +14,14 @@ REPLAYED = range(6)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", first_fast(range(0, SEEDS, CHUNK)))
 def test_nothing_is_wrong_whatever_happens(simulated: Database, first: int) -> None:
     for seed in range(first, first + CHUNK):
         verdict = simulate(seed, simulated)
         assert not verdict.violations, str(verdict)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_seed_does_the_same_each_time(databases: Databases) -> None:
     assert differences(REPLAYED, databases._dsn) == {}
