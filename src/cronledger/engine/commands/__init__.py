@@ -1,1 +1,1 @@
-"""Commands: a supervisor process starts them, and kills them with everything that they started."""
+"""Commands. A supervisor process starts them, and kills them with everything that they started."""

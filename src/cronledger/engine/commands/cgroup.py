@@ -1,10 +1,10 @@
-"""Control groups of commands, where the replica may make them (cgroup v2, Linux 5.14 or later).
+"""Control groups of commands, if the replica may create them (cgroup v2, Linux 5.14 or later).
 
-A group is killed by one write, whoever its processes belong to and however fast they fork. It
-also stays when replica, supervisor and guardian are gone, so the next supervisor can kill it.
+One write kills a whole group, whatever users its processes run as and however fast they fork. A
+group outlives replica, supervisor and guardian, so that the next supervisor can kill it.
 
-Below the group of the replica each supervisor has a directory, which it holds locked, and in that
-one for each command. Nobody's resources are limited by them.
+Each supervisor has a directory in the group of the replica, and holds a lock on it. It contains a
+directory for each command. The groups limit no resources.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ PROCESSES = "cgroup.procs"
 
 
 class Groups:
-    """The directory of one supervisor. Without the right to make one, `new` returns None."""
+    """The directory of one supervisor. `new` returns None if it could not be created."""
 
     def __init__(self) -> None:
         self._path: str | None = None
@@ -32,9 +32,9 @@ class Groups:
                 self._path = path
 
     def _made(self, path: str) -> bool:
-        """Make the directory and lock it; return False if it was swept before it was locked.
+        """Create and lock the directory. Return False if it was swept before it was locked.
 
-        Raises OSError where that is not permitted, or the kernel cannot kill groups.
+        Raises OSError if that is not permitted, or if the kernel cannot kill groups.
         """
         os.mkdir(path)  # noqa: PTH102
         self._lock = os.open(path, os.O_RDONLY)
@@ -50,7 +50,7 @@ class Groups:
         return True
 
     def new(self) -> str | None:
-        """Return the directory of a new group, None if there can be none."""
+        """Return the directory of a new group, or None if it cannot be created."""
         if self._path is None:
             return None
         self._count += 1
@@ -62,13 +62,13 @@ class Groups:
         return path
 
     def close(self) -> None:
-        """Remove the directory, if nothing is left in it."""
+        """Remove the directory if it is empty."""
         if self._path is not None:
             remove(self._path)
 
 
 def enter(group: str) -> None:
-    """Move this process into the group; it stays where it is if that is refused."""
+    """Move this process into the group, if that is permitted."""
     with suppress(OSError):
         _write(f"{group}/{PROCESSES}", b"0")
 
@@ -80,7 +80,7 @@ def kill(group: str) -> None:
 
 
 def remove(group: str) -> None:
-    """Remove an empty group; one with processes in it stays."""
+    """Remove the group if it is empty."""
     with suppress(OSError):
         os.rmdir(group)  # noqa: PTH106
 
@@ -94,9 +94,9 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _home() -> str | None:
-    """Return the directory of this process's own group, if groups may be made in it.
+    """Return the directory of this process's own group, or None if it must not be used.
 
-    systemd owns the groups below its units unless they are delegated, even where root could write.
+    systemd owns the groups below its units unless they are delegated, although root could write.
     """
     try:
         path, directory = _own()
@@ -109,7 +109,10 @@ def _home() -> str | None:
 
 
 def _own() -> tuple[str, str]:
-    """Return the path of this process's group and its directory. Raises StopIteration: no v2."""
+    """Return the path of this process's group and its directory.
+
+    Raises StopIteration if cgroup v2 is not mounted.
+    """
     with open("/proc/self/cgroup") as file:  # noqa: PTH123
         path = next(line[3:].rstrip("\n") for line in file if line.startswith("0::"))
     with open("/proc/self/mountinfo") as file:  # noqa: PTH123
@@ -132,7 +135,7 @@ def _delegated(directory: str) -> bool:
 
 
 def _sweep(home: str) -> None:
-    """Kill what supervisors left that are gone: nobody holds the lock of their directories."""
+    """Kill the groups of dead supervisors, whose directories are not locked any more."""
     with suppress(OSError):
         for name in os.listdir(home):  # noqa: PTH208
             if name.startswith(PREFIX):

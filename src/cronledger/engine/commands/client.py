@@ -1,8 +1,8 @@
-"""The asyncio client of the supervisor process: runs commands that cannot outlive their lease.
+"""The asyncio client of the supervisor process. Its commands cannot outlive their lease.
 
-The loop's thread owns the process and reads its events. `extend`, `stop` and `kill` may be called
-from any thread: the heartbeat thread writes deadlines while a bad handler blocks the loop. All
-writers append whole lines to one buffer under one lock, and none of them ever waits for the pipe.
+The thread of the loop owns the process and reads its events. `extend`, `stop` and `kill` are
+thread-safe, because the heartbeat thread writes deadlines while a bad handler blocks the loop. All
+writers append whole lines to one buffer under one lock, and none of them waits for the pipe.
 """
 
 import asyncio
@@ -23,11 +23,12 @@ Reason = Literal[
 ]
 
 CLOSE_SECONDS = 6.0
-"""`close` waits so long for the commands to end (they have 2 s), then kills the supervisor."""
+"""`close` waits this long for the commands to end (they have 2 s), then kills the supervisor."""
 STUCK_SECONDS = 5.0
-"""A supervisor silent for so long about an overdue command, and then to a ping, is killed."""
+"""A supervisor is killed if it reports no end of an overdue command for this long, and then does
+not respond to a ping for as long."""
 LAST_SECONDS = 2.5
-"""After the death of a supervisor, its guardians have killed what it ran after at most so long."""
+"""When a supervisor is dead, its guardians kill its commands within this time."""
 _CHUNK = 1 << 18
 
 
@@ -35,11 +36,11 @@ _CHUNK = 1 << 18
 class CommandEnd:
     """How a command ended.
 
-    `returncode` is set when it exited, `signal` when a signal ended it, neither when that is not
-    known. `reason`: it exited by itself; was stopped by `stop`, `kill` or cancellation; its lease
-    ended; its guardian died; the supervisor was closed (eof) or died; or it was not started, and
-    `error` says why.
-    `output` is the decoded tail of stdout and stderr; `truncated` says that there was more.
+    `returncode` is set if it exited, and `signal` if a signal ended it; neither is set if that is
+    unknown. `reason`: it exited by itself; `stop`, `kill` or a cancellation stopped it; its lease
+    ended; its guardian died; the supervisor was closed (eof) or died; or it was not started,
+    because of `error`. `output` is the decoded tail of stdout and stderr. `truncated`: there was
+    more.
     """
 
     returncode: int | None
@@ -62,6 +63,7 @@ class _Run:
 class _Process:
     """One supervisor process as the client sees it."""
 
+    loop: asyncio.AbstractEventLoop
     popen: subprocess.Popen[bytes]
     stdin: int
     stdout: int
@@ -76,8 +78,8 @@ class _Process:
 class Supervisor:
     """Runs commands under one supervisor process, which is started when it is needed.
 
-    `base_env` is the environment that commands inherit, None the runner's own as it is when the
-    process starts: pass it without what commands must not see. Use from one event loop.
+    `base_env` is the environment that commands inherit. It must not contain secrets of the runner.
+    None: the environment that the runner has when the process starts. Use it from one event loop.
     """
 
     def __init__(self, base_env: Mapping[str, str] | None = None) -> None:
@@ -85,11 +87,13 @@ class Supervisor:
         self._lock = threading.Lock()  # guards _process, its `unsent`, and the keys of _runs
         self._process: _Process | None = None
         self._runs: dict[str, _Run] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
     async def start(self) -> None:
-        """The supervisor process runs and answers. Idempotent. Raises RuntimeError if it cannot."""
+        """Start the supervisor process and wait until it is ready. Idempotent.
+
+        Raises RuntimeError if it cannot start.
+        """
         process = self._ensure()
         await process.ready.wait()
         if not process.is_ready:
@@ -97,7 +101,7 @@ class Supervisor:
             raise RuntimeError(f"the command supervisor ended with status {status} at its start")
 
     async def close(self) -> None:
-        """Every command is dead and so is the supervisor; running ones end as `eof`. Idempotent."""
+        """End all commands, with the reason `eof`, and the supervisor. Idempotent."""
         self._closed = True
         process = self._process
         if process is None:
@@ -107,7 +111,7 @@ class Supervisor:
         give_up_at = monotonic() + CLOSE_SECONDS
         while not process.over:  # until _on_events has read the end of its stdout
             if monotonic() >= give_up_at:
-                self._bury(process)
+                self._kill_process(process)
             await asyncio.sleep(0.005)
 
     async def run(
@@ -122,14 +126,15 @@ class Supervisor:
         tail_bytes: int = 65536,
         grace: float = 5.0,
     ) -> CommandEnd:
-        """Runs `argv`, or `shell` by /bin/sh -c, until it ends or `deadline` (of `monotonic()`).
+        """Run `argv`, or `shell` by /bin/sh -c, until it ends or until `deadline` of `monotonic()`.
 
-        `env` is added to the environment. At the deadline, which `extend` moves, nothing of it is
-        alive: SIGTERM comes `grace` seconds before SIGKILL (later if the lease is short).
-        Cancelling the task sends SIGTERM, and SIGKILL after `grace`; cancelling it again sends
-        SIGKILL; the cancellation propagates once the command is dead. Raises ValueError unless
-        exactly one of `argv` and `shell` is given and `key` is not running; RuntimeError after
-        `close`. Everything else that hinders a start is a `not_started` with its error.
+        `env` is added to the environment. `extend` moves the deadline, at which nothing of the
+        command is alive: SIGTERM is sent `grace` seconds before SIGKILL, or later if the lease is
+        short. If the task is cancelled, the command gets SIGTERM, and SIGKILL after `grace`. A
+        second cancellation sends SIGKILL. The task is cancelled when the command is dead.
+
+        Raises ValueError unless exactly one of `argv` and `shell` is given, and if `key` is
+        running. Raises RuntimeError after `close`. Any other obstacle is returned as `not_started`.
         """
         if (argv is None) == (shell is None):
             raise ValueError(f"command {key!r}: give exactly one of argv and shell")
@@ -155,8 +160,10 @@ class Supervisor:
         return await self._until_dead(key, run)
 
     def extend(self, deadlines: Mapping[str, float]) -> None:
-        """The leases of these commands end at these instants of `monotonic()`; other keys are
-        ignored. Thread-safe, never waits."""
+        """Move the deadlines of these commands to these instants of `monotonic()`.
+
+        Unknown keys are ignored. Thread-safe, never waits.
+        """
         with self._lock:
             running = {key: when for key, when in deadlines.items() if key in self._runs}
             for key, when in running.items():
@@ -165,12 +172,12 @@ class Supervisor:
                 self._send({"op": "extend", "deadlines": running})
 
     def stop(self, key: str) -> None:
-        """SIGTERM to the command, SIGKILL after its grace. Thread-safe, never waits."""
+        """Send SIGTERM to the command, and SIGKILL after its grace. Thread-safe, never waits."""
         with self._lock:
             self._send({"op": "stop", "key": key})
 
     def kill(self, key: str) -> None:
-        """SIGKILL to the command. Thread-safe, never waits."""
+        """Send SIGKILL to the command. Thread-safe, never waits."""
         with self._lock:
             self._send({"op": "kill", "key": key})
 
@@ -183,8 +190,8 @@ class Supervisor:
             sent = self._send(request)
             if sent:
                 self._runs[key] = run
-        if not sent:  # it is dead, and the end of its stdout is not read yet
-            self._bury(process)
+        if not sent:  # the process is dead, and the end of its stdout is not read yet
+            self._kill_process(process)
             run.process = self._spawn()
             with self._lock:
                 self._runs[key] = run
@@ -204,9 +211,9 @@ class Supervisor:
         return run.future.result()
 
     async def _wait(self, run: _Run) -> None:
-        """Waits for the end; a supervisor that let the deadline pass and is mute is killed.
+        """Wait for the end. Kill a supervisor that misses the deadline and does not respond.
 
-        Stopped or starved it enforces nothing; its death kills what it runs.
+        A stopped or starved supervisor enforces no deadline. Its death ends its commands.
         """
         left = max(0.0, run.deadline - monotonic())
         await asyncio.wait({run.future}, timeout=left + STUCK_SECONDS)
@@ -219,7 +226,7 @@ class Supervisor:
                 self._send({"op": "ping"})
         await asyncio.wait({run.future}, timeout=STUCK_SECONDS)
         if process is self._process and process.heard_at < asked_at:
-            self._bury(process)
+            self._kill_process(process)
 
     # -- the process -----------------------------------------------------------------------------
 
@@ -229,7 +236,7 @@ class Supervisor:
         return self._process or self._spawn()
 
     def _spawn(self) -> _Process:
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         popen = subprocess.Popen(
             [sys.executable, "-P", "-m", "cronledger.engine.commands.supervisor", str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -240,46 +247,44 @@ class Supervisor:
         )
         assert popen.stdin is not None
         assert popen.stdout is not None
-        process = _Process(popen, popen.stdin.fileno(), popen.stdout.fileno())
+        process = _Process(loop, popen, popen.stdin.fileno(), popen.stdout.fileno())
         os.set_blocking(process.stdin, False)
         os.set_blocking(process.stdout, False)
         with self._lock:
             self._process = process
-        self._loop.add_reader(process.stdout, self._on_events, process)
+        loop.add_reader(process.stdout, self._on_events, process)
         return process
 
-    def _bury(self, process: _Process) -> None:
+    def _kill_process(self, process: _Process) -> None:
         """Kill the supervisor, if it is not dead already.
 
-        Its guardians kill what it ran. They hold its stdout until that is done: `_on_events` reads
-        the end of it and settles the runs.
+        Its guardians kill its commands. They hold its stdout until that is done: `_on_events` reads
+        its end and ends the runs.
         """
         if self._process is not process:
             return
-        assert self._loop is not None
         with self._lock:
             self._process = None
             self._close_stdin(process)
         process.popen.kill()
-        process.popen.wait()  # killed: this takes no time worth a thread
+        process.popen.wait()  # a killed process ends at once
         process.ready.set()
-        self._loop.call_later(LAST_SECONDS, self._lay_to_rest, process)
+        process.loop.call_later(LAST_SECONDS, self._end_runs, process)
 
-    def _lay_to_rest(self, process: _Process) -> None:
-        """The supervisor and its guardians are dead: what it still ran ends `supervisor_died`.
+    def _end_runs(self, process: _Process) -> None:
+        """End the remaining commands as `supervisor_died`; supervisor and guardians are dead.
 
-        A command whose guardian was killed as well lost its direct child by PR_SET_PDEATHSIG, and
-        the rest of its process group is killed here. A group keeps its number from being reused
-        for as long as it has a member.
+        If a guardian was killed as well, PR_SET_PDEATHSIG ended its direct child, and the rest of
+        the process group is killed here. The number of a group is not reused while the group has a
+        member.
         """
         if process.over:
             return
-        assert self._loop is not None
         process.over = True
-        self._loop.remove_reader(process.stdout)
-        with suppress(subprocess.TimeoutExpired):  # it is exiting: its own status, not our kill
+        process.loop.remove_reader(process.stdout)
+        with suppress(subprocess.TimeoutExpired):  # its own status, if it is exiting
             process.popen.wait(0.1)
-        self._bury(process)
+        self._kill_process(process)
         assert process.popen.stdout is not None
         process.popen.stdout.close()
         with self._lock:
@@ -304,7 +309,7 @@ class Supervisor:
         except BlockingIOError:
             return
         if not data:
-            self._lay_to_rest(process)
+            self._end_runs(process)
             return
         process.heard_at = monotonic()
         *lines, process.received = (process.received + data).split(b"\n")
@@ -334,7 +339,7 @@ class Supervisor:
     # -- writing; all with the lock held ---------------------------------------------------------
 
     def _send(self, request: dict[str, Any]) -> bool:
-        """Appends one line and writes what the pipe takes. False: nobody will read it."""
+        """Append one line and write what the pipe takes. Return False if the process is dead."""
         process = self._process
         if process is None or process.popen.stdin is None:
             return False
@@ -346,8 +351,7 @@ class Supervisor:
             process.unsent.clear()
             return False
         if process.unsent and not waiting:
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._write_later, process)
+            process.loop.call_soon_threadsafe(self._write_later, process)
         return True
 
     def _write(self, process: _Process) -> None:
@@ -357,8 +361,7 @@ class Supervisor:
 
     def _close_stdin(self, process: _Process) -> None:
         if process.popen.stdin is not None:
-            assert self._loop is not None
-            self._loop.remove_writer(process.stdin)
+            process.loop.remove_writer(process.stdin)
             process.popen.stdin.close()
             process.popen.stdin = None
 
@@ -366,19 +369,19 @@ class Supervisor:
 
     def _write_later(self, process: _Process) -> None:
         with self._lock:
-            if process.popen.stdin is not None and self._loop is not None:
-                self._loop.add_writer(process.stdin, self._on_writable, process)
+            if process.popen.stdin is not None:
+                process.loop.add_writer(process.stdin, self._on_writable, process)
 
     def _on_writable(self, process: _Process) -> None:
         with self._lock:
-            if process.popen.stdin is None or self._loop is None:
+            if process.popen.stdin is None:
                 return
             try:
                 self._write(process)
             except BrokenPipeError:
                 process.unsent.clear()
             if not process.unsent:
-                self._loop.remove_writer(process.stdin)
+                process.loop.remove_writer(process.stdin)
 
 
 def _not_started(error: str) -> CommandEnd:
@@ -388,16 +391,16 @@ def _not_started(error: str) -> CommandEnd:
 def _unfit(
     argv: Sequence[str] | None, shell: str | None, env: Mapping[str, str], cwd: str | None
 ) -> str | None:
-    """What the operating system could not take, as a sentence, or None."""
+    """Return an error about a value that the operating system cannot take, or None."""
     if argv is not None and not argv:
         return "argv is empty: give the program and its arguments"
     texts = [("argv", word) for word in argv or ()] + [("shell", shell or ""), ("cwd", cwd or "")]
     for name, text in texts:
         if "\0" in text:
-            return f"{name} contains a NUL character: {text!r}; take it out"
+            return f"{name} contains a NUL character: {text!r}: remove it"
     for name, text in env.items():
         if not name or "=" in name or "\0" in name:
-            return f"environment variable name {name!r}: it must be neither empty nor have = or NUL"
+            return f"invalid environment variable name {name!r}: it is empty, or contains = or NUL"
         if "\0" in text:
-            return f"environment variable {name} contains a NUL character; take it out"
+            return f"environment variable {name} contains a NUL character: remove it"
     return None

@@ -1,19 +1,19 @@
 """The guardian of one command: its parent, which kills all that the command started.
 
-The supervisor forks one guardian for each command. On Linux the guardian is a subreaper: whatever
-the command started and left behind becomes its child, also after setsid() and a double fork. So it
-knows every descendant of the command, and no process of another command.
+The supervisor forks one guardian for each command. On Linux the guardian is a subreaper: orphans of
+the command become its children, also after setsid() and a double fork. So it knows every descendant
+of the command, and no process of another command.
 
-The guardian ends nothing by itself while the supervisor lives. The supervisor writes to `control`:
+While the supervisor lives, the guardian signals on request only. `control` carries the requests:
 
-- `T`: SIGTERM to all of it;
-- `K`: SIGKILL to all of it, until nothing is left;
+- `T`: send SIGTERM to all descendants;
+- `K`: send SIGKILL to all descendants, until nothing is left;
 - the end of the pipe: the supervisor is dead, which counts as `K`.
 
 The guardian writes lines to `report`: `pid N` and later `exit STATUS` of the command itself,
 `killing` when it has read a `K`, and `gone` when nothing of the command is left. Then it exits. It
-keeps the supervisor's stdout open and never writes to it, so that the runner, which reads the other
-end, sees the end of it only when all guardians have done their work.
+keeps the supervisor's stdout open and never writes to it. So the runner, which reads the other end,
+reads its end only when all guardians are done.
 """
 
 import os
@@ -37,9 +37,9 @@ from cronledger.engine.commands.spawn import (
 )
 
 LAST = 1.9
-"""Seconds for which a guardian goes on killing after the end of its supervisor."""
+"""Seconds for which a guardian continues to kill after the end of its supervisor."""
 EAGER = 2.0
-"""Seconds for which a guardian looks often; what is left then cannot be killed, or hardly."""
+"""Seconds for which a guardian polls often. Later survivors can hardly be killed."""
 OFTEN = 0.02
 SELDOM = 1.0
 NEVER = float("inf")
@@ -54,12 +54,12 @@ def spawn(
 ) -> tuple[int, int, int, int, int]:
     """Fork a guardian, whose child becomes `argv` in a session of its own, stdin from `null`.
 
-    `group`: the directory of its control group, which the guardian removes in the end.
+    `group`: the directory of its control group, which the guardian removes at its end.
 
-    Returns (guardian, control, report, output, exec_status) without waiting for exec(). `guardian`
-    is a pid, the others are ends of pipes that do not block: the first two are as above, `output`
-    carries stdout and stderr; `exec_status` ends silently at exec(), or says what
-    `explain` reads. Raises OSError when there is no process or file descriptor to be had.
+    Return (guardian, control, report, output, exec_status) without waiting for exec(). `guardian`
+    is a pid; the others are ends of pipes that do not block. `control` and `report` are described
+    above. `output` carries stdout and stderr. `exec_status` ends silently at exec(), or contains
+    the text for `explain`. Raises OSError if processes or file descriptors are exhausted.
     """
     opened: list[int] = []
     try:
@@ -68,8 +68,8 @@ def spawn(
         control_r, control_w, report_r, report_w, output_r, output_w, status_r, status_w = opened
         for fd in (control_w, report_r, output_r, status_r):
             os.set_blocking(fd, False)
-        # Blocked across the forks: a SIGTERM that arrives before exec() must end the child, not be
-        # swallowed by the handlers it inherited.
+        # Blocked across the forks: a SIGTERM that arrives before exec() must end the child. The
+        # handlers that it inherits would ignore it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             pid = os.fork()
@@ -106,7 +106,7 @@ def _fork(
     mask: set[int],
     group: str | None,
 ) -> int:
-    """Return the pid of a child that becomes `argv`; signals are blocked until it has its own."""
+    """Return the pid of a child that becomes `argv`. Its signals are blocked until it is ready."""
     parent = os.getpid()
     try:
         pid = os.fork()
@@ -130,7 +130,7 @@ def _guard(
     null: int,
     group: str | None,
 ) -> NoReturn:
-    """Be the guardian of what `begin` starts in a child process and returns the pid of.
+    """Run the guardian of the child process that `begin` starts; it returns the pid.
 
     For a process that was just forked. `keep`: file descriptors that `begin` needs.
     """
@@ -149,7 +149,7 @@ def _guard(
         for fd in keep:
             os.close(fd)
         _Guardian(pid, control, report, wake_r, group).run()
-    except BaseException as error:  # noqa: BLE001  nothing of this copy of the supervisor may go on
+    except BaseException as error:  # noqa: BLE001  this copy of the supervisor must end
         sys.stderr.write(f"cronledger guardian: {type(error).__name__}: {error}\n")
         sys.stderr.flush()
     finally:
@@ -157,14 +157,14 @@ def _guard(
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Close everything but stdio and `kept`: the pipe of another guardian must end with its own."""
+    """Close all but stdio and `kept`. Otherwise the pipes of other guardians would stay open."""
     try:
         fds: Iterable[int] = map(int, os.listdir("/proc/self/fd" if LINUX else "/dev/fd"))  # noqa: PTH208
     except OSError:
         fds = range(os.sysconf("SC_OPEN_MAX"))
     for fd in fds:
         if fd > 2 and fd not in kept:
-            with suppress(OSError):  # it was open for the listing
+            with suppress(OSError):  # the listing itself had one open
                 os.close(fd)
 
 
@@ -195,7 +195,7 @@ class _Guardian:
         self._say("gone")
 
     def _patience(self) -> float | None:
-        """Return the milliseconds until the next look, None for no limit."""
+        """Return the milliseconds until the next poll. None: no limit."""
         if self._killing_since == NEVER:
             # Where orphans are not adopted, their end raises no SIGCHLD here.
             return SELDOM * 1000 if self._reaped and not LINUX else None
@@ -216,9 +216,10 @@ class _Guardian:
             self._signal(signal.SIGTERM)
 
     def _anything_left(self) -> bool:
-        """Reap what is dead; return whether anything lives, be it only a zombie of another parent.
+        """Reap dead children. Return whether any process of the command is left.
 
-        Without children there are no descendants either, because orphans become children here.
+        Zombies of other parents count. On Linux, no children means no descendants, because orphans
+        become children of the guardian.
         """
         try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:

@@ -1,8 +1,7 @@
-"""Starting one program and ending all that it started: the system calls under the supervisor.
+"""System calls of the supervisor: start one program, and signal everything that it started.
 
-Standard library only and light: the supervisor process imports this, the guardian, and nothing else
-of ours. Linux does all of it; elsewhere the process group stands for all, and neither the parent's
-death signal nor the adoption of orphans exists.
+Standard library only, so that the supervisor process stays small. Outside of Linux only the process
+group is signalled: there is no signal at the death of the parent, and no adoption of orphans.
 """
 
 import ctypes
@@ -29,7 +28,7 @@ _LISTED = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")  # 
 
 
 def adopt_orphans() -> None:
-    """From now on a descendant whose parent dies becomes a child of this process (Linux)."""
+    """Make every descendant whose parent dies a child of this process (Linux)."""
     if LINUX and _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
@@ -45,15 +44,15 @@ def become(
     mask: set[int],
     group: str | None,
 ) -> NoReturn:
-    """In the child: becomes the program, or writes "STEP ERRNO" to `status` and exits."""
+    """Turn this child process into the program, or write "STEP ERRNO" to `status` and exit."""
     step = "setup"
     try:
         os.setsid()
-        # The second belt: the direct child dies with its guardian, even of kill -9. It covers
-        # neither grandchildren nor set-uid programs.
+        # A second guard: the direct child dies with its guardian, even of kill -9. It does not
+        # cover grandchildren and set-uid programs.
         if LINUX:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before the line above
             os._exit(127)
         if group is not None:
             enter(group)
@@ -67,34 +66,35 @@ def become(
             os.chdir(cwd)
         step = "exec"
         os.execvpe(argv[0], list(argv), environ)
-    except BaseException as error:  # noqa: BLE001  nothing of this copy of the loop may go on
+    except BaseException as error:  # noqa: BLE001  this copy of the guardian must end
         number = error.errno if isinstance(error, OSError) else None
         os.write(status, f"{step} {number or errno.EINVAL}".encode())
     finally:
         os._exit(127)
 
 
-def explain(said: str, argv: Sequence[str], cwd: str | None) -> str:
-    """The sentence for what a child that could not start wrote to its `exec_status`."""
-    step, digits = said.split()
+def explain(status: str, argv: Sequence[str], cwd: str | None) -> str:
+    """Return the error for the `exec_status` of a child that could not start."""
+    step, digits = status.split()
     number, name = int(digits), argv[0]
     reason = os.strerror(number)
     if step == "cwd":
         return f"cannot change to cwd {cwd!r}: {reason}"
     if number == errno.ENOENT and "/" in name:
-        return f"command not found: no file {name!r}, or not the interpreter its first line names"
+        return f"command not found: no file {name!r}, or no interpreter as named in its first line"
     if number == errno.ENOENT:
-        return f"command not found: {name!r} is in no directory of PATH"
+        return f"command not found: {name!r} is not in a directory of PATH"
     if number == errno.EACCES:
-        return f"permission denied: {name!r} is not a file that may be executed"
+        return f"permission denied: {name!r} is not an executable file"
     return f"cannot run {name!r} ({step}): {reason}"
 
 
 def signal_descendants(root: int, number: int, but: Container[int] = ()) -> bool:
-    """Signal all descendants of the process `root`; return whether there were any.
+    """Signal all descendants of the process `root`. Return whether there were any.
 
-    Children in `but` and their descendants are left alone. Signals go to process groups, because a
-    fork may race with the listing; a child that has no group of its own yet is signalled alone.
+    Children in `but` and their descendants get no signal. Whole process groups are signalled,
+    because a fork may race with the listing. A child that has no group of its own yet is signalled
+    alone.
     """
     found = _descendants(root, but)
     ours = {0, os.getpgrp()}
@@ -108,18 +108,18 @@ def signal_descendants(root: int, number: int, but: Container[int] = ()) -> bool
 
 
 def group_exists(group: int) -> bool:
-    """Whether the process group has a member, be it only a zombie."""
+    """Return whether the process group has a member, zombies included."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signals a process group; a group that is gone already is fine."""
+    """Signal a process group, if it still exists."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
@@ -133,42 +133,42 @@ def signal_group(group: int, number: int) -> None:
 
 
 def signal_process(pid: int, number: int) -> None:
-    """Signal a process; one that is gone already, or of another user, is left."""
+    """Signal a process, if it still exists and belongs to this user."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def _descendants(root: int, but: Container[int]) -> list[int]:
-    """Descendants, zombies included, but for children in `but` and theirs."""
+    """Return the descendants of `root`, zombies included, without children in `but` and theirs."""
     children = _children if _LISTED else _read_parents().get
     found = [pid for pid in children(root) or () if pid not in but]
-    for pid in found:  # it grows meanwhile
+    for pid in found:  # the loop appends to it
         found += children(pid) or ()
     return found
 
 
 def _read_parents() -> dict[int, list[int]]:
-    """Children by parent, read from all processes: for kernels that do not list children."""
+    """Return the children of each process, for kernels that do not list them."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112, PTH208
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
                     parent = int(file.read().rpartition(b")")[2].split()[1])
-            except OSError:  # it ended meanwhile
+            except OSError:  # the process ended meanwhile
                 continue
             children.setdefault(parent, []).append(int(name))
     return children
 
 
 def _children(pid: int) -> list[int]:
-    """Children, zombies included."""
+    """Return the children of a process, zombies included."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  pathlib is slow to import
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process ended meanwhile
         pass
     return found
 
@@ -176,5 +176,5 @@ def _children(pid: int) -> list[int]:
 def _lookup(call: Callable[[int], int], pid: int) -> int:
     try:
         return call(pid)
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process ended meanwhile
         return 0

@@ -1,10 +1,9 @@
-"""The process that runs commands, so that none outlives its lease whatever becomes of the runner.
+"""The process that runs commands, so that no command outlives its lease, even if the runner dies.
 
 Run as ``python -m cronledger.engine.commands.supervisor [RUNNER_PID]``. It reads requests on stdin
 and writes events on stdout, one JSON object per line; `cronledger.engine.commands.client` is the
-other end. It uses the standard library only, has one thread, and never blocks: a runner that is
-stopped and reads no events, or a program on a hung filesystem, must not delay the deadline of
-another command.
+other end. It uses the standard library only, has one thread, and never blocks, because a stopped
+runner or a program on a hung filesystem must not delay the deadline of another command.
 
 Requests::
 
@@ -13,20 +12,20 @@ Requests::
     {"op": "extend", "deadlines": {key: deadline}}
     {"op": "stop", "key"}     SIGTERM now, SIGKILL after the command's grace
     {"op": "kill", "key"}     SIGKILL now
-    {"op": "ping"}            answered by pong: the supervisor is alive and reads
+    {"op": "ping"}            the supervisor responds with the event pong
 
 Events: ``ready`` once; then for each start either ``failed`` (key, error) or ``started`` (key, pid)
 followed by ``ended`` (key, returncode, signal, reason, output, truncated, total_bytes), once each.
 
-Deadlines are instants of CLOCK_MONOTONIC in seconds. That clock is one for all processes of a host,
-so the runner's `time.monotonic()` and ours agree; it does not advance while the host is suspended.
+Deadlines are instants of CLOCK_MONOTONIC in seconds. All processes of a host share that clock, so
+the supervisor and the `time.monotonic()` of the runner agree. It stops while the host is suspended.
 
-Each command has a parent process of its own, its `guardian`. What is ended with a command is all
-that its guardian has as descendants: on Linux everything that the command started, also what left
-its session or became a daemon; elsewhere its process group. Where we may make control groups, each
-command has one, and it is killed as a whole; without, what runs as a user whom we may not signal
-(sudo) is not ended. A guardian outlives the supervisor and kills what it guards. The
-supervisor outlives a guardian, adopts what that guarded, and kills it.
+Each command has a parent process of its own, its `guardian`. All descendants of the guardian end
+with the command: on Linux everything that the command started, daemons and other sessions included;
+elsewhere its process group. If the supervisor may create control groups, each command has one,
+which is killed as a whole. Without a group, processes of users whom the supervisor may not signal
+(sudo) continue. If the supervisor dies, each guardian kills its command. If a guardian dies, the
+supervisor adopts its processes and kills them.
 """
 
 import gc
@@ -55,15 +54,15 @@ from cronledger.engine.commands.spawn import (
 )
 
 KILL_LEAD = 0.1
-"""Seconds before a deadline at which SIGKILL is sent: at the deadline itself nothing is alive."""
+"""Seconds between SIGKILL and the deadline, at which nothing is alive."""
 EOF_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL, at most, once the runner is gone."""
+"""The longest grace, in seconds, when the runner is gone."""
 DRAIN = 0.2
-"""Seconds for which what is left of a command that exited may go on writing to its output."""
+"""Seconds for which the processes that a command left behind may continue to write its output."""
 GONE = 2.0
-"""Seconds after SIGKILL for which `ended` waits for what is left of a command to disappear."""
+"""Seconds after SIGKILL for which `ended` waits for the last processes of a command."""
 DEAF = 0.05
-"""A guardian that does not confirm within so many seconds that it is killing is killed itself."""
+"""A guardian that does not confirm a kill within so many seconds is killed itself."""
 POLL = 0.05
 CHUNK = 1 << 16
 NEVER = float("inf")
@@ -72,7 +71,7 @@ NEVER = float("inf")
 class Command:
     """One command from its fork until `ended` is sent. `pid` is also its group and its session.
 
-    `lost`: its guardian died before it, and what is left of it are children of the supervisor.
+    `lost`: its guardian died before it, and its processes are children of the supervisor.
     """
 
     def __init__(self, request: dict[str, Any], now: float) -> None:
@@ -83,7 +82,7 @@ class Command:
         self.tail_bytes: int = request["tail_bytes"]
         self.pid = self.guardian = self.control = self.report = -1
         self.output = self.exec_status = -1
-        self.said = b""  # by the guardian, an unfinished line
+        self.reported = b""  # an unfinished line of the guardian
         self.group: str | None = None  # the directory of its control group
         self.has_begun = self.gone = self.lost = False
         self.killing_by = NEVER  # when the guardian must have confirmed a kill
@@ -91,16 +90,16 @@ class Command:
         self.total_bytes = 0
         self.error: str | None = None  # why it could not start
         self.exit_code: int | None = None  # negative: the signal; None while the process lives
-        self.reason: str | None = None  # why we ended it; None: it exits by itself
+        self.reason: str | None = None  # why the supervisor ends it; None: it exits by itself
         self.drain_by = self.gone_by = NEVER
-        self.next_at = NEVER  # when to look at it again
+        self.next_at = NEVER  # when it is checked again
         self.extend(request["deadline"], now)
 
     def extend(self, deadline: float, now: float) -> None:
-        """The lease now ends at `deadline`; no effect on a command that is ending already.
+        """Move the end of the lease to `deadline`, unless the command is ending already.
 
-        SIGTERM comes `grace` before SIGKILL, but never in the first five sixths of the time left:
-        with a short lease and a long grace it would otherwise come at once.
+        SIGTERM is sent `grace` seconds before SIGKILL, but not in the first five sixths of the time
+        left. Otherwise a short lease with a long grace would send it at once.
         """
         if self.reason is None and self.exit_code is None:
             self.kill_at = deadline - KILL_LEAD
@@ -133,8 +132,11 @@ class Command:
 
 
 class Supervisor:
-    """Owns the commands and the loop. The runner is gone when stdin ends, or when `runner_pid`
-    dies: a fork of the runner may hold copies of both pipes open."""
+    """The commands and the loop that watches them.
+
+    The runner is gone when stdin ends, or when `runner_pid` dies, because a fork of the runner may
+    hold copies of both pipes open.
+    """
 
     def __init__(self, runner_pid: int | None) -> None:
         self._commands: dict[str, Command] = {}
@@ -143,12 +145,12 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._requests = b""
         self._events = bytearray()
-        self._soonest = NEVER  # no command's next_at is earlier
+        self._soonest = NEVER  # the earliest next_at of all commands, or earlier
         self._runner_gone = False
         self._flush_by = NEVER
         self._environ = dict(os.environ)
         self._null = os.open(os.devnull, os.O_RDWR)
-        while self._null <= 2:  # the runner may have closed stderr: children need 0, 1 and 2
+        while self._null <= 2:  # children need 0, 1 and 2, but the runner may have closed stderr
             self._null = os.dup(self._null)
         adopt_orphans()
         self._groups = cgroup.Groups()
@@ -169,18 +171,18 @@ class Supervisor:
         if sys.platform == "linux":
             pidfd = os.pidfd_open(runner_pid)
             self._selector.register(pidfd, selectors.EVENT_READ, self._on_runner_gone)
-        if os.getppid() != runner_pid:  # it died first, and its pid may belong to another by now
+        if os.getppid() != runner_pid:  # it died, and another process may have its pid
             raise SystemExit(f"cronledger supervisor: process {runner_pid} is not its parent")
 
     def run(self) -> None:
-        """Returns when the runner is gone and every command is dead."""
+        """Run the loop. Return when the runner is gone and every command is dead."""
         self._emit({"event": "ready", "pid": os.getpid()})
         while not self._finished():
             wait = min(self._soonest, self._flush_by) - monotonic()
             for key, _ in self._selector.select(None if wait == NEVER else max(0.0, wait)):
                 key.data(key.fd)
             if monotonic() >= self._soonest:
-                self._look(self._commands.values())
+                self._check(self._commands.values())
         self._groups.close()
 
     def _finished(self) -> bool:
@@ -222,7 +224,7 @@ class Supervisor:
                 del self._events[: os.write(1, self._events[:CHUNK])]
         except BlockingIOError:
             return False
-        except BrokenPipeError:  # nobody is left to read, and stdin ends with the same runner
+        except BrokenPipeError:  # the runner is dead, so stdin ends, too
             self._events.clear()
         return True
 
@@ -239,7 +241,7 @@ class Supervisor:
                         command.extend(deadline, monotonic())
                         self._soonest = min(self._soonest, command.next_at)
             case "stop" | "kill":
-                self._reap()  # what has exited by itself was not stopped
+                self._reap()  # a command that has exited by itself was not stopped
                 if command := self._commands.get(request["key"]):
                     grace = command.grace if request["op"] == "stop" else 0.0
                     self._stop(command, "stopped", grace)
@@ -249,11 +251,11 @@ class Supervisor:
                 raise ValueError(f"unknown request {other!r}")
 
     def _start(self, request: dict[str, Any]) -> str | None:
-        """The error if not even a child could be made for it."""
+        """Start a command. Return an error if no process can be started for it."""
         now = monotonic()
         command = Command(request, now)
         if command.key in self._commands:
-            raise ValueError(f"key {command.key!r} is running already")
+            raise ValueError(f"command {command.key!r} is running already")
         if self._runner_gone:
             return "not started: the runner is gone"
         if now >= command.kill_at:
@@ -277,23 +279,23 @@ class Supervisor:
         return None
 
     def _stop(self, command: Command, reason: str, grace: float) -> None:
-        """SIGTERM to all of it, SIGKILL after `grace` seconds or at the lease's end if sooner."""
+        """Send SIGTERM to all of it, and SIGKILL after `grace` seconds or at the lease's end."""
         if command.exit_code is None and command.reason is None:
             command.reason, command.term_at = reason, NEVER
             if grace > 0:
-                self._ask(command, b"T")
+                self._request(command, b"T")
         if command.reason is not None:
             command.kill_at = min(command.kill_at, monotonic() + grace)
-        self._look((command,))
+        self._check((command,))
 
     # -- what the commands do --------------------------------------------------------------------
 
     def _on_output(self, command: Command, _fd: int) -> None:
         if not self._read(command):
-            self._look((command,))
+            self._check((command,))
 
     def _read(self, command: Command) -> bool:
-        """Reads one chunk; False when there is none now or never again."""
+        """Read one chunk of output. Return False if there is none now, or at its end."""
         if command.output < 0:
             return False
         try:
@@ -306,18 +308,18 @@ class Supervisor:
         return bool(data)
 
     def _on_exec_status(self, command: Command, _fd: int) -> None:
-        """exec() closed the pipe without a word, or the child says why it cannot start."""
+        """Read why the child cannot start. A successful exec() closes the pipe without data."""
         if command.exec_status < 0:  # closed by an earlier callback of this round
             return
-        said = os.read(command.exec_status, CHUNK).decode()
+        status = os.read(command.exec_status, CHUNK).decode()
         command.exec_status = self._close(command.exec_status)
-        if said:
-            command.error = explain(said, command.argv, command.cwd)
+        if status:
+            command.error = explain(status, command.argv, command.cwd)
         else:
             self._begun(command)
 
     def _on_report(self, command: Command, _fd: int) -> None:
-        """Read what the guardian says of its command."""
+        """Read the lines of the guardian."""
         if command.report < 0:
             return
         try:
@@ -326,7 +328,7 @@ class Supervisor:
             return
         if not data:
             command.report = self._close(command.report)
-        *lines, command.said = (command.said + data).split(b"\n")
+        *lines, command.reported = (command.reported + data).split(b"\n")
         for line in lines:
             word, _, number = line.partition(b" ")
             if word == b"pid":
@@ -339,10 +341,10 @@ class Supervisor:
             elif word == b"gone":
                 command.gone = True
         if lines and command.exit_code is not None:
-            self._look((command,))
+            self._check((command,))
 
     def _begun(self, command: Command) -> None:
-        """Send `started` once both are known: the pid, and that exec() succeeded."""
+        """Send `started` once the pid is known and exec() has succeeded."""
         known = command.pid > 0 and command.exec_status < 0 and command.error is None
         if known and not command.has_begun:
             command.has_begun = True
@@ -363,21 +365,21 @@ class Supervisor:
         self._reap()
 
     def _reap(self) -> None:
-        """Collect every dead child: guardians, and what a lost guardian left behind."""
-        looks: list[Command] = []
+        """Reap dead children: guardians, and orphans of lost guardians."""
+        exited: list[Command] = []
         try:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 if command := self._guardians.pop(found[0], None):
-                    self._part(command)
+                    self._guardian_ended(command)
                 elif command := self._by_pid.pop(found[0], None):
                     self._exited(command, found[1])
-                    looks.append(command)
+                    exited.append(command)
         except ChildProcessError:
             pass
-        self._look(looks or [c for c in self._commands.values() if c.lost])
+        self._check(exited or [c for c in self._commands.values() if c.lost])
 
-    def _part(self, command: Command) -> None:
-        """Its guardian is dead: it has done its work, or what it guarded is ours to kill now."""
+    def _guardian_ended(self, command: Command) -> None:
+        """Kill what a dead guardian has left, unless its work was done."""
         self._on_report(command, command.report)
         os.close(command.control)
         command.control = -1
@@ -391,20 +393,20 @@ class Supervisor:
 
     # -- ending ----------------------------------------------------------------------------------
 
-    def _look(self, commands: Iterable[Command]) -> None:
-        """Does what is due for `commands`, and notes when any command is due next."""
+    def _check(self, commands: Iterable[Command]) -> None:
+        """Do what is due for `commands`, and note when any command is due next."""
         for command in tuple(commands):
             if self._commands.get(command.key) is not command:
-                continue  # ended by an earlier callback of this round
+                continue  # an earlier callback of this round ended it
             if command.lost:
-                self._look_at_lost(command, monotonic())
+                self._check_lost(command, monotonic())
             elif command.exit_code is None:
-                self._look_at_living(command, monotonic())
+                self._check_running(command, monotonic())
             else:
-                self._look_at_rest(command, monotonic())
+                self._check_exited(command, monotonic())
         self._soonest = min((c.next_at for c in self._commands.values()), default=NEVER)
 
-    def _look_at_living(self, command: Command, now: float) -> None:
+    def _check_running(self, command: Command, now: float) -> None:
         if now >= command.kill_at:
             command.reason, command.term_at = command.reason or "lease", NEVER
             self._kill(command, now)
@@ -412,14 +414,14 @@ class Supervisor:
             return
         if now >= command.term_at:
             command.reason, command.term_at = "lease", NEVER
-            self._ask(command, b"T")
+            self._request(command, b"T")
         command.next_at = min(command.term_at, command.kill_at)
 
-    def _look_at_rest(self, command: Command, now: float) -> None:
-        """The main process is dead. It may have left others, and its pipe writers.
+    def _check_exited(self, command: Command, now: float) -> None:
+        """Kill what a dead main process has left when its time is over, and end the command.
 
-        After a natural end the rest has until the output ends, or `DRAIN`; after SIGTERM it has
-        what remains of the grace. Then it is killed, and `ended` is sent once it is gone.
+        After an exit by itself, the rest may run until its output ends, or for `DRAIN` seconds.
+        After SIGTERM it may run until the end of the grace. Then `ended` is sent.
         """
         self._read_rest(command)
         if command.reason is not None:
@@ -430,8 +432,8 @@ class Supervisor:
             self._kill(command, now)
         self._end_if_over(command, now)
 
-    def _look_at_lost(self, command: Command, now: float) -> None:
-        """Kill what its guardian has left, which cannot be told from what another one left."""
+    def _check_lost(self, command: Command, now: float) -> None:
+        """Kill the processes of all lost guardians, which cannot be distinguished."""
         if command.group is not None:
             cgroup.kill(command.group)
         if LINUX:
@@ -446,7 +448,8 @@ class Supervisor:
         self._end_if_over(command, now)
 
     def _read_rest(self, command: Command) -> None:
-        for _ in range(16):  # a full pipe of the largest size; a writer that escaped may never end
+        # At most a full pipe of the largest size, because an escaped writer may never end.
+        for _ in range(16):
             if not self._read(command):
                 break
 
@@ -458,16 +461,16 @@ class Supervisor:
             command.next_at = now + POLL
 
     def _kill(self, command: Command, now: float) -> None:
-        """Have all of it killed; a guardian that does not obey (SIGSTOP) is killed itself."""
+        """Request that the guardian kills all of it. Kill a guardian that does not confirm it."""
         if command.gone_by == NEVER:
             command.gone_by, command.killing_by = now + GONE, now + DEAF
-            self._ask(command, b"K")
+            self._request(command, b"K")
         elif now >= command.killing_by:
             command.killing_by = NEVER
             signal_process(command.guardian, signal.SIGKILL)
 
-    def _ask(self, command: Command, what: bytes) -> None:
-        with suppress(OSError):  # it is dead, and perhaps not reaped yet
+    def _request(self, command: Command, what: bytes) -> None:
+        with suppress(OSError):  # the guardian is dead, and perhaps not reaped yet
             os.write(command.control, what)
 
     def _end(self, command: Command) -> None:
@@ -486,5 +489,5 @@ class Supervisor:
 
 
 if __name__ == "__main__":
-    gc.freeze()  # what is there now stays: forked children need not copy its pages
+    gc.freeze()  # forked children share the pages of objects that no collection touches
     Supervisor(int(sys.argv[1]) if len(sys.argv) > 1 else None).run()
