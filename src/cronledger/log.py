@@ -22,8 +22,8 @@ EVENTS: Mapping[str, str] = {
     "app_registered": "The jobs of an App were applied, and this runner runs them.",
     "app_unregistered": "This runner no longer runs an App. Its jobs were `retired`, or `kept` for "
     "another runner.",
-    "claim_commit_unknown": "The result of a claim's COMMIT was lost. The executions that it had "
-    "claimed were released.",
+    "claim_commit_unknown": "The result of a claim's COMMIT was lost. Of its `executions`, "
+    "those that were committed were `released`.",
     "claim_followup_failed": "The statements after a claim failed. The sweeper repeats them.",
     "database_accepted": "accept-database was called. This runner works again.",
     "database_awaited": "The database is unreachable at the start. The runner waits for it for up "
@@ -49,7 +49,8 @@ EVENTS: Mapping[str, str] = {
     "it.",
     "execution_started": "An execution was won, retried or stolen (`how`), and starts.",
     "execution_succeeded": "A handler succeeded. The execution is SUCCESS once that is written.",
-    "execution_swept": "A lease expired and may not be stolen. The execution is FAILED.",
+    "execution_swept": "A lease expired and may not be stolen. The execution is FAILED, or "
+    "CANCELLED if that was requested.",
     "finish_commit_unknown": "The result of a COMMIT that ends an execution was lost. The runner "
     "reads it from the ledger.",
     "handler_not_stopped": "A sync handler was requested to stop and continues. It keeps its slot.",

@@ -1,7 +1,7 @@
-"""Tables of text with rich: for a terminal of so many columns, or as wide as they are.
+"""Tables of text with rich, for the width of a terminal or with full width.
 
-Text that other people wrote is cleaned: a name or an error message must not move the cursor, change
-colours or reverse the order of what is read.
+Text that other people wrote is cleaned, because a name or an error message must not move the
+cursor, change colours or reverse the order of the text.
 """
 
 import unicodedata
@@ -46,10 +46,11 @@ def print_table(
     width: int | None = None,
     styles: Mapping[str, str] | None = None,
 ) -> None:
-    """Print a table without lines; cells are cleaned, and stay on one line each.
+    """Print a table without lines. Cells are cleaned, and are one line each.
 
-    `width`: of the terminal; the longest cells end with an ellipsis where the table is wider. None:
-    no limit and no colours. `styles`: rich's style for a cell that is exactly this text.
+    `width`: the width of the terminal. If the table is wider, its longest cells are cut and end
+    with an ellipsis. None: no limit and no colours. `styles`: the style of rich for a cell that
+    contains exactly this text.
     """
     cells = [[_plain(text) for text in row] for row in rows]
     widths = _widths(headings, cells)
@@ -69,7 +70,7 @@ def print_table(
 
 
 def width_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return how many columns of a terminal the whole table takes."""
+    """Return the width of the whole table in columns of a terminal."""
     widths = _widths(headings, [[_plain(text) for text in row] for row in rows])
     return sum(widths) + GAP * (len(widths) - 1)
 

@@ -7,11 +7,11 @@
             (ran,) = await replica.step()
         assert ran.status == "SUCCESS"
 
-The database is real, an embedded PostgreSQL that the test session starts and removes (or the server
-that CRONLEDGER_TEST_DATABASE_URL names); each test has a fresh ledger. Nothing sleeps: the ledger's
-clock travels, and the replica works when it is told to.
+The database is a real one: an embedded PostgreSQL that the test session starts and removes, or the
+server of CRONLEDGER_TEST_DATABASE_URL. Each test has a fresh ledger. Nothing sleeps: the clock of
+the ledger travels, and the replica works when the test calls `step`.
 
-PYTEST_DONT_REWRITE: a conftest may import from here before the plugin is loaded.
+PYTEST_DONT_REWRITE: a conftest may import this module before the plugin is loaded.
 """
 
 import os
@@ -61,17 +61,17 @@ CREATE OR REPLACE FUNCTION {schema}.db_clock() RETURNS timestamptz
 
 
 def _connect(url: str) -> psycopg.Connection[Any]:
-    """A connection that reads instants and intervals whatever the role is set to."""
+    """Return a connection that parses instants and intervals, whatever the settings of the role."""
     connection = psycopg.connect(url, autocommit=True, client_encoding="UTF8")
     connection.execute(_READABLE)
     return connection
 
 
 class Travel:
-    """The clock of one database. It goes on by itself; `travel` sets it, for every process.
+    """The clock of one database, which runs on by itself. `travel` sets it, for every process.
 
-    Installs shifted versions of the schema's two clocks; nothing else of the schema changes. Never
-    for a ledger that matters: there is no way back but to drop it.
+    It replaces the two clocks of the schema, and nothing else. Do not use it with a ledger that
+    matters, because it cannot be undone.
     """
 
     def __init__(self, url: str, schema: str = "cronledger") -> None:
@@ -80,7 +80,7 @@ class Travel:
         self._connection.execute(sql.SQL(_INSTALL).format(schema=self._schema))
 
     def now(self) -> datetime:
-        """Answer the database's time."""
+        """Return the time of the database."""
         row = self._connection.execute(
             sql.SQL("SELECT {}.db_clock()").format(self._schema)
         ).fetchone()
@@ -89,11 +89,11 @@ class Travel:
         return instant
 
     def travel(self, *, by: timedelta | None = None, to: datetime | None = None) -> datetime:
-        """Move the clock `by` so much, or `to` an instant, also back; answers what it says now."""
+        """Move the clock by a length or to an instant, also back. Return its new time."""
         if (by is None) == (to is None):
-            raise ValueError("travel either by=timedelta or to=datetime")
+            raise ValueError(f"by={by!r}, to={to!r}: give exactly one of them")
         if to is not None and to.utcoffset() is None:
-            raise ValueError(f"to={to!r} has no zone; write tzinfo=UTC")
+            raise ValueError(f"to={to!r} has no time zone: add tzinfo=UTC")
         shift = sql.SQL("UPDATE {schema}.time_travel SET ahead = {ahead}")
         ahead = (
             sql.SQL("ahead + {}").format(sql.Literal(by))
@@ -104,47 +104,52 @@ class Travel:
         return self.now()
 
     def close(self) -> None:
-        """Give the connection back; the clock stays as it is."""
+        """Close the connection. The clock stays as it is."""
         self._connection.close()
 
 
 class Ledger:
-    """A fresh ledger for one test: `url`, a clock that travels, and what is written in it."""
+    """A fresh ledger for one test: its `url`, its clock, and its rows."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._clock = Travel(url)
         self._connection = _connect(url)
         self._connection.row_factory = dict_row
-        # A clone of a database with a ledger in it; replicas would take it for another's.
+        # A clone gets an identity of its own, because replicas refuse to work in a copy.
         self.rows(
             "UPDATE identity SET ledger_id = gen_random_uuid(), database_oid ="
             " (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
 
     def replica(self, *apps: App, **settings: Any) -> Replica:
-        """A replica that works when a test awaits its `step`: `async with ledger.replica(app) as
-        replica`. `settings` are those of `cronledger.settings.Settings`."""
+        """Return a replica that works when a test awaits its `step`.
+
+        Use it as `async with ledger.replica(app) as replica`. `settings` are those of
+        `cronledger.settings.Settings`.
+        """
         return Replica(*apps, url=self.url, settings=Settings(**settings), manual=True)
 
     def travel(self, *, by: timedelta | str | None = None, to: datetime | None = None) -> datetime:
-        """Move the ledger's clock `by` a length (`timedelta(hours=1)` or `"1h"`) or `to` an
-        instant; answers what it says now. It goes on from there."""
+        """Move the clock by a length (`timedelta(hours=1)` or `"1h"`), or to an instant.
+
+        Return its new time, from which it runs on.
+        """
         return self._clock.travel(by=durations.parse(by) if isinstance(by, str) else by, to=to)
 
     def now(self) -> datetime:
-        """Answer the ledger's time."""
+        """Return the time of the ledger."""
         return self._clock.now()
 
     def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
-        """The rows of a statement; what it names without a schema is the ledger's."""
+        """Return the rows of a statement. Names without a schema are those of the ledger."""
         with self._connection.transaction():
             self._connection.execute("SET LOCAL search_path = cronledger")
             cursor = self._connection.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description is not None else []
 
     def executions(self, job: str | None = None) -> list[dict[str, Any]]:
-        """The executions, of one job or all, in the order of their plan_time."""
+        """Return the executions of one job or of all jobs, by plan_time."""
         return self.rows(
             "SELECT * FROM executions WHERE %s::text IS NULL OR job_name = %s"
             " ORDER BY plan_time, job_name, scope_id",
@@ -152,7 +157,7 @@ class Ledger:
         )  # fmt: skip
 
     def skips(self, job: str | None = None) -> list[dict[str, Any]]:
-        """What did not run, and why, of one job or all."""
+        """Return the skips of one job or of all jobs, by their first plan_time."""
         return self.rows(
             "SELECT * FROM skips WHERE %s::text IS NULL OR job_name = %s"
             " ORDER BY from_plan_time, job_name, scope_id",
@@ -171,7 +176,7 @@ class Ledger:
         """Enqueue work for the job, and return the id of the execution that will do it.
 
         The arguments are those of the SQL function `enqueue`; `payload` is any value that JSON has.
-        None: `watermark` alone was given, and the work has come that far already.
+        None: only `watermark` was given, and the work has already reached it.
         """
         found: int | None = self._call("enqueue", job, arguments)
         return found
@@ -191,13 +196,13 @@ class Ledger:
         return row["id"]
 
     def close(self) -> None:
-        """Give its connections back."""
+        """Close its connections."""
         self._connection.close()
         self._clock.close()
 
 
 class Server:
-    """A PostgreSQL server for a test session, with a migrated ledger in it to clone."""
+    """A PostgreSQL server for a test session, with a migrated ledger that tests clone."""
 
     def __init__(self, url: str) -> None:
         check_dsn(url)
@@ -209,7 +214,7 @@ class Server:
 
     @contextmanager
     def ledger(self) -> Iterator[Ledger]:
-        """A fresh ledger, gone afterwards."""
+        """Create a ledger for the block, and drop it afterwards."""
         name = self._create(self._template)
         try:
             made = Ledger(self._url(name))
@@ -221,7 +226,7 @@ class Server:
             self._drop(name)
 
     def close(self) -> None:
-        """Nothing of ours is left in the server."""
+        """Drop the template database, and close the connection."""
         self._drop(self._template)
         self._connection.close()
 
@@ -247,8 +252,11 @@ class Server:
 
 @pytest.fixture(scope="session")
 def cronledger_server() -> Iterator[Server]:
-    """The server of this test session: that of CRONLEDGER_TEST_DATABASE_URL (the DSN of a role that
-    may create databases), else an embedded one in a directory that is removed afterwards."""
+    """The server of this test session.
+
+    It is the one of CRONLEDGER_TEST_DATABASE_URL, the DSN of a role that may create databases.
+    Otherwise it is an embedded one, in a directory that is removed afterwards.
+    """
     given = os.environ.get(SERVER)
     if given:
         server = Server(given)
@@ -267,7 +275,7 @@ def cronledger_server() -> Iterator[Server]:
 
 @pytest.fixture
 def ledger(cronledger_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    """A fresh ledger; the CRONLEDGER_ variables of the environment do not reach its replicas."""
+    """A fresh ledger. Its replicas ignore the CRONLEDGER_ variables of the environment."""
     for name in list(os.environ):
         if name.startswith(PREFIX) and name != SERVER:
             monkeypatch.delenv(name)

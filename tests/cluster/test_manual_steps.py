@@ -87,7 +87,7 @@ async def test_f15_what_is_wrong_is_said(ledger: Ledger) -> None:
     manual = ledger.replica(app)
     with pytest.raises(RuntimeError, match="starting"):
         await manual.step()
-    with pytest.raises(ValueError, match="has no zone"):
+    with pytest.raises(ValueError, match="has no time zone"):
         ledger.travel(to=datetime(2030, 1, 1))  # noqa: DTZ001
     with pytest.raises(ConfigurationError, match="has no name"):
         ledger.replica(App())

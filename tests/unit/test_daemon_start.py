@@ -34,7 +34,7 @@ class Flaky:
 async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
     flaky = Flaky(errors.AdminShutdown("fast"), psycopg.OperationalError("refused"))
     with capture_logs() as logs:
-        assert await _work(60)._once_it_answers(flaky, asyncio.Event())
+        assert await _work(60)._when_reachable(flaky, asyncio.Event())
     assert flaky.tries == 3
     assert [entry["event"] for entry in logs] == [
         "database_awaited", "database_awaited", "database_reached",
@@ -44,7 +44,7 @@ async def test_the_start_is_begun_anew_when_the_database_went_away() -> None:
 async def test_what_is_not_an_absence_ends_the_start() -> None:
     flaky = Flaky(errors.DiskFull("no space"))
     with pytest.raises(errors.DiskFull):
-        await _work(60)._once_it_answers(flaky, asyncio.Event())
+        await _work(60)._when_reachable(flaky, asyncio.Event())
     assert flaky.tries == 1
 
 
@@ -52,7 +52,7 @@ async def test_a_refused_connection_ends_the_start() -> None:
     refused = 'connection failed: FATAL:  database "absent" does not exist'
     flaky = Flaky(psycopg.OperationalError(refused))
     with capture_logs() as logs, pytest.raises(psycopg.OperationalError):
-        await _work(60)._once_it_answers(flaky, asyncio.Event())
+        await _work(60)._when_reachable(flaky, asyncio.Event())
     assert (flaky.tries, logs) == (1, [])
 
 
@@ -63,21 +63,21 @@ async def test_reasons_that_take_turns_are_not_logged_at_each_try(
     monkeypatch.setattr(asyncio, "timeout", lambda _: real(0))
     flaky = Flaky(*[psycopg.OperationalError(text) for text in ("refused", "starting") * 3])
     with capture_logs() as logs:
-        assert await _work(60)._once_it_answers(flaky, asyncio.Event())
+        assert await _work(60)._when_reachable(flaky, asyncio.Event())
     assert [entry.get("error") for entry in logs] == ["refused", "starting", None]
 
 
 async def test_patience_ends() -> None:
     flaky = Flaky(*[psycopg.OperationalError("refused")] * 100)
     with pytest.raises(psycopg.OperationalError):
-        await _work(0.05)._once_it_answers(flaky, asyncio.Event())
+        await _work(0.05)._when_reachable(flaky, asyncio.Event())
     assert flaky.tries == 2
 
 
 async def test_a_signal_ends_the_wait() -> None:
     stop = asyncio.Event()
     flaky = Flaky(*[psycopg.OperationalError("refused")] * 100)
-    waiting = asyncio.create_task(_work(60)._once_it_answers(flaky, stop))
+    waiting = asyncio.create_task(_work(60)._when_reachable(flaky, stop))
     await flaky.tried.wait()
     stop.set()
     assert not await waiting

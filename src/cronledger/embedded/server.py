@@ -1,13 +1,13 @@
-"""An embedded PostgreSQL: server binaries from a pip package, data kept between runs.
+"""An embedded PostgreSQL: server binaries from a pip package, and data that is kept between runs.
 
-Several processes share one server. Whoever uses it holds a shared flock on
-`postgres-<major>.users`; the kernel drops that lock with the process, so a kill -9 leaves no
-count behind. Starting and stopping happen under an exclusive flock on `postgres.lock`: ten
-processes that start at once get one server, and the last one that closes stops it. A server
-whose users were all killed runs on; the next start adopts it, and its last close stops it.
+Several processes share one server. Each of them holds a shared flock on `postgres-<major>.users`.
+The kernel releases the lock with the process, so that kill -9 leaves no wrong count. Starts and
+stops hold an exclusive flock on `postgres.lock`: ten processes that start at once get one server,
+and the last one that closes stops it. If all of them are killed, the server continues. The next
+start uses it, and the last close stops it.
 
-The server listens on a Unix socket alone, inside a directory that only its OS user can enter;
-that directory is the authentication. Everything here blocks: from asyncio, call it in a thread.
+The server listens only on a Unix socket, in a directory that only its OS user can enter. That
+directory is the authentication. All functions block, so asyncio code calls them in a thread.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ __all__ = ["Binaries", "Embedded", "EmbeddedError", "find_binaries"]
 
 @contextmanager
 def _exclusive(path: Path) -> Iterator[None]:
-    # Waits without a limit of its own: every step a holder takes under this lock has one.
+    # Without a time limit, because each step under this lock has one.
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -45,11 +45,11 @@ def _exclusive(path: Path) -> Iterator[None]:
 
 
 class Embedded:
-    """One user's share in the server of `directory`; a context manager around start and close.
+    """The use of the server of `directory`. A context manager around `start` and `close`.
 
-    `directory` (default: the user's data directory) holds `postgres-<major>` and the locks;
-    `binaries` is a directory of server programs, see `find_binaries`. `settings` are
-    PostgreSQL's; those of whoever launches the server hold while it runs. Not thread-safe.
+    `directory` (default: the user's data directory) contains `postgres-<major>` and the locks.
+    `binaries` is a directory of server programs, see `find_binaries`. `settings` are those of
+    PostgreSQL; they apply if this process launches the server. Not thread-safe.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Embedded:
         self.close()
 
     def start(self) -> str:
-        """The DSN of database `cronledger` on a server that answers and that we count as using.
+        """Return the DSN of the database `cronledger` of a running server. Start it if necessary.
 
-        Raises EmbeddedError; then we use nothing, and a server that nobody else uses is stopped.
+        Raises EmbeddedError. In that case the server is stopped, unless another process uses it.
         """
         if self._dsn is not None:
             return self._dsn
@@ -92,14 +92,14 @@ class Embedded:
                 users = f"{self._postmaster.data.name}.users"
                 self._users = os.open(self._base / users, os.O_RDWR | os.O_CREAT, 0o600)
                 self._owner = os.getpid()
-                # Does not wait: the exclusive mode is taken, and given up, under the mutex only.
+                # Does not wait, because the exclusive mode is only taken under the mutex.
                 fcntl.flock(self._users, fcntl.LOCK_SH)
                 self._dsn = self._postmaster.ensure()
         except OSError as exc:
             self.close()
             raise EmbeddedError(
-                f"the embedded database's directory {self._base} cannot be used ({exc}): "
-                f"give this user the right to write there, {REMEDY}"
+                f"the directory {self._base} of the embedded database cannot be used ({exc}): "
+                f"allow this user to write there, {REMEDY}"
             ) from exc
         except BaseException:
             self.close()
@@ -107,15 +107,15 @@ class Embedded:
         return self._dsn
 
     def close(self) -> None:
-        """Give up our use; if nobody else uses the server, it has ended when this returns."""
+        """Stop using the server. If no other process uses it, stop it and wait for its end."""
         users, self._users, self._dsn = self._users, None, None
         if users is None or self._postmaster is None:
             return
         try:
-            if self._owner == os.getpid():  # a forked copy shares its parent's lock: not its own
+            if self._owner == os.getpid():  # a fork shares the lock of its parent
                 with self._mutex(), suppress(BlockingIOError):
-                    # The upgrade may drop our shared lock and then fail: others use the server,
-                    # we are leaving, and whoever could come between needs the mutex we hold.
+                    # The upgrade may release the shared lock and then fail. That is harmless: other
+                    # processes use the server, and a new one would need the mutex.
                     fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._postmaster.stop()
         finally:
@@ -125,7 +125,7 @@ class Embedded:
         return _exclusive(self._base / "postgres.lock")
 
     def _choose_binaries(self) -> Binaries:
-        """Those that fit the data kept here; without any data, the first found."""
+        """Return the binaries that fit the existing data. Without data, return the first ones."""
         kept = {path.parent.name for path in self._base.glob("postgres-*/PG_VERSION")}
         kept = {name for name in kept if re.fullmatch(r"postgres-\d+", name)}
         found: list[Binaries] = []
@@ -135,7 +135,7 @@ class Embedded:
             found.append(binaries)
         versions = ", ".join(f"PostgreSQL {b.version} in {b.directory}" for b in found)
         raise EmbeddedError(
-            f"{self._base} keeps the data of another major version ({', '.join(sorted(kept))}) "
-            f"than the server binaries found ({versions}): install binaries of that version, "
+            f"{self._base} contains data of another major version ({', '.join(sorted(kept))}) "
+            f"than the server binaries ({versions}): install binaries of that version, "
             f"or move the old directory away to begin with an empty database, {REMEDY}"
         )

@@ -1,7 +1,7 @@
-"""One replica as a process: prepares its ledger, runs, drains on a signal, and really ends.
+"""One replica as a process: it prepares the ledger, runs, drains on a signal, and always ends.
 
 The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process.
-SIGUSR1 logs what the process is doing.
+SIGUSR1 logs the state of the process.
 """
 
 import asyncio
@@ -44,12 +44,15 @@ T = TypeVar("T")
 DRAIN_MARGIN_SECONDS = 30.0
 EXIT_SECONDS = 3.0
 COLLECT_AFTER = 2_000
-"""Objects made and not freed after which Python looks for cycles; it was 700 for long."""
+"""The number of unfreed objects after which Python searches for cycles. The default is 700."""
 
 
 def tune_gc() -> None:
-    """Python's search for cycles leaves out what lives now, and comes a third as often: it would go
-    through modules and waiting executions again and again, a third of a busy replica's time."""
+    """Let Python search for cycles less often, and not in the objects that exist now.
+
+    Otherwise its searches through modules and waiting executions take a third of the time of a busy
+    replica.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
@@ -57,10 +60,11 @@ def tune_gc() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonOptions:
-    """What a process is to do. `jobs`: those of `source`, applied at the start; None: none are.
+    """The options of a process.
 
-    `patience`: how long to wait for a database that does not answer at the start. `by`: who is
-    written down as the one who applied the source.
+    `jobs`: the jobs of `source`, which are applied at the start; None: nothing is applied.
+    `patience`: the time to wait for an unreachable database at the start. `by`: the person who is
+    recorded for applying the source.
     """
 
     settings: Settings
@@ -77,11 +81,11 @@ class DaemonOptions:
     by: str | None = None
 
     def run(self) -> Exit:
-        """Serve until a signal, in the main thread; FINE after a drain, FAILED when it was cut off.
+        """Run in the main thread until a signal.
 
-        Raises ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError,
-        OtherDatabaseError, psycopg.Error when it cannot start. Afterwards the process ends within
-        seconds, whatever its threads do.
+        Return FINE after a drain, and FAILED after an aborted drain. If it cannot start, it raises
+        ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError, OtherDatabaseError or
+        psycopg.Error. Afterwards the process ends within seconds, whatever its threads do.
         """
         logs.configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
@@ -90,7 +94,7 @@ class DaemonOptions:
         try:
             code = asyncio.run(self._serve(watchdog))
         finally:
-            # What is left of handlers in threads must not keep the process.
+            # Handlers that continue in threads must not keep the process alive.
             watchdog.end_within(EXIT_SECONDS, code)
         return code
 
@@ -104,7 +108,7 @@ class DaemonOptions:
             work = Daemon(self)
             reporter = Reporter(asyncio.get_running_loop(), work.diagnose)
             stack.callback(reporter.close)
-            signals = stack.enter_context(Signals(watchdog, patience, reporter.ask))
+            signals = stack.enter_context(Signals(watchdog, patience, reporter.request))
             stack.push_async_callback(work.close)
             await work.listen()
             if await work.prepare(signals.first):
@@ -117,7 +121,7 @@ class DaemonOptions:
 
 
 class Daemon:
-    """What a daemon holds while it serves; `close` gives it all back."""
+    """The resources of a daemon while it runs. `close` releases them."""
 
     def __init__(self, daemon: DaemonOptions) -> None:
         self._daemon = daemon
@@ -126,12 +130,12 @@ class Daemon:
         self._embedded: Embedded | None = None
         self._embedding: asyncio.Future[str] | None = None
         self._replica: Replica | None = None
-        self._awaited: str | None = None  # why the start waits for the database
+        self._unreachable: str | None = None  # why the start waits for the database
         self._url = ""
         self._mark: Mark | None = None
 
     async def listen(self) -> None:
-        """/healthz answers from now on, if it is asked for."""
+        """Start the HTTP endpoints, if a port is set."""
         host, port = self._settings.health_host, self._settings.health_port
         if port is None:
             return
@@ -149,21 +153,23 @@ class Daemon:
     def _read_health(self) -> Health:
         if self._replica is not None:
             return self._replica.health()
-        why, slots = self._awaited, self._settings.slots
+        why, slots = self._unreachable, self._settings.slots
         if why is None:
             return Health("starting", "ok", None, None, 0, slots, 0.0)
         return Health("starting", "away", None, None, 0, slots, 0.0, {"start": why})
 
     def diagnose(self) -> dict[str, Any]:
-        """What is known of the replica as plain values; before it started: its health alone. Any
-        thread may ask."""
+        """Return the state of the replica as plain values. Thread-safe.
+
+        Before the replica has started, this is its health alone.
+        """
         replica = self._replica
         if replica is None or replica.state == "starting":
             return asdict(self._read_health())
         return replica.diagnostics().as_json()
 
     async def prepare(self, stop: asyncio.Event) -> bool:
-        """Everything up to the start of the replica; False: `stop` was set before it was done."""
+        """Prepare the start of the replica. Return False if `stop` was set in the meantime."""
         task = asyncio.ensure_future(self._prepare(stop))
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +187,7 @@ class Daemon:
             self._embedding = asyncio.ensure_future(asyncio.to_thread(self._embedded.start))
             self._url = await asyncio.shield(self._embedding)
             log.info("embedded_started", url=self._url)
-        await self._once_it_answers(self._ready, stop)
+        await self._when_reachable(self._ready, stop)
 
     async def _ready(self) -> None:
         await asyncio.to_thread(self._migrate)
@@ -189,12 +195,13 @@ class Daemon:
         if self._daemon.summary:
             self._mark = await asyncio.to_thread(self._report, Reports.mark)
 
-    async def _once_it_answers(
+    async def _when_reachable(
         self, work: Callable[[], Awaitable[None]], stop: asyncio.Event
     ) -> bool:
-        """`work` is done, begun anew each time the database went away meanwhile; False: `stop` was
-        set in between. Raises psycopg.Error when it stays away for longer than `patience`, and at
-        once when the server refuses the connection.
+        """Do `work`, and repeat it while the database is unreachable.
+
+        Return False if `stop` was set in the meantime. Raises psycopg.Error if the database is
+        unreachable for longer than `patience`, and at once if the server refuses the connection.
         """
         deadline, lines = None, LogThrottle()
         while not stop.is_set():
@@ -207,16 +214,16 @@ class Daemon:
                 left = deadline - monotonic()
                 if left <= 0:
                     raise
-                self._awaited = reason(error)
-                if lines.due(self._awaited):
-                    log.warning("database_awaited", error=self._awaited, timeout_s=round(left))
+                self._unreachable = reason(error)
+                if lines.due(self._unreachable):
+                    log.warning("database_awaited", error=self._unreachable, timeout_s=round(left))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(1.0, left)):
                         await stop.wait()
             else:
-                if self._awaited is not None:
+                if self._unreachable is not None:
                     log.info("database_reached")
-                    self._awaited = None
+                    self._unreachable = None
                 return True
         return False
 
@@ -224,7 +231,7 @@ class Daemon:
         return Access.from_settings(self._settings, self._url).connect(name)
 
     def _migrate(self) -> None:
-        """The schema serves this code. Raises MigrationError, SchemaNewerError."""
+        """Apply pending migrations, or check them. Raises MigrationError, SchemaNewerError."""
         schema = self._settings.schema_name
         if self._daemon.migrate:
             for name in migrations.migrate(self._url, schema, phases=("pre", "repeated")):
@@ -235,7 +242,7 @@ class Daemon:
             log.info("migration_pending", name=found.name)
 
     def _require_own_database(self) -> None:
-        """Before anything of the source is applied. Raises OtherDatabaseError."""
+        """Raise OtherDatabaseError before anything is applied to a copy of the ledger."""
         with self._connect("cronledger start") as connection:
             identity.require_own(connection, self._settings.schema_name)
 
@@ -267,8 +274,8 @@ class Daemon:
         )
 
     async def run(self, signals: Signals) -> None:
-        """Serve until the first signal, then drain; the second one aborts."""
-        if not await self._once_it_answers(self._start_replica, signals.first):
+        """Run until the first signal, then drain. The second signal aborts."""
+        if not await self._when_reachable(self._start_replica, signals.first):
             return
         replica = self._replica
         assert replica is not None
@@ -318,22 +325,22 @@ class Daemon:
             return ask(Reports(connection, self._settings.schema_name))
 
     async def close(self) -> None:
-        """Nothing listens any more, and the embedded server is no longer ours."""
+        """Stop the HTTP endpoints, and release the embedded server."""
         if self._health is not None:
             await self._health.close()
         if self._embedded is not None and self._embedding is not None:
-            # A start that was not waited for may still be under way in its thread.
+            # Its start may still be in progress in a thread.
             await asyncio.wait([self._embedding])
             self._embedding.exception()
             await asyncio.to_thread(self._embedded.close)
 
 
 def summary(rows: Sequence[Row], since: datetime, now: datetime) -> str:
-    """A table of what the ledger says since the start: per job executions by status, and skips."""
+    """Return a table of the executions by status, and of the skips, of each job since the start."""
     length = timedelta(seconds=round((now - since).total_seconds()))
     head = f"\nSince {since:%Y-%m-%dT%H:%M:%SZ}, {length}, the ledger has\n"
     if not rows:
-        return head + "nothing: no execution and no skip\n"
+        return head + "no executions and no skips\n"
     present = Counter(status for row in rows for status in row["statuses"])
     statuses = [status.value for status in Status if status in present or status == "SUCCESS"]
     cells = [

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /diagnostics over HTTP, JSON bodies, read when they are asked for."""
+"""/healthz, /readyz and /diagnostics over HTTP, with JSON bodies."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,11 +10,11 @@ from cronledger.replica import Health
 
 
 class HealthServer:
-    """Answers for one replica until it is closed. `read` must not block.
+    """The HTTP endpoints of one replica. `read` must not block.
 
-    /healthz: 200, or 503 when a loop is stuck: to be restarted. A database that is away is no
-    reason for that. /readyz: 200 only while the runner takes work: its last steps succeeded.
-    /diagnostics: 200 with what `diagnose` answers: state, executions, ticks, lag, errors.
+    /healthz returns 503 if a loop is stuck, so that the process is restarted. An unreachable
+    database is not a reason for that. /readyz returns 200 only while the runner takes work: its
+    last steps succeeded. /diagnostics returns the result of `diagnose`.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class HealthServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
-        """Listen, and answer on which port. Raises OSError when the address cannot be had."""
+        """Listen, and return the port. Raises OSError if the address is not available."""
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -50,16 +50,16 @@ class HealthServer:
 
     async def _healthz(self, _: web.Request) -> web.Response:
         health = self._read()
-        return _answer(health, "ok" if health.stuck is None else "stuck", health.stuck is None)
+        return _response(health, "ok" if health.stuck is None else "stuck", health.stuck is None)
 
     async def _readyz(self, _: web.Request) -> web.Response:
         health = self._read()
-        return _answer(health, "ready" if health.ready else "not ready", health.ready)
+        return _response(health, "ready" if health.ready else "not ready", health.ready)
 
     async def _diagnostics(self, _: web.Request) -> web.Response:
         return web.json_response(self._diagnose())
 
 
-def _answer(health: Health, status: str, good: bool) -> web.Response:
+def _response(health: Health, status: str, good: bool) -> web.Response:
     body: dict[str, Any] = {"status": status, **asdict(health)}
     return web.json_response(body, status=200 if good else 503)

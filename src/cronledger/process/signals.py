@@ -1,4 +1,4 @@
-"""Signals as events, and a process that ends in time whatever hangs in it."""
+"""Signals as events, and a watchdog that ends the process in time, whatever hangs in it."""
 
 import asyncio
 import os
@@ -17,11 +17,11 @@ ABORT_SECONDS = 25.0
 
 
 class Signals:
-    """SIGTERM and SIGINT as events. Whatever hangs, the process ends after the patience of each.
-    SIGUSR1 calls `report`.
+    """SIGTERM and SIGINT as events. SIGUSR1 calls `report`.
 
-    Not the loop's own handlers: those would wait for a handler that blocks the loop. Ours run
-    between any two instructions of the main thread, so they take no lock and start no thread.
+    Each of them also sets the deadline of the watchdog. The signal handlers of the event loop would
+    wait while a handler of a job blocks it. These run between any two instructions of the main
+    thread, so they take no lock and start no thread.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Signals:
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, self._received)
-        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._asked)
+        self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: self._report())
         return self
 
     def __exit__(
@@ -50,9 +50,6 @@ class Signals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-    def _asked(self, number: int, frame: FrameType | None) -> None:
-        self._report()
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
@@ -71,22 +68,22 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._end: tuple[float, Exit] | None = None
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_w, False)
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def end_within(self, seconds: float, code: Exit) -> None:
-        """The process has ended with `code` after so long; a later call stands over this one."""
+        """End the process with `code` after `seconds`. A later call replaces this one."""
         self._end = (monotonic() + seconds, code)
-        with suppress(BlockingIOError):  # the pipe is full: it will look anyway
-            os.write(self._tell, b".")
+        with suppress(BlockingIOError):  # the pipe is full, so the thread wakes up anyway
+            os.write(self._wake_w, b".")
 
     def _watch(self) -> None:
         while True:
             end = self._end
             wait = None if end is None else max(0.0, end[0] - monotonic())
-            if select.select([self._told], [], [], wait)[0]:
-                os.read(self._told, 4096)
+            if select.select([self._wake_r], [], [], wait)[0]:
+                os.read(self._wake_r, 4096)
             elif end is not None and end is self._end:
-                # No flush: it could wait for a lock of what hangs.
+                # No flush, because it could wait for a lock of a thread that hangs.
                 os._exit(end[1])

@@ -1,7 +1,7 @@
-"""What a process is doing, for people: stacks of its asyncio tasks and threads, on SIGUSR1.
+"""The stacks of a process's asyncio tasks and threads, logged on SIGUSR1.
 
-They are taken and logged by a thread of its own, so that a handler that blocks the event loop, or
-holds whatever lock, can be seen doing it.
+A thread of its own logs them, so that they also show a handler that blocks the event loop or holds
+a lock.
 """
 
 import asyncio
@@ -24,8 +24,9 @@ MOST_FRAMES = 12
 
 
 class Reporter:
-    """Logs `diagnostics_requested` each time `ask` is called: what `diagnose` answers, the tasks of
-    `loop`, all threads. `ask` may be called by a signal handler: it takes no lock and never waits.
+    """Logs `diagnostics_requested` on request: the result of `diagnose`, the tasks, the threads.
+
+    A signal handler may call `request`, which takes no lock and never waits.
     """
 
     def __init__(
@@ -33,25 +34,25 @@ class Reporter:
     ) -> None:
         self._loop = loop
         self._diagnose = diagnose
-        self._told, self._tell = os.pipe()
-        os.set_blocking(self._tell, False)
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_w, False)
         self._thread = threading.Thread(target=self._work, name="diagnostics", daemon=True)
         self._thread.start()
 
-    def ask(self) -> None:
-        """A report is logged soon; one for many that come at once."""
-        with suppress(BlockingIOError):  # the pipe is full: enough are asked for
-            os.write(self._tell, b".")
+    def request(self) -> None:
+        """Request a report. Simultaneous requests share one."""
+        with suppress(BlockingIOError):  # the pipe is full of requests
+            os.write(self._wake_w, b".")
 
     def close(self) -> None:
-        """No more reports; one that is under way is logged to its end."""
-        os.close(self._tell)
+        """Stop. A report in progress is completed."""
+        os.close(self._wake_w)
         self._thread.join(2)
         if not self._thread.is_alive():
-            os.close(self._told)
+            os.close(self._wake_r)
 
     def _work(self) -> None:
-        while select.select([self._told], [], []) and os.read(self._told, 4096):
+        while select.select([self._wake_r], [], []) and os.read(self._wake_r, 4096):
             try:
                 log.info(
                     "diagnostics_requested",
@@ -60,12 +61,12 @@ class Reporter:
                     threads=threads(),
                 )
             except Exception:
-                # It looks at what others change meanwhile.
+                # Other threads change the objects that it reads.
                 log.exception("diagnostics_crashed")
 
 
 def tasks(loop: asyncio.AbstractEventLoop) -> list[dict[str, Any]]:
-    """The unfinished tasks of `loop` and their stacks, outermost call first, for any thread."""
+    """Return the unfinished tasks of `loop` with stacks, outermost call first. Thread-safe."""
     found = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     return [
         {"task": task.get_name(), "stack": [_place(x, x.f_lineno) for x in _frames(task)]}
@@ -74,7 +75,7 @@ def tasks(loop: asyncio.AbstractEventLoop) -> list[dict[str, Any]]:
 
 
 def threads() -> list[dict[str, Any]]:
-    """All threads of Python with their stacks, outermost call first."""
+    """Return all threads of Python with their stacks, outermost call first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return [
         {
@@ -86,7 +87,7 @@ def threads() -> list[dict[str, Any]]:
 
 
 def _frames(task: asyncio.Task[Any]) -> list[FrameType]:
-    """Through what it awaits, down to where it waits; `Task.get_stack` knows the outermost only."""
+    """Return the frames from the task to where it waits; `Task.get_stack` has only the first."""
     frames: list[FrameType] = []
     inner: Any = task.get_coro()
     while inner is not None and len(frames) < MOST_FRAMES:

@@ -126,13 +126,13 @@ class LeaseLost(Exception):  # noqa: N818 - public word
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one attempt ended, ready to be written.
+    """The end of one attempt, as it is written.
 
-    `asked_after`: the wait a handler asked for with `Retry`. `end_known`: whether the work surely
-    stopped. `final`: never another attempt, whatever is left. `retry_after` is set by `decide`:
-    the wait before the next attempt; None: never. `written`: it is committed already, together
-    with the handler's own writes; nothing that was asked since changes it. `covers`: the handler
-    said what input it covers, `watermark`, else that of the claim stands.
+    `asked_after`: the wait that a handler requested with `Retry`. `end_known`: the work has surely
+    stopped. `final`: no further attempt, whatever is left. `retry_after`: the wait before the next
+    attempt, which `decide` sets; None: never. `written`: it is committed already, together with the
+    writes of the handler, and later requests do not change it. `covers`: the handler returned the
+    `watermark` of its input; otherwise that of the claim applies.
     """
 
     status: Status
@@ -151,7 +151,7 @@ class Outcome:
 
 
 class CleanJson(NamedTuple):
-    """A value as JSON text, and the note that says why there is none or how it was changed."""
+    """A value as JSON text, with a note if it is missing or was changed."""
 
     text: str | None
     error_code: ErrorCode | None = None
@@ -159,10 +159,10 @@ class CleanJson(NamedTuple):
 
 
 def success(value: Any, output: str | None = None, max_result_bytes: int = RESULT_BYTES) -> Outcome:
-    """Answer SUCCESS with `value` (or what a `Result` holds) as JSON of at most `max_result_bytes`.
+    """Return SUCCESS with `value`, or with that of a `Result`, as JSON.
 
-    What cannot be stored is NULL or is changed, with `error_code` and `error_msg` as a note; it
-    stays SUCCESS.
+    A value that cannot be stored, or that is larger than `max_result_bytes`, becomes NULL or is
+    changed, and `error_code` and `error_msg` describe that. It stays SUCCESS.
     """
     result = value if isinstance(value, Result) else Result(value)
     stored = clean_json(result.value, max_result_bytes)
@@ -186,7 +186,7 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
 
 
 def failure(exc: BaseException, output: str | None = None) -> Outcome:
-    """Answer FAILED for what a handler raised: `Retry`, `Discard`, `LeaseLost` or anything else."""
+    """Return FAILED for an exception of a handler: `Retry`, `Discard`, `LeaseLost` or any other."""
     match exc:
         case Discard(code=code, message=message):
             known = clean_text(_shown(code, str), CODE_LENGTH).strip() or ErrorCode.DISCARDED
@@ -204,31 +204,31 @@ def failure(exc: BaseException, output: str | None = None) -> Outcome:
 def failed(
     code: ErrorCode, message: str, output: str | None = None, asked_after: timedelta | None = None
 ) -> Outcome:
-    """Answer FAILED with that code, for work whose end is known; retried as its job says."""
+    """Return FAILED with that code, for work whose end is known. The job decides about a retry."""
     wait = None if asked_after is None else min(asked_after, LONGEST_WAIT)
     return _failed(code, message, output, asked_after=wait)
 
 
 def timed_out(run_timeout: timedelta, output: str | None = None, *, end_known: bool) -> Outcome:
-    """Answer FAILED for an attempt stopped after `run_timeout`.
+    """Return FAILED for an attempt that was stopped after `run_timeout`.
 
-    `end_known` is False for work that could only be asked to stop and has not ended.
+    `end_known` is False for work that was requested to stop and has not ended.
     """
     text = f"stopped after run_timeout = {durations.format(run_timeout)}"
     return _failed(ErrorCode.TIMEOUT, text + _unless(end_known), output, end_known=end_known)
 
 
 def shutdown(output: str | None = None, *, end_known: bool) -> Outcome:
-    """Answer FAILED for work that the drain of its runner cut off.
+    """Return FAILED for work that the drain of its runner stopped.
 
-    Final when the end of the work is not known: a reentrant execution is given back instead.
+    It is final if the end of the work is unknown. A reentrant execution is released instead.
     """
     text = "the runner shut down before the work ended" + _unless(end_known)
     return _failed(ErrorCode.SHUTDOWN, text, output, end_known=end_known, final=not end_known)
 
 
 def cancelled(output: str | None = None, *, by: str | None = None) -> Outcome:
-    """Answer CANCELLED, final, for work that ended because somebody asked for it."""
+    """Return CANCELLED, final, for work that ended on request."""
     text = clean_text(f"cancelled by {by}" if by else "cancelled", ERROR_LENGTH)
     return Outcome(
         Status.CANCELLED,
@@ -240,7 +240,7 @@ def cancelled(output: str | None = None, *, by: str | None = None) -> Outcome:
 
 
 def exited(returncode: int, output: str | None = None) -> Outcome:
-    """Answer how a command ended, by its return code: 0 SUCCESS, -9 killed by signal 9."""
+    """Return the outcome of a command with this return code; -9: killed by signal 9."""
     if returncode == 0:
         return success(None, output)
     if returncode < 0:
@@ -249,23 +249,23 @@ def exited(returncode: int, output: str | None = None) -> Outcome:
 
 
 def not_started(message: str) -> Outcome:
-    """Answer FAILED for work of which nothing ran, such as a command that was not found."""
+    """Return FAILED for work that did not start, such as a command that was not found."""
     return _failed(ErrorCode.NOT_STARTED, message)
 
 
 def lease_over(reason: str, output: str | None = None) -> Outcome:
-    """Answer FAILED for work that was stopped because its lease was over or lost."""
+    """Return FAILED for work that was stopped because its lease expired or was lost."""
     text = f"stopped because its lease could not be kept ({reason})"
     return _failed(ErrorCode.LEASE_LOST, text, output)
 
 
 def payload_invalid(message: str) -> Outcome:
-    """Answer FAILED, final, for a payload the handler does not accept."""
+    """Return FAILED, final, for a payload that the handler does not accept."""
     return _failed(ErrorCode.PAYLOAD_INVALID, message, final=True)
 
 
 def backoff(job: Job, attempt: int, share: float) -> timedelta:
-    """Answer the wait after `attempt`, 1 or more, failed; `share` in [0, 1) is the jitter's."""
+    """Return the wait after `attempt`, 1 or more, failed. `share` of the jitter is in [0, 1)."""
     steps = job.retry_backoff
     return steps[min(attempt - 1, len(steps) - 1)] * (1 + job.retry_jitter * share)
 
@@ -273,10 +273,10 @@ def backoff(job: Job, attempt: int, share: float) -> timedelta:
 def next_attempt(
     job: Job, attempt: int, max_attempts: int, outcome: Outcome, share: float
 ) -> timedelta | None:
-    """Answer the wait before the attempt after `attempt`, or None: there will be none.
+    """Return the wait before the next attempt, or None if there is none.
 
-    None for what did not fail, is final, has no attempts left, or whose end is not known and whose
-    job is not reentrant. A wait the handler asked for takes the place of the backoff.
+    There is none if the attempt did not fail, is final, or was the last one, or if its end is
+    unknown and its job is not reentrant. A wait that the handler requested replaces the backoff.
     """
     if outcome.status is not Status.FAILED or outcome.final or attempt >= max_attempts:
         return None
@@ -286,15 +286,15 @@ def next_attempt(
 
 
 def decide(outcome: Outcome, job: Job, attempt: int, max_attempts: int, share: float) -> Outcome:
-    """Answer `outcome` with `retry_after` as `next_attempt` says, and `final` when that is None."""
+    """Return `outcome` with its `retry_after`; it is final if there is none."""
     wait = next_attempt(job, attempt, max_attempts, outcome, share)
     return replace(outcome, retry_after=wait, final=wait is None)
 
 
 def clean_text(text: str, limit: int | None = None, *, tail: bool = False) -> str:
-    """Answer `text` without NUL and lone surrogates, its first (`tail`: last) `limit` characters.
+    """Return `text` without NUL and lone surrogates, its first (`tail`: last) `limit` characters.
 
-    Where something was cut off stands `…`.
+    `…` replaces what was cut.
     """
     clean = text.replace("\x00", "").encode("utf-8", "ignore").decode("utf-8")
     if limit is None or len(clean) <= limit:
@@ -305,11 +305,10 @@ def clean_text(text: str, limit: int | None = None, *, tail: bool = False) -> st
 
 
 def clean_json(value: Any, limit_bytes: int) -> CleanJson:
-    """Answer `value` as JSON text that `jsonb` accepts, at most `limit_bytes` of UTF-8; None: none.
+    """Return `value` as JSON text that `jsonb` accepts, of at most `limit_bytes` in UTF-8.
 
-    Models, dataclasses, datetimes, UUIDs, Decimals and sets are written as pydantic writes them;
-    NUL and lone surrogates are removed from strings, and a note says so; NaN and infinities are
-    refused.
+    Models, dataclasses, datetimes, UUIDs, Decimals and sets are written as pydantic writes them.
+    NUL and lone surrogates are removed from strings, with a note. NaN and infinities are refused.
     """
     if value is None:
         return CleanJson(None)
@@ -367,11 +366,11 @@ def _output(output: str | None) -> str | None:
 
 
 def _unless(end_known: bool) -> str:
-    return "" if end_known else "; it was asked to stop and had not ended, its end is not known"
+    return "" if end_known else "; it was requested to stop and did not end: its end is unknown"
 
 
 def _shown(value: object, form: Callable[[object], str] = repr) -> str:
-    """`value` as text; its own code may raise, and an int of 5,000 digits has none."""
+    """Return `value` as text. Its own code may raise, and an int of 5,000 digits has no text."""
     try:
         return form(value)
     except Exception:  # noqa: BLE001 - it may raise anything
@@ -383,7 +382,7 @@ def _watermark(value: object) -> tuple[int | None, str | None]:
         return None, None
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_COUNT:
         return value, None
-    # Nothing is covered: what is done twice is better than what is never done.
+    # Nothing is covered, because work that is done twice is better than work that is lost.
     return None, clean_text(f"watermark = {_shown(value)} is not a bigint; not stored", HEAD_LENGTH)
 
 
@@ -398,7 +397,7 @@ def _count(rows: object) -> tuple[int | None, str | None]:
 
 
 def _explained(exc: BaseException) -> str:
-    """Class and text first, where a list shows them; then as much of the traceback as fits."""
+    """Return class and text, which a list shows, and as much of the traceback as fits."""
     trace = traceback.TracebackException.from_exception(exc, limit=-FRAMES, compact=True)
     head = clean_text("".join(trace.format_exception_only()).strip(), HEAD_LENGTH)
     rest = clean_text("".join(trace.format()).strip(), ERROR_LENGTH - len(head) - 2, tail=True)
@@ -406,7 +405,7 @@ def _explained(exc: BaseException) -> str:
 
 
 def _because(message: str, exc: BaseException) -> str:
-    """`message`, followed by the traceback of what made the handler give up, if anything did."""
+    """Return `message` with the traceback of the exception that was its cause, if there is one."""
     cause = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
     if cause is None:
         return message

@@ -1,22 +1,20 @@
-"""What becomes of one schedule row in one step: which plan_times run, which are skips, what next.
+"""One planning step of one schedule row: which plan_times run, which are skipped, and what is next.
 
-The plan_times after the cursor are settled in their order. One that is due in a pause or a
-retirement is a skip with that reason; of those due in active state the policies choose which run
-(`_choose`), the others are skips. The first one that is not due yet ends the walk, as does one that
-is chosen and cannot start now, or the bound on a step.
+The step settles the plan_times after the cursor in their order. A plan_time that is due in a pause
+or a retirement is a skip with that reason. Of those that are due while the job is active, the
+policies choose which run (`_choose`); the others are skips. The step ends at the first plan_time
+that is not due yet, at a chosen one that cannot start now, or at its limit of plan_times.
 
-Where a job was edited, a plan_time runs under the definition that owns it (rules/timeline.py), but
-the policies that choose (grace, catch_up and its window and limit, overlap) are those of the
-revision in force now, for all of them: who changes catch_up during an outage decides what
-becomes of that outage.
+If a job was edited, a plan_time runs by the definition that owns it (rules/timeline.py). But the
+policies that choose (grace, catch_up with its window and limit, overlap) are always those of the
+revision in force now. So an edit of catch_up during an outage decides how that outage is caught up.
 
-- A pause: nothing starts while it lasts. What was chosen before the pause began keeps its place in
-  front of the cursor; after the resume it is judged anew, by how late it is then. What is due in
-  the pause never runs. `paused_until` needs no other statement: from then on the job is active
-  under the same definition, whenever the resume is written. (A resume dated `paused_until` or
-  later therefore changes nothing that was settled.) Only the row's parking waits for it.
-- A retirement ends what came before: what was due and had not started is `missed`.
-- Limits and slots are asked for only when a plan_time could start otherwise.
+- Pause: nothing starts during a pause. A plan_time that was chosen before the pause stays after the
+  cursor; after the resume the policies judge it again, by its lateness at that time. Plan_times
+  that are due in the pause never run. At `paused_until` the job becomes active by the same
+  definition, even if the resume is written later. Only the parking of the row waits for the resume.
+- Retirement: a plan_time that was due before it and has not started is `missed`.
+- Limits and slots count only if a plan_time could start otherwise.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +51,10 @@ STEP = 10_000  # plan_times settled in one step at most
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many more may start: in this runner, of this job, of this queue. None: unlimited."""
+    """How many more executions may start in this runner, of this job, and of this queue.
+
+    None: unlimited.
+    """
 
     slots: int
     job: int | None
@@ -61,7 +62,7 @@ class Room:
 
 
 class _Start(NamedTuple):
-    """What a plan_time may start beside, and how many may be settled."""
+    """The running execution, the room for more, and the number of plan_times to settle."""
 
     blocker: int | None
     room: Room
@@ -69,9 +70,9 @@ class _Start(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """`runs`: plan_times to start, or to record as `overlap`. The others due while active: `rest`.
+    """`runs`: the plan_times that were chosen. `rest`: the reason for skipping the others.
 
-    `overlaps`: the execution that makes them skips.
+    `overlaps`: the execution because of which the chosen ones are skipped, too.
     """
 
     runs: frozenset[datetime]
@@ -128,18 +129,18 @@ def plan(
     room: Room,
     step: int = STEP,
 ) -> Plan:
-    """Settle up to `step` plan_times of `row` and say when to come again, or why it is parked.
+    """Settle up to `step` (1 or more) plan_times of `row`. Return its next due time or parking.
 
-    `revisions`: ascending; the first is the one in effect at the cursor, then each later one.
-    `blocker`: the execution of this (job, scope) that is RUNNING. The caller takes `len(runs)` off
-    the room it hands to the next row. At least `step` of 1; raises ValueError without revisions.
+    `revisions`: ascending, beginning with the one in effect at the cursor. `blocker`: the RUNNING
+    execution of this (job, scope). The caller subtracts `len(runs)` from the room of the next row.
 
-    Afterwards: with overlap other than `allow` at most one run. When the bound ended the step, or
-    slots did, `next_due_at` is past: the row is due again at once. A `now` before the cursor counts
-    as the cursor. A schedule that cannot be read is never raised but answered as `spec_error`.
+    Unless overlap is `allow`, there is at most one run. If the limit of the step or a lack of slots
+    ended the step, `next_due_at` is past, so that the row is due again at once. A `now` before the
+    cursor counts as the cursor. An invalid schedule is returned as `spec_error`. Raises ValueError
+    without revisions.
     """
     if not revisions:
-        raise ValueError(f"no revision of {row.key}: hand over the one in effect at the cursor")
+        raise ValueError(f"no revision of {row.key}: pass the one in effect at the cursor")
     unreadable: dict[int, str] = {}
     while True:
         try:
@@ -161,7 +162,7 @@ def _plan(line: Timeline, start: _Start) -> Plan:
     through = _through(line, settled, stop, halt)
     next_due_at = upcoming.due_at if upcoming is not None and parked is None else None
     if line.change is not None and parked not in (Parked.WAITING, Parked.LIMIT):
-        # Nothing re-arms the row at an instant the clock has yet to reach again.
+        # Nothing else makes the row due at an instant that the clock has to reach again.
         parked = None
         next_due_at = min(line.change, next_due_at or line.change)
     return Plan(
@@ -181,9 +182,9 @@ def _plan(line: Timeline, start: _Start) -> Plan:
 def _settle(
     line: Timeline, ahead: Sequence[Planned], settled: _Settled, start: _Start
 ) -> tuple[Planned | None, _Halt | None]:
-    """Settle `ahead` in order; return the plan_time that ended it, and what kept it from starting.
+    """Settle `ahead` in order. Return the plan_time that ended it, and why it does not start.
 
-    `ahead`: the next plan_times up to now, one more than may be settled.
+    `ahead`: the next plan_times up to now, one more than the step may settle.
     """
     policy = line.current.job
     choice: _Choice | None = None
@@ -193,7 +194,7 @@ def _settle(
         if planned.reason is not None:
             settled.skip(planned, planned.reason, None)
             continue
-        if choice is None:  # the search costs most: not for a step that lies all in a pause
+        if choice is None:  # not before it is needed, because the search costs most
             newest_first = _due_newest_first(line, ahead, start.step)
             choice = _choose(line, policy, newest_first, start.blocker)
         if planned.plan_time not in choice.runs:
@@ -213,9 +214,9 @@ def _settle(
 
 
 def _due_newest_first(line: Timeline, ahead: Sequence[Planned], step: int) -> Iterator[Planned]:
-    """Yield what is due in active state before the first undue one, newest first.
+    """Return the plan_times that are due in active state before the first undue one, newest first.
 
-    From `ahead` where that holds all of it, else by a search back from now.
+    They come from `ahead` if it contains all of them, otherwise from a search back from now.
     """
     due = list(takewhile(lambda planned: planned.due_at <= line.now, ahead))
     if len(due) > step:
@@ -226,7 +227,7 @@ def _due_newest_first(line: Timeline, ahead: Sequence[Planned], step: int) -> It
 def _choose(
     line: Timeline, policy: Job, newest_first: Iterator[Planned], blocker: int | None
 ) -> _Choice:
-    """Apply grace, catch_up and overlap=skip to what is due in active state."""
+    """Apply grace, catch_up and overlap=skip to the plan_times that are due in active state."""
     now = line.now
     newest = next(newest_first, None)
     if newest is None or newest.due_at <= line.retired_through:
@@ -251,26 +252,27 @@ def _choose(
 
 
 def _caught_up(line: Timeline, policy: Job, missed: Iterator[Planned]) -> Iterator[Planned]:
-    """Yield of `missed`, newest first, what catch_up=all still runs by its window."""
+    """Yield those of `missed`, newest first, that catch_up=all runs by its window."""
     lag = line.lag()
     for planned in missed:
         if line.now - planned.plan_time - lag > policy.catch_up_window:
-            return  # nothing older can be within the window
+            return  # older ones cannot be within the window
         late = line.now - planned.due_at
         if late <= policy.catch_up_window and planned.due_at > line.retired_through:
             yield planned
 
 
 def _halt(line: Timeline, policy: Job, started: int, start: _Start) -> _Halt | None:
-    """Return what keeps a chosen plan_time from starting beside `started` runs of this step."""
+    """Return why a chosen plan_time does not start after `started` runs of this step, or None."""
     if line.hold is not None:
         return _Halt(line.hold)
     if policy.overlap is not Overlap.ALLOW:
         if start.blocker is not None:
             return _Halt(Parked.WAITING, replaces=policy.overlap is Overlap.REPLACE)
         if started:
-            # Under wait it queues behind the run of this step. Under skip and replace that run's
-            # execution has to exist before it can be named or cancelled: the next step does.
+            # With wait, it waits for the run of this step. With skip and replace, the execution of
+            # that run must exist before a skip can refer to it or a request can cancel it. So the
+            # next step decides.
             return _Halt(Parked.WAITING if policy.overlap is Overlap.WAIT else None)
     for limit in (start.room.job, start.room.queue):
         if limit is not None and limit <= started:
@@ -281,17 +283,17 @@ def _halt(line: Timeline, policy: Job, started: int, start: _Start) -> _Halt | N
 def _through(
     line: Timeline, settled: _Settled, stop: Planned | None, halt: _Halt | None
 ) -> datetime:
-    """Return the new cursor: as far as everything is settled, and no less than the old one."""
+    """Return the new cursor: everything up to it is settled. It never goes back."""
     through = line.through
     if stop is not None:
         through = min(through, stop.plan_time - TICK)
         if halt is None and stop.due_at <= line.now and settled.last is not None:
-            through = settled.last  # the bound on a step
+            through = settled.last  # the limit of the step
     return max(line.row.planned_through, through)
 
 
 def _ahead(line: Timeline, undue: Planned | None) -> tuple[Planned | None, Parked | None]:
-    """Return the next plan_time, or why there is none to wait for, when all that is due is settled.
+    """Return the next plan_time, or the reason for parking, when everything due is settled.
 
     `undue`: the first plan_time up to now that is not due yet.
     """

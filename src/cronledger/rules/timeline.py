@@ -1,17 +1,17 @@
 """The past of a (job, scope) as segments: which plan_times exist, when each is due, in which state.
 
-Half-open rules, the same everywhere: a revision owns the plan_times in (its effective_from, the
-next one's], and its state holds for the due_at in the same interval. A pause with `paused_until`
-ends there by itself, with the same definition; a scope is retired in (retired_at, returned_at].
+All intervals are half-open. A revision owns the plan_times in (its effective_from, that of the next
+one], and its state applies to each due_at in the same interval. A pause with `paused_until` ends
+there by itself. A scope is retired in (retired_at, returned_at].
 
-A plan_time *belongs* to the revision that owns it; whether it is paused or retired is decided by
-the state at its due_at. Where the database's clock went back between two edits the later edit
-wins: it holds from its own effective_from on. A revision whose effective_from is still to come is
-not in force; `Timeline.change` says when it will be.
+A plan_time belongs to the revision that owns it, but the state at its due_at decides whether it is
+paused or retired. If the clock of the database went back between two edits, the later edit applies
+from its own effective_from on. A revision with a future effective_from is not in force yet;
+`Timeline.change` is the instant at which it comes into force.
 
-A schedule that cannot be read fires nothing. While its revision is in force that is an error
-(`Timeline.spec_error`) and nothing is settled beyond its effective_from; once a later revision
-ended it, its segment is empty, or the correction could never be planned.
+An invalid schedule has no plan_times. While its revision is in force, that is an error
+(`Timeline.spec_error`), and nothing is settled beyond its effective_from. After a later revision
+its segment is empty, because otherwise the correction could never be planned.
 """
 
 from bisect import bisect_left, bisect_right
@@ -34,14 +34,14 @@ from cronledger.rules.model import (
     SkipReason,
 )
 
-TICK = timedelta(microseconds=1)  # instants have no finer grain
+TICK = timedelta(microseconds=1)  # the resolution of instants
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SMALL_WINDOW, LARGE_WINDOW = 64, 1024  # plan_times looked at in one window of `Timeline.newest`
+SMALL_WINDOW, LARGE_WINDOW = 64, 1024  # plan_times in one window of `Timeline.newest`
 FOREVER = timedelta(days=4_000_000)  # longer than all of datetime
 
 
 class SpecError(Exception):
-    """The schedule of one revision cannot be read or walked; `text` says why."""
+    """The schedule of one revision is invalid. `text` is the error."""
 
     def __init__(self, revision: int, text: str) -> None:
         super().__init__(revision, text)
@@ -50,9 +50,9 @@ class SpecError(Exception):
 
 
 class Planned(NamedTuple):
-    """One plan_time, the revision that owns it, and why it must not run (None: state active).
+    """One plan_time, the revision that owns it, and the reason for a skip (None: active).
 
-    `reason` is decided only for what is due.
+    `reason` is only set if the plan_time is due.
     """
 
     plan_time: datetime
@@ -72,8 +72,8 @@ class Segment(NamedTuple):
 def due_at(job: Job, scope: ScopeKey, plan_time: datetime) -> datetime:
     """Return when `plan_time` may start: plan_time + schedule_delay + its share of the jitter.
 
-    The share lies in [0, jitter), whole microseconds, and is a hash of (job, scope, plan_time): the
-    same on every replica and in every release.
+    The share lies in [0, jitter), in microseconds. It is a hash of (job, scope, plan_time), so that
+    it is the same on every replica and in every release.
     """
     due = plan_time + job.schedule_delay if job.schedule_delay else plan_time
     if not job.jitter:
@@ -86,13 +86,13 @@ def due_at(job: Job, scope: ScopeKey, plan_time: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What exists in (cursor, now] for one schedule row; `now` is never before the cursor.
+    """The plan_times of one schedule row in (cursor, now]. `now` is never before the cursor.
 
-    `segments`: in order, without gaps, except those whose schedule cannot be read.
-    `current`: the revision in force at `now`. `hold`: PAUSED or RETIRED while that is the state at
-    `now`. `change`: the next instant at which another revision or state comes into force by itself.
-    `through`: how far plan_times are known: `now`, or the start of a segment with `spec_error`.
-    `retired_through`: end of the last retirement up to `now`.
+    `segments`: in order and without gaps, except for invalid schedules. `current`: the revision in
+    force at `now`. `hold`: PAUSED or RETIRED if that is the state at `now`. `change`: the next
+    instant at which another revision or state comes into force by itself. `through`: the end of the
+    known plan_times: `now`, or the start of a segment with `spec_error`. `retired_through`: the end
+    of the last retirement up to `now`.
     """
 
     row: ScheduleRow
@@ -134,8 +134,8 @@ class Timeline:
     def newest(self) -> Iterator[Planned]:
         """Yield the due plan_times of active state before the first undue one, descending.
 
-        Costs about two enumerated plan_times for each one that is taken, however long ago the
-        cursor stood still: windows go back from `now` and adapt their length to what they find.
+        It enumerates about two plan_times for each one that it yields, however old the cursor is:
+        windows go back from `now`, and adapt their length to the number of plan_times in them.
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
@@ -148,7 +148,7 @@ class Timeline:
                         yield planned
 
     def upcoming(self) -> Planned | None:
-        """Return the first plan_time after `now` under the revision in force, if it has one."""
+        """Return the first plan_time after `now` by the revision in force, or None."""
         job = self.current.job
         try:
             cron = _cron(job, self.row.key)
@@ -168,7 +168,7 @@ class Timeline:
             raise _spec_error(self.current, error) from error
 
     def lag(self) -> timedelta:
-        """Return the longest time any segment can leave between plan_time and due_at."""
+        """Return the longest time between plan_time and due_at in any segment."""
         return max((_longest_lag(s.revision) for s in self.segments), default=timedelta(0))
 
     def _reason(self, due: datetime) -> SkipReason | None:
@@ -197,7 +197,7 @@ class Timeline:
     def _active_parts(
         self, segment: Segment, through: datetime
     ) -> Iterator[tuple[datetime, datetime]]:
-        """Yield, newest first, disjoint intervals of plan_times that may be due while active."""
+        """Yield disjoint intervals of plan_times that may be due while active, newest first."""
         delay, lag = segment.revision.job.schedule_delay, _longest_lag(segment.revision)
         floor = through
         starts = (self.row.planned_through, *self.span_ends[:-1])
@@ -235,8 +235,8 @@ def timeline(
 ) -> Timeline:
     """Return the timeline of `row` at max(now, cursor).
 
-    `revisions`: ascending, the first one in effect at the cursor. `unreadable`: revisions whose
-    schedule is known to fail, and why.
+    `revisions`: ascending, beginning with the one in effect at the cursor. `unreadable`: the errors
+    of revisions whose schedule is known to be invalid.
     """
     cursor = row.planned_through
     now = max(now, cursor)
@@ -280,7 +280,7 @@ def timeline(
 def _effective(revisions: Sequence[Revision]) -> list[datetime]:
     froms = [revision.effective_from for revision in revisions]
     for index in range(len(froms) - 1, 0, -1):
-        # The clock went back between two edits: what the later one says holds from its own start.
+        # The clock went back between two edits: the later one applies from its own start.
         froms[index - 1] = min(froms[index - 1], froms[index])
     return froms
 
@@ -306,7 +306,7 @@ def _spans(
     untils = (revision.paused_until for revision in revisions)
     marks = (*froms[1:], *untils, row.retired_at, row.returned_at, now)
     ends = sorted({mark for mark in marks if mark and row.planned_through < mark <= now})
-    # A state holds for what is due up to and including the next edit, hence bisect_left.
+    # A state applies up to and including the instant of the next edit, hence bisect_left.
     states = [revisions[bisect_left(froms, end, lo=1) - 1] for end in ends]
     return ends, [_reason(row, state, end) for state, end in zip(states, ends, strict=True)]
 
@@ -328,7 +328,7 @@ def _longest_lag(revision: Revision) -> timedelta:
 
 
 def _back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
-    """Return the later one of `instant - length` and `floor`, without leaving datetime's range."""
+    """Return the later of `instant - length` and `floor`, within the range of datetime."""
     return instant - length if instant - floor > length else floor
 
 
@@ -336,15 +336,15 @@ def _spec_error(revision: Revision, error: Exception) -> SpecError:
     text = str(error)
     if isinstance(error, OverflowError):
         lag = durations.format(_longest_lag(revision))
-        text = f"schedule_delay + jitter = {lag}: due_at lies beyond the year 9999; shorten them"
+        text = f"schedule_delay + jitter = {lag}: due_at is after the year 9999; shorten them"
     return SpecError(revision.revision, text)
 
 
 def _cron(job: Job, scope: ScopeKey) -> Cron | None:
     if job.schedule is None:
         return None
-    # Only H looks at the scope. All scopes of a job share one parsed schedule otherwise, or a
-    # million of them would be parsed again and again.
+    # Only H depends on the scope. Otherwise all scopes of a job share one parsed schedule, because
+    # parsing a million of them would be expensive.
     hashed = "h" in job.schedule.lower()
     return parse(
         job.schedule,

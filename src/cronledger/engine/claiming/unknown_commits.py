@@ -44,7 +44,7 @@ class UnknownCommits:
         while self._executions:
             released += await self._release()
         if unknown:
-            log.warning("claim_commit_unknown", claims=unknown, released=released)
+            log.warning("claim_commit_unknown", executions=unknown, released=released)
 
     async def _release(self) -> int:
         """Release what was committed, guarded by its token. Return the number of executions.
