@@ -159,4 +159,4 @@ BEGIN
         copy_of = CASE WHEN skip_missed THEN i.ledger_id ELSE i.copy_of END;
     PERFORM pg_notify('{schema}', 'accepted');
 END $$;
-COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'Makes this database the ledger''s own, for example after a restore. With skip_missed, what was due until now becomes a skip with reason `missed`, waiting executions are CANCELLED, and RUNNING ones are requested to end. Otherwise the policies of each job decide. why: what differed; NULL: nothing differed, and nothing was changed.';
+COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'Makes this database the ledger''s own, for example after a restore. With skip_missed, plan_times that were due until now become a skip with reason `missed`, waiting executions are CANCELLED, and RUNNING ones are requested to end. Otherwise the policies of each job decide. why: what differed; NULL: nothing differed, and nothing was changed.';

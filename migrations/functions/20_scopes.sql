@@ -18,7 +18,7 @@ BEGIN
         ON (s.scope_kind, s.scope_id) = (w.kind, w.id)
     WHERE coalesce(s.planned, false) <> (w.id IS NOT NULL);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.scope_changes(text, text, text[]) IS 'The scopes of a job that would appear, return or retire if this list replaced them. Reads each schedule of the job once and locks none.';
+COMMENT ON FUNCTION {schema}_internal.scope_changes(text, text, text[]) IS 'Returns the scopes of a job that would appear, return or retire if this list replaced them. Reads each schedule of the job once and locks none.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.set_scopes(
     job text, kind text, ids text[], seen_at timestamptz DEFAULT NULL)

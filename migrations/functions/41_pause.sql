@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_job(job text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'job %: it does not exist', job
+    RAISE EXCEPTION 'job ''%'' does not exist', job
         USING HINT = 'To list the jobs, run SELECT DISTINCT job_name FROM {schema}.job_status.',
               ERRCODE = 'no_data_found';
 END $$;
@@ -12,7 +12,7 @@ COMMENT ON FUNCTION {schema}_internal.raise_unknown_job(text) IS 'Raises that th
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_scope(job text, scope_kind text, scope_id text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'job %: it has no scope %/%', job, scope_kind, scope_id
+    RAISE EXCEPTION 'job ''%'' has no scope %/%', job, scope_kind, scope_id
         USING HINT = format('To list its scopes, run SELECT scope_kind, scope_id FROM {schema}.job_status WHERE job_name = %L.', job),
               ERRCODE = 'no_data_found';
 END $$;
@@ -72,7 +72,7 @@ BEGIN
     WHERE j.name = job AND j.paused_at IS NOT NULL;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION {schema}.resume(text, text) IS 'Resumes a job. What was due during the pause is skipped. Returns false if the job was not paused.';
+COMMENT ON FUNCTION {schema}.resume(text, text) IS 'Resumes a job. plan_times that were due during the pause are skipped. Returns false if the job was not paused.';
 
 CREATE OR REPLACE FUNCTION {schema}.retire(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -130,4 +130,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'queues');
     RETURN true;
 END $$;
-COMMENT ON FUNCTION {schema}.resume_queue(text, text) IS 'Resumes a queue. For what was due during the pause, the catch_up of each job decides. Returns false if the queue was not paused.';
+COMMENT ON FUNCTION {schema}.resume_queue(text, text) IS 'Resumes a queue. The catch_up of each job decides about plan_times that were due during the pause. Returns false if the queue was not paused.';

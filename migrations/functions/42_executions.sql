@@ -3,7 +3,7 @@
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_unknown_execution(execution_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'execution %: it does not exist', execution_id
+    RAISE EXCEPTION 'execution % does not exist', execution_id
         USING HINT = 'Its partition may have been dropped after retention. To list executions, read {schema}.ledger.',
               ERRCODE = 'no_data_found';
 END $$;

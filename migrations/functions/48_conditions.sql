@@ -4,7 +4,7 @@
 -- with a subquery is not inlined.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.max_steals() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3';
-COMMENT ON FUNCTION {schema}_internal.max_steals() IS 'A stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, this). So a job of one attempt survives a crash, and a job that kills its runner does not kill runners for ever.';
+COMMENT ON FUNCTION {schema}_internal.max_steals() IS 'Returns the limit of steals: a stale lease of a reentrant job is stolen while attempt < greatest(max_attempts, this). So a job of one attempt survives a crash, and a job that kills its runner does not kill runners for ever.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.is_stale(
     stale_after timestamptz, stale_timeout interval, trusted_since timestamptz)

@@ -78,7 +78,7 @@ BEGIN
       AND e.lease_token = h.token AND e.status = (SELECT 'RUNNING')
     RETURNING e.lease_token, e.status, h.has_input OR e.watermark IS NOT NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz) IS 'Writes how these attempts ended, and returns the tokens of those that were written. A FAILED attempt is retried after its retry_after while attempts are left; NULL: never. After a requested cancel it is CANCELLED instead, and keeps its error. duration_ms NULL: counted from started_at. watermark replaces the one of the claim where covers is true. has_input: settle_inputs has to follow.';
+COMMENT ON FUNCTION {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz) IS 'Writes the ends of these attempts, and returns the tokens of those that were written. A FAILED attempt is retried after its retry_after while attempts are left; NULL: never. After a requested cancel it is CANCELLED instead, and keeps its error. duration_ms NULL: counted from started_at. watermark replaces the one of the claim where covers is true. has_input: settle_inputs has to follow.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.release_executions(
     of_jobs text[], of_kinds text[], of_scopes text[], of_plans timestamptz[], of_tokens uuid[],

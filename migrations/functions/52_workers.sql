@@ -39,7 +39,7 @@ BEGIN
     END IF;
     RETURN seen.started_at;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.register_worker(text, text) IS 'Registers a worker that claims from this queue. Returns since when it has been seen at least every minute; it may steal a lease that became stale one stale_timeout after that.';
+COMMENT ON FUNCTION {schema}_internal.register_worker(text, text) IS 'Registers a worker that claims from this queue. Returns the start of the period in which it has called at least once a minute. It may steal a lease that became stale one stale_timeout after that.';
 
 CREATE OR REPLACE FUNCTION {schema}.claim_next(queue text, runner text, n integer DEFAULT 1)
 RETURNS TABLE (
@@ -149,7 +149,7 @@ BEGIN
         PERFORM pg_notify('{schema}', 'pending');
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'Makes due again what waited for the end of this execution, and notifies the replicas.';
+COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'Makes the schedules due that waited for the end of this execution, and notifies the replicas.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.end_attempt(
     execution_id bigint, token uuid, outcome {schema}.executions, wait interval, final boolean,

@@ -92,7 +92,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         = (preview_backfill.job, preview_backfill.scope_kind, preview_backfill.scope_id)
     ORDER BY a.place
 $$;
-COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'The action that backfill would take for each of these plan_times, in their order: make, retry, repeat (beside a SUCCESS), or NULL for none; and the existing execution. Returns no rows if the scope does not exist.';
+COMMENT ON FUNCTION {schema}.preview_backfill(text, timestamptz[], text, text, text, timestamptz) IS 'Returns the action of a backfill for each of these plan_times, in their order, and the existing execution. Actions are make, retry, repeat (beside a SUCCESS), or NULL for none. Returns no rows if the scope does not exist.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_backfilled(
     definition {schema}.jobs, scope {schema}.schedules, first_free timestamptz, requester text)
@@ -169,4 +169,4 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text) IS 'Creates executions for past plan_times of one scope, in the given order: made. What exists is left alone. With reprocess = failed, an execution that is FAILED or CANCELLED gets one more attempt: retried; not if the end of its last attempt is unknown and the job is not reentrant. With reprocess = all, a SUCCESS is also repeated, as a new execution microseconds after its plan_time. At most cap executions are made or retried; remaining: the number of plan_times that were not reached. ended_before: what ended or was repeated since that instant is left alone, so that a stopped backfill can continue.';
+COMMENT ON FUNCTION {schema}.backfill(text, timestamptz[], text, text, text, integer, timestamptz, interval, text) IS 'Creates executions for past plan_times of one scope, in the given order: made. Existing executions are left alone. With reprocess = failed, an execution that is FAILED or CANCELLED gets one more attempt: retried. The exception is an attempt of unknown end, if the job is not reentrant. With reprocess = all, a SUCCESS is also repeated, as a new execution microseconds after its plan_time. At most cap executions are made or retried; remaining: the number of plan_times that were not reached. ended_before: executions that ended or were repeated since that instant are left alone, so that a stopped backfill can continue.';

@@ -67,7 +67,7 @@ CREATE OR REPLACE FUNCTION {schema}.withdraw_acceptance(acceptance bigint, reque
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.acceptances a WHERE a.id = acceptance) THEN
-        RAISE EXCEPTION 'acceptance %: it does not exist', acceptance
+        RAISE EXCEPTION 'acceptance % does not exist', acceptance
             USING HINT = 'To list the acceptances, run SELECT * FROM {schema}.accepted_violations.',
                   ERRCODE = 'no_data_found';
     END IF;

@@ -3,8 +3,8 @@
 -- Rights are a step of their own, because roles may appear after the schema: `migrate` ends with
 -- grant_roles() whether or not anything else was pending.
 
-COMMENT ON FUNCTION {schema}.db_now() IS 'Returns the start of the statement: the clock of the ledger.';
-COMMENT ON FUNCTION {schema}.db_clock() IS 'Returns the current instant of the same clock, for what is read after a lock wait.';
+COMMENT ON FUNCTION {schema}.db_now() IS 'Returns the time of the ledger, at the start of the statement.';
+COMMENT ON FUNCTION {schema}.db_clock() IS 'Returns the current instant of the clock of the ledger. Use it after a lock wait.';
 
 -- Functions are named without their arguments: a right holds for all of one name.
 CREATE OR REPLACE FUNCTION {schema}.decided_grants()
@@ -73,7 +73,7 @@ LANGUAGE sql IMMUTABLE AS $$
         'db_now db_clock local_time partitions pruned_through other_database masked masked_target decided_grants
          missing_grants', '[[:space:]]+') o(name)
 $$;
-COMMENT ON FUNCTION {schema}.decided_grants() IS 'The privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';
+COMMENT ON FUNCTION {schema}.decided_grants() IS 'Returns the privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.missing_grants()
 RETURNS TABLE (role text, statement text)
@@ -118,7 +118,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ) m
     ORDER BY m.place, m.role, m.statement
 $$;
-COMMENT ON FUNCTION {schema}_internal.missing_grants() IS 'The statements that are still needed so that the group roles have the rights in decided_grants(), and the role that each statement is about.';
+COMMENT ON FUNCTION {schema}_internal.missing_grants() IS 'Returns the statements that give the group roles the missing rights of decided_grants(), and the role of each statement.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_role(role text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

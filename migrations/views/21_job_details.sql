@@ -26,7 +26,7 @@ COMMENT ON COLUMN {schema}.job_details.catch_up_window IS 'A plan_time that was 
 COMMENT ON COLUMN {schema}.job_details.catch_up_limit IS 'With catch_up = all: at most this many missed plan_times run, the newest.';
 COMMENT ON COLUMN {schema}.job_details.overlap IS 'Rule for a due plan_time while its (job, scope) is RUNNING: skip, wait, allow, replace.';
 COMMENT ON COLUMN {schema}.job_details.max_running IS 'Executions RUNNING at once over all scopes and replicas; NULL: no limit.';
-COMMENT ON COLUMN {schema}.job_details.queue IS 'Queue of the job; the runners that have this queue execute the job.';
+COMMENT ON COLUMN {schema}.job_details.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.job_details.handler IS 'Kind of handler: python, command, sql, http, external.';
 COMMENT ON COLUMN {schema}.job_details.run_timeout IS 'An attempt is stopped after this; NULL: it may run for any length of time while its lease is renewed.';
 COMMENT ON COLUMN {schema}.job_details.stale_timeout IS 'Length of the lease; renewed every third of it.';
@@ -53,7 +53,7 @@ SELECT j.name, {schema}_internal.masked_target(j.target) AS target, j.payload FR
 COMMENT ON VIEW {schema}.job_targets IS 'Targets and payloads of the jobs, one row each.';
 COMMENT ON COLUMN {schema}.job_targets.name IS 'The job.';
 COMMENT ON COLUMN {schema}.job_targets.target IS 'Target of the handler; the values of env and headers, and passwords in URLs, are ***.';
-COMMENT ON COLUMN {schema}.job_targets.payload IS 'JSON handed to the handler.';
+COMMENT ON COLUMN {schema}.job_targets.payload IS 'JSON that is passed to the handler.';
 
 -- One row per job, where job_status has one per scope.
 CREATE OR REPLACE VIEW {schema}.job_overview AS
@@ -93,7 +93,7 @@ COMMENT ON VIEW {schema}.job_overview IS 'Jobs and their current state, one row 
 COMMENT ON COLUMN {schema}.job_overview.name IS 'The job.';
 COMMENT ON COLUMN {schema}.job_overview.schedule IS 'Cron text of five fields, or six with seconds first, @hourly and the like, @every 90s; NULL: runs only when triggered or enqueued.';
 COMMENT ON COLUMN {schema}.job_overview.timezone IS 'Time zone of the schedule.';
-COMMENT ON COLUMN {schema}.job_overview.queue IS 'Queue of the job; the runners that have this queue execute the job.';
+COMMENT ON COLUMN {schema}.job_overview.queue IS 'Queue of the job. Runners that serve it execute the job.';
 COMMENT ON COLUMN {schema}.job_overview.handler IS 'Kind of handler: python, command, sql, http, external.';
 COMMENT ON COLUMN {schema}.job_overview.state IS 'active, paused, retired, or broken (spec_error contains the reason).';
 COMMENT ON COLUMN {schema}.job_overview.scopes IS 'Number of scopes.';

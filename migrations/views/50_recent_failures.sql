@@ -15,7 +15,7 @@ COMMENT ON COLUMN {schema}.recent_failures.plan_time IS 'Nominal instant of the 
 COMMENT ON COLUMN {schema}.recent_failures.attempt IS 'Number of the attempt that failed.';
 COMMENT ON COLUMN {schema}.recent_failures.max_attempts IS 'Attempts in all.';
 COMMENT ON COLUMN {schema}.recent_failures.error_code IS 'Why it failed, in one word.';
-COMMENT ON COLUMN {schema}.recent_failures.error_msg IS 'The same in sentences.';
+COMMENT ON COLUMN {schema}.recent_failures.error_msg IS 'The error as text.';
 COMMENT ON COLUMN {schema}.recent_failures.will_retry IS 'Whether there will be another attempt.';
 COMMENT ON COLUMN {schema}.recent_failures.next_attempt_at IS 'When it is due; NULL: never.';
 COMMENT ON COLUMN {schema}.recent_failures.runner_id IS 'Runner of the attempt that failed.';

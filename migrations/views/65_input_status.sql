@@ -23,6 +23,6 @@ COMMENT ON COLUMN {schema}.input_status.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.input_status.scope_id IS 'Id of the scope.';
 COMMENT ON COLUMN {schema}.input_status.input_watermark IS 'Newest input that was enqueued; NULL: none.';
 COMMENT ON COLUMN {schema}.input_status.success_watermark IS 'Input that successes have covered.';
-COMMENT ON COLUMN {schema}.input_status.is_dirty IS 'There is input beyond it.';
+COMMENT ON COLUMN {schema}.input_status.is_dirty IS 'Whether there is input that no success covers yet.';
 COMMENT ON COLUMN {schema}.input_status.pending_id IS 'The execution that waits for its attempt and is due first: PENDING, or FAILED and to be retried.';
-COMMENT ON COLUMN {schema}.input_status.running_id IS 'The oldest that is RUNNING.';
+COMMENT ON COLUMN {schema}.input_status.running_id IS 'The oldest execution that is RUNNING.';

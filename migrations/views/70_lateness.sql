@@ -10,10 +10,10 @@ FROM (
       AND x.attempt = 1 AND x.started_at IS NOT NULL
 ) e
 GROUP BY 1, 2;
-COMMENT ON VIEW {schema}.lateness IS 'How long after due_at scheduled executions started, per job and hour, plan_times of the last 7 days. Executions with more than one attempt are left out: their first start is not kept.';
+COMMENT ON VIEW {schema}.lateness IS 'How long after due_at scheduled executions started, per job and hour, plan_times of the last 7 days. Executions with more than one attempt are left out, because their first start is not kept.';
 COMMENT ON COLUMN {schema}.lateness.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.lateness.hour IS 'Hour (UTC) in which due_at lies.';
-COMMENT ON COLUMN {schema}.lateness.count IS 'Executions.';
-COMMENT ON COLUMN {schema}.lateness.p50_ms IS 'Half of them started within this many milliseconds.';
-COMMENT ON COLUMN {schema}.lateness.p99_ms IS '99 of 100 started within this many milliseconds.';
-COMMENT ON COLUMN {schema}.lateness.max_ms IS 'The latest one, in milliseconds.';
+COMMENT ON COLUMN {schema}.lateness.count IS 'Number of executions.';
+COMMENT ON COLUMN {schema}.lateness.p50_ms IS 'Half of them started within this number of milliseconds.';
+COMMENT ON COLUMN {schema}.lateness.p99_ms IS '99 of 100 started within this number of milliseconds.';
+COMMENT ON COLUMN {schema}.lateness.max_ms IS 'The greatest delay, in milliseconds.';

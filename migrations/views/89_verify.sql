@@ -7,15 +7,15 @@ COMMENT ON VIEW {schema}.verify_schedules IS 'State of planning of every (job, s
 COMMENT ON COLUMN {schema}.verify_schedules.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.verify_schedules.scope_kind IS 'Kind of the scope: jobs.scope_kind.';
 COMMENT ON COLUMN {schema}.verify_schedules.scope_id IS 'Id of the scope.';
-COMMENT ON COLUMN {schema}.verify_schedules.planned_through IS 'The cursor: every plan_time up to it is an execution or lies in a skip. Only grows.';
-COMMENT ON COLUMN {schema}.verify_schedules.planned_revision IS 'Revision in force at the cursor; with later ones in job_revisions the cursor stands for this one only.';
-COMMENT ON COLUMN {schema}.verify_schedules.parked IS 'Why the row is out of the due index; NULL: it is in.';
-COMMENT ON COLUMN {schema}.verify_schedules.retired_at IS 'Since when this scope plans no more; NULL: it plans.';
-COMMENT ON COLUMN {schema}.verify_schedules.returned_at IS 'When a retired scope came back; both are cleared once the gap is recorded as a skip.';
-COMMENT ON COLUMN {schema}.verify_schedules.created_at IS 'When the scope appeared; its history starts here.';
+COMMENT ON COLUMN {schema}.verify_schedules.planned_through IS 'The cursor: every plan_time up to it has an execution or lies in a skip. It only grows.';
+COMMENT ON COLUMN {schema}.verify_schedules.planned_revision IS 'Revision in force at the cursor. If job_revisions has later ones, the cursor holds for this one only.';
+COMMENT ON COLUMN {schema}.verify_schedules.parked IS 'Why the row is not in the index of due rows; NULL: it is in the index.';
+COMMENT ON COLUMN {schema}.verify_schedules.retired_at IS 'When the scope was retired; NULL: it is planned.';
+COMMENT ON COLUMN {schema}.verify_schedules.returned_at IS 'When a retired scope came back. Both are cleared when the gap is recorded as a skip.';
+COMMENT ON COLUMN {schema}.verify_schedules.created_at IS 'When the scope was created; its history starts here.';
 COMMENT ON COLUMN {schema}.verify_schedules.queue IS 'Queue of the job.';
-COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_time after the cursor; NULL: not known.';
-COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When a claim has to read this row again; NULL when parked.';
+COMMENT ON COLUMN {schema}.verify_schedules.next_plan_time IS 'The first plan_time after the cursor, if it is known.';
+COMMENT ON COLUMN {schema}.verify_schedules.next_due_at IS 'When the next claim plans this row; NULL: the row is parked.';
 
 CREATE OR REPLACE VIEW {schema}.verify_executions AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.plan_time, t.id, t.trigger, t.status, t.revision,

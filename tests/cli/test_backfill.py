@@ -215,7 +215,7 @@ def test_f10_without_a_live_runner_it_is_pending_with_a_warning(filled: Cli, db:
 
 def test_f10_a_trigger_is_refused_clearly(filled: Cli) -> None:
     unknown = filled("trigger", "nothing")
-    assert (unknown.exit_code, "there is no such job" in unknown.stderr) == (2, True)
+    assert (unknown.exit_code, "job 'nothing' does not exist" in unknown.stderr) == (2, True)
     running = filled("trigger", "hourly")
     assert (running.exit_code, "is RUNNING, and overlap is skip" in running.stderr) == (1, True)
     filled("jobs", "pause", "hourly", "--reason", "why")

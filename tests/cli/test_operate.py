@@ -164,8 +164,8 @@ def test_an_unknown_job_exits_2(filled: Cli, arguments: list[str]) -> None:
     said = filled(*arguments)
     assert said.exit_code == 2
     assert "nope" in said.stderr
-    # The command looks it up itself, or the SQL function that it calls does.
-    assert "does not exist" in said.stderr or "there is no such job" in said.stderr
+    # Commands and SQL functions have the same words.
+    assert "job 'nope' does not exist" in said.stderr
 
 
 def test_trigger(filled: Cli, ask: Any) -> None:

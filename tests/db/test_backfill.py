@@ -179,7 +179,7 @@ BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
     ({"ago": timedelta(days=100)}, "behind the retention of 90 days", errors.InvalidParameterValue),
     ({"ago": -HOUR}, "is not past, or not planned yet", errors.InvalidParameterValue),
     ({"ago": timedelta(microseconds=1)}, "is no whole second", errors.InvalidParameterValue),
-    ({"scope_id": "x"}, "it has no scope global/x", errors.NoDataFound),
+    ({"scope_id": "x"}, "has no scope global/x", errors.NoDataFound),
 ]
 
 

@@ -125,8 +125,8 @@ def test_triggered_plan_times_differ_and_are_no_whole_seconds(db: Db) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing",), "job nothing: it does not exist"),
-        (("job", "tenant", "x"), "job job: it has no scope tenant/x"),
+        (("nothing",), "job 'nothing' does not exist"),
+        (("job", "tenant", "x"), "job 'job' has no scope tenant/x"),
     ],
 )
 def test_trigger_refuses_what_is_unknown(db: Db, arguments: tuple[str, ...], message: str) -> None:
@@ -280,7 +280,7 @@ def test_retire(db: Db) -> None:
 
 @pytest.mark.parametrize("function", ["pause", "resume", "retire"])
 def test_an_unknown_job_is_refused(db: Db, function: str) -> None:
-    with pytest.raises(errors.NoDataFound, match="job nothing: it does not exist"):
+    with pytest.raises(errors.NoDataFound, match="job 'nothing' does not exist"):
         call(db, function, "nothing")
 
 
@@ -390,7 +390,7 @@ def test_a_request_to_cancel_passes_a_fence(db: Db, other: Db) -> None:
 
 @pytest.mark.parametrize("function", ["cancel", "retry"])
 def test_an_unknown_execution_is_refused(db: Db, function: str) -> None:
-    with pytest.raises(errors.NoDataFound, match="execution 17: it does not exist"):
+    with pytest.raises(errors.NoDataFound, match="execution 17 does not exist"):
         call(db, function, 17)
 
 

@@ -443,7 +443,7 @@ BAD_ACCEPTANCES: list[tuple[dict[str, Any], str]] = [
     ({"kind": None}, "violation NULL: it cannot be accepted"),
     ({"reason": " "}, "no reason is given"),
     ({"reason": None}, "no reason is given"),
-    ({"job": "nope"}, "it does not exist"),
+    ({"job": "nope"}, "does not exist"),
     ({"scope_id": None}, "scope global/"),
     ({"plan_time": None}, "plan_times"),
     ({"plan_time": "-infinity"}, "plan_times -infinity"),
@@ -462,7 +462,7 @@ def test_what_cannot_be_accepted_is_refused(db: Db, values: dict[str, Any], mess
         accept(db, kind, at, **values)
     assert caught.value.sqlstate in ("22023", "P0002")
     assert caught.value.diag.message_hint
-    with pytest.raises(errors.NoDataFound, match="it does not exist") as caught:
+    with pytest.raises(errors.NoDataFound, match="does not exist") as caught:
         db.execute("SELECT cronledger.withdraw_acceptance(4711)")
     assert caught.value.diag.message_hint
 

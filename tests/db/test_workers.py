@@ -181,7 +181,7 @@ def test_f06_finish_fail_release_only_with_the_right_token(
     assert ledger.one(CALLS[call], execution, None) == "lost"
     assert state(ledger, execution) == before
     assert ledger.one(CALLS[call], execution, token) == "ok"
-    with pytest.raises(psycopg.errors.NoDataFound, match="it does not exist"):
+    with pytest.raises(psycopg.errors.NoDataFound, match="does not exist"):
         ledger.one(CALLS[call], execution + 1, token)
 
 
