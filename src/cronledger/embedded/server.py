@@ -98,7 +98,7 @@ class Embedded:
         except OSError as exc:
             self.close()
             raise EmbeddedError(
-                f"the directory {self._base} of the embedded database cannot be used ({exc}): "
+                f"the directory {self._base} cannot be used for the embedded database ({exc}): "
                 f"allow this user to write there, {REMEDY}"
             ) from exc
         except BaseException:
