@@ -88,7 +88,7 @@ async def test_f01_a_crash_before_that_is_repaired(ledger: Ledger, database_url:
         (start,) = await one.settle()
         enqueue(ledger, key="a", payload={"n": 2})
         one.put(start, outcome.failure(ValueError("no")))
-        await one.finisher._write(one.finisher._waiting)  # and nothing more
+        await one.only_write()  # and nothing more
         after = "SELECT next_attempt_at IS NOT NULL FROM executions WHERE id = %s"
         assert ledger.one(after, old)
         await one.repair()

@@ -75,7 +75,7 @@ async def _act(ledger: Ledger, random: Random, runner: Runner, reentrant: bool) 
         case x if x < 0.60 and runner.held:
             ended = FAILURE if random.random() < 0.4 else None
             back = reentrant and random.random() < 0.2
-            await runner.finish(random.choice(runner.held), ended, give_back=back)
+            await runner.finish(random.choice(runner.held), ended, release=back)
         case x if x < 0.72:
             ledger.clock.travel(by=timedelta(seconds=random.choice(LEAPS)))
         case x if x < 0.78:

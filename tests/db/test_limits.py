@@ -121,7 +121,7 @@ async def test_parked_limit_is_rearmed_by_the_sweeper_after_a_crash(
         (other,) = {"a", "b"} - {running.claimed.key.scope_id}
         assert ledger.parked(scope=other) == "limit"
         one.put(running)
-        await one.finisher._write(one.finisher._waiting)
+        await one.only_write()
         assert await two.settle() == []
         await two.repair()
         assert len(await two.settle()) == 1

@@ -225,7 +225,7 @@ async def test_parked_waiting_is_rearmed_by_the_sweeper_when_the_finisher_crashe
         await two.settle()
         assert ledger.parked() == "waiting"
         one.put(running)
-        await one.finisher._write(one.finisher._waiting)  # and dies before it re-arms
+        await one.only_write()  # and dies before it re-arms
         assert await two.settle() == []
         await two.repair()
         assert two.wakes == 1

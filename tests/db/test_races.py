@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import AsyncPipeline
+from structlog.testing import capture_logs
 
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, Runner, eventually, runners, waiting
@@ -44,6 +45,49 @@ def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: b
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     monkeypatch.setattr(runner.statements, "advance_schedules", breaking)
+
+
+@pytest.mark.parametrize("how", ["released", "claimed again", "cancelled", "retried", "swept"])
+async def test_what_a_lost_answer_has_written_counts_as_written(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The first COMMIT lands without an answer, and the second write finds its effect."""
+    ledger.job(
+        schedule=None, allow_stale_reentry=how != "swept", max_attempts=2, retry_backoff=["0 s"]
+    )
+    execution = ledger.trigger()
+    async with runners(database_url, {}, {}) as (one, two):
+        (start,) = await one.settle()
+        if how == "cancelled":
+            ledger.one("SELECT cancel(%s)", execution)
+        real = one.finisher._send
+
+        async def lost(c: Any, batch: Any) -> Any:
+            monkeypatch.undo()
+            if how == "swept":
+                ledger.expire()
+                await two.sweep()
+                return await real(c, batch)
+            await real(c, batch)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(one.finisher, "_send", lost)
+        if how in ("retried", "swept"):
+            one.put(start, FAILURE)
+        else:
+            one.put(start, outcome.shutdown(end_known=True), release=True)
+        with capture_logs() as logs:
+            if how != "swept":
+                with pytest.raises(psycopg.OperationalError):
+                    await one.finisher.step()
+            if how in ("claimed again", "retried"):
+                assert len(await two.settle()) == 1
+            await one.finisher.step()
+        assert one.finisher.waiting == 0
+        written = how != "swept"
+        assert [x.lease for x in one.written] == ([start] if written else [])
+        assert [x["event"] for x in logs].count("lease_lost") == (0 if written else 1)
+        assert one.leases.lost == (0 if written else 1)
 
 
 @pytest.mark.parametrize("lands", [True, False])

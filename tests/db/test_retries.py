@@ -122,7 +122,7 @@ async def test_i5_what_is_given_back_keeps_its_attempt_and_gets_one_more(
     ledger.trigger()
     async with runners(database_url, {}, {}) as (one, two):
         (first,) = await one.settle()
-        await one.finish(first, outcome.shutdown(end_known=True), give_back=True)
+        await one.finish(first, outcome.shutdown(end_known=True), release=True)
         assert ledger.one("SELECT status, attempt, max_attempts, attempts->0->>'error_code' "
                           "FROM executions") == ("PENDING", 1, 2, "shutdown")  # fmt: skip
         (second,) = await two.settle()
@@ -140,7 +140,7 @@ async def test_what_is_given_back_after_a_request_to_cancel_is_cancelled(
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
         ledger.one("SELECT cancel(%s)", execution)
-        await one.finish(start, outcome.shutdown(end_known=True), give_back=True)
+        await one.finish(start, outcome.shutdown(end_known=True), release=True)
         assert await one.settle() == []
     status, token = ledger.one("SELECT status, lease_token FROM executions")
     assert (status, token) == ("CANCELLED", start.claimed.token)

@@ -406,7 +406,7 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
         assert stolen.claimed.how == "stolen"
         await two.sweep()
         await two.repair()
-        await two.finish(stolen, give_back=True)
+        await two.finish(stolen, release=True)
     await asyncio.to_thread(
         apply, others.url, [], source="settings", schema="cronledger", by="test"
     )

@@ -176,7 +176,7 @@ async def test_of_two_that_wait_with_one_key_the_newest_payload_runs_last(
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
         second = ledger.one(push, Jsonb(2))
-        await one.finish(start, give_back=True)
+        await one.finish(start, release=True)
         assert ledger.one(push, Jsonb(3)) == second != first
         seen = []
         while started := await one.settle():

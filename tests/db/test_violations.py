@@ -374,7 +374,7 @@ async def test_empty_beside_runners_that_crash_drain_steal_and_sweep(
             await who.settle()
             for start in list(who.held)[: n % 3]:
                 ended = outcome.failure(ValueError("no")) if n % 4 == 0 else None
-                await who.finish(start, ended, give_back=n % 5 == 0 and start.job.reentrant)
+                await who.finish(start, ended, release=n % 5 == 0 and start.job.reentrant)
             if n % 7 == 6:
                 who.crash()
                 ledger.expire("job")

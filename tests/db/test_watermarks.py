@@ -202,5 +202,5 @@ async def finish_and_crash(one: Runner) -> None:
     """SUCCESS is written, and nothing of what follows it."""
     (start,) = await one.settle()
     one.put(start, outcome.success(None))
-    await one.finisher._write(one.finisher._waiting)
+    await one.only_write()
     one.crash()

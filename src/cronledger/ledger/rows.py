@@ -157,7 +157,11 @@ class Finished(NamedTuple):
 
 
 class LeaseState(NamedTuple):
-    """The state of an execution. `ours`: whether its row still has the token of the lease."""
+    """The state of an execution.
+
+    `error_code`: of the attempt with the token of the lease, which may be an earlier one. `ours`:
+    the row still has this token.
+    """
 
     token: UUID
     status: str

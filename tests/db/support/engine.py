@@ -18,7 +18,7 @@ from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.maintenance.sweeper import Sweeper
-from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.running.finisher import Ended, Finisher, Settled
 from cronledger.ledger.access import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
@@ -128,6 +128,7 @@ class Runner:
     slots: int = 100
     allow_sql_commands: bool = False
     held: list[Lease] = field(default_factory=list)
+    written: list[Ended] = field(default_factory=list)
     wakes: int = 0
 
     async def open(self) -> None:
@@ -165,6 +166,7 @@ class Runner:
 
     def _written(self, ended: Sequence[Ended]) -> None:
         self.wakes += 1
+        self.written.extend(ended)
 
     def _woken(self) -> None:
         self.wakes += 1
@@ -235,14 +237,18 @@ class Runner:
         self.put(start, ended, **more)
         await self.finisher.step()
 
-    def put(self, start: Lease, ended: Outcome | None = None, give_back: bool = False) -> None:
+    async def only_write(self) -> None:
+        """The outcomes that were put are written, and nothing that follows."""
+        await self.finisher._write(self.finisher._waiting, Settled())
+
+    def put(self, start: Lease, ended: Outcome | None = None, release: bool = False) -> None:
         ended = ended or outcome.success(None)
         claimed = start.claimed
         decided = outcome.decide(ended, start.job, claimed.attempt, claimed.max_attempts, 0.0)
         self.held.remove(start)
         lease = next((x for x in self.leases.all() if x.token == claimed.token), None)
         if lease is not None:
-            self.finisher.put(Ended(lease, decided, 5, give_back))
+            self.finisher.put(Ended(lease, decided, 5, release))
 
     def crash(self) -> None:
         """Everything in memory is gone."""

@@ -170,7 +170,7 @@ class Rules(Bound):
         row = self.model.rows[start.claimed.id]
         back = how == "back" and start.job.reentrant
         ended = _outcome(how, mark)
-        self.run(replica.finish(start, ended, give_back=back))
+        self.run(replica.finish(start, ended, release=back))
         if self.model.holds(row, start.claimed.token):
             if back:
                 self.model.given_back(row)

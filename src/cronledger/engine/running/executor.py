@@ -195,7 +195,7 @@ class Executor:
         self._stop_handler(running)
         running.stop_again = self._loop.call_later(self.REPEAT, self._repeat_stop, running)
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no handler is running."""
         await self._idle.wait()
 
@@ -312,7 +312,7 @@ class Executor:
             self._freed()
             return
         # Shutdown or lease loss does not cost a reentrant execution an attempt.
-        give_back = (
+        release = (
             running.stop in ("shutdown", "lease_lost")
             and lease.job.reentrant
             and lease.held
@@ -324,9 +324,9 @@ class Executor:
             decided = outcome.decide(
                 ended, lease.job, claimed.attempt, claimed.max_attempts, random.random()
             )
-        _log_end(decided, running.duration_ms, give_back=give_back)
+        _log_end(decided, running.duration_ms, release=release)
         if lease.held:
-            self._finisher.put(Ended(lease, decided, running.duration_ms, give_back))
+            self._finisher.put(Ended(lease, decided, running.duration_ms, release))
         self._freed()
 
     def abandon(self, running: Running) -> None:
@@ -341,12 +341,12 @@ class Executor:
         if running.lease.held and not running.lease.job.reentrant:
             ended = outcome.shutdown(end_known=False)
             with bound_contextvars(**running.lease.log_fields):
-                _log_end(ended, running.duration_ms, give_back=False)
+                _log_end(ended, running.duration_ms, release=False)
             self._finisher.put(Ended(running.lease, ended, running.duration_ms))
 
 
-def _log_end(ended: Outcome, duration_ms: int, *, give_back: bool) -> None:
-    if give_back:
+def _log_end(ended: Outcome, duration_ms: int, *, release: bool) -> None:
+    if release:
         log.info("execution_released", duration_ms=duration_ms)
         return
     match ended.status:

@@ -5,8 +5,8 @@ the token of another holder.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 import psycopg
@@ -15,7 +15,7 @@ from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import reason
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS, is_unreachable
-from cronledger.ledger.rows import Ending
+from cronledger.ledger.rows import Ending, LeaseState
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
@@ -33,28 +33,59 @@ UNSTORABLE = (*BAD_VALUE_ERRORS, UnicodeError)
 class Ended:
     """The outcome of an attempt that has to be written.
 
-    `give_back`: the execution returns to PENDING instead, for the reason in `outcome`.
+    `release`: the execution returns to PENDING instead, for the reason in `outcome`.
     """
 
     lease: Lease
     outcome: Outcome
     duration_ms: int
-    give_back: bool = False
+    release: bool = False
 
     @property
-    def ending(self) -> Ending:
+    def token(self) -> UUID:
+        return self.lease.token
+
+    @property
+    def row(self) -> Ending:
+        """The element of `finish_executions`."""
         o, claimed = self.outcome, self.lease.claimed
         return Ending(
             claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
             o.error_code, o.error_msg, self.duration_ms, o.retry_after, o.watermark, o.covers,
         )  # fmt: skip
 
+    def is_committed(self, state: LeaseState | None) -> bool:
+        """Return whether an earlier write of this outcome has led to this state of its row."""
+        if state is None or state.error_code != self.outcome.error_code:
+            return False
+        if self.release or not state.ours:  # or the failure was written, and is being retried
+            return state.error_code is not None
+        # After a requested cancel, of which the runner need not know yet, FAILED becomes CANCELLED.
+        cancelled = self.outcome.status is Status.FAILED and state.status == Status.CANCELLED
+        return state.status == self.outcome.status or cancelled
+
+
+@dataclass(slots=True)
+class Settled:
+    """The outcomes of a batch that need no further write.
+
+    `committed`: the ledger has them. `dropped`: the lease was lost, or the ledger cannot store the
+    outcome.
+    """
+
+    committed: list[Ended] = field(default_factory=list)
+    dropped: list[Ended] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> set[UUID]:
+        return {ended.token for ended in (*self.committed, *self.dropped)}
+
 
 class Finisher:
     """Takes outcomes with `put` and writes them with `step`.
 
-    `written` is called with the outcomes that are committed. `gather`: the seconds for which a step
-    waits for further outcomes.
+    `written` is called after each write with the outcomes that are committed, which may be none.
+    `gather`: the seconds for which a step waits for further outcomes.
     """
 
     def __init__(
@@ -88,8 +119,8 @@ class Finisher:
         """The number of outcomes that are not written yet."""
         return len(self._waiting)
 
-    async def drained(self) -> None:
-        """Wait until every outcome is written."""
+    async def wait_empty(self) -> None:
+        """Wait until no outcome has to be written."""
         await self._empty.wait()
 
     async def step(self) -> float | None:
@@ -99,74 +130,78 @@ class Finisher:
             return None
         if len(self._waiting) < LARGEST_BATCH and self._gather:
             await asyncio.sleep(self._gather)
-        batch = self._waiting[:LARGEST_BATCH]
-        done = await self._write(batch)
-        tokens = {ended.lease.token for ended in done}
-        self._waiting[: len(batch)] = [x for x in batch if x.lease.token not in tokens]
-        for ended in done:
-            self._leases.remove(ended.lease.token)
-        self._to_rearm.extend((x.lease.claimed.key.scope, x.lease.queue) for x in done)
+        batch, settled = self._waiting[:LARGEST_BATCH], Settled()
+        await self._write(batch, settled)
+        self._forget(batch, settled.tokens)
         await self._rearm()
         if not self._waiting:
             self._empty.set()
-        self._written(done)
+        self._written(settled.committed)
         return 0 if self._waiting else None
 
-    async def _write(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write all outcomes, even if one of them holds a value that cannot be stored.
+    def _forget(self, batch: Sequence[Ended], settled: Container[UUID]) -> None:
+        """Remove what needs no further write, with its leases. Others may wait for these ends."""
+        self._waiting[: len(batch)] = [x for x in batch if x.token not in settled]
+        for ended in batch:
+            if ended.token in settled:
+                self._leases.remove(ended.token)
+                self._to_rearm.append((ended.lease.claimed.key.scope, ended.lease.queue))
 
-        Return those that need no further write.
-        """
+    async def _write(self, batch: Sequence[Ended], settled: Settled) -> None:
+        """Write all outcomes, even if one of them holds a value that cannot be stored."""
         try:
-            return await self._write_once(batch)
+            await self._write_once(batch, settled)
         except UNSTORABLE as error:
             if len(batch) > 1:
                 middle = len(batch) // 2
-                return [*await self._write(batch[:middle]), *await self._write(batch[middle:])]
-            return await self._write_without_values(batch[0], error)
+                await self._write(batch[:middle], settled)
+                await self._write(batch[middle:], settled)
+            else:
+                await self._write_without_values(batch[0], error, settled)
 
-    async def _write_without_values(self, ended: Ended, error: Exception) -> list[Ended]:
+    async def _write_without_values(self, ended: Ended, error: Exception, settled: Settled) -> None:
         # The handler has done its work, which must not run again because of its result.
         text = clean_text(f"the outcome could not be stored: {reason(error)}", 4000)
+        succeeded = ended.outcome.status is Status.SUCCESS
+        code = ended.outcome.error_code if succeeded else None
         plain = replace(
             ended.outcome, result_json=None, output=None, rows_affected=None,
-            error_code=ended.outcome.error_code or ErrorCode.RESULT_INVALID, error_msg=text,
+            error_code=code or ErrorCode.RESULT_INVALID, error_msg=text,
         )  # fmt: skip
-        if ended.outcome.status is not Status.SUCCESS:
-            plain = replace(plain, error_code=ErrorCode.RESULT_INVALID)
         log.warning("outcome_refused", execution_id=ended.lease.claimed.id, error=text)
         try:
-            return await self._write_once([replace(ended, outcome=plain)])
+            await self._write_once([replace(ended, outcome=plain)], settled)
         except UNSTORABLE:
             log.exception("outcome_dropped", execution_id=ended.lease.claimed.id)
-            return [ended]
+            settled.dropped.append(ended)
 
-    async def _write_once(self, batch: Sequence[Ended]) -> list[Ended]:
+    async def _write_once(self, batch: Sequence[Ended], settled: Settled) -> None:
         async with self._pool.connection() as c:
             has_input = await self._send(c, batch)
-            missing = [x for x in batch if x.lease.token not in has_input]
+            settled.committed.extend(x for x in batch if x.token in has_input)
             # The writer of a missing row may have left input to settle as well.
             self._to_settle.update(
-                x.lease.claimed.key.scope for x in batch if has_input.get(x.lease.token, True)
+                x.lease.claimed.key.scope for x in batch if has_input.get(x.token, True)
             )
-            unwritten = await self._find_unwritten(c, missing) if missing else set()
-        return [x for x in batch if x.lease.token not in unwritten]
+            missing = [x for x in batch if x.token not in has_input]
+            if missing:
+                await self._look_up(c, missing, settled)
 
     async def _send(self, c: psycopg.AsyncConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
         """Write the batch in one transaction.
 
         Return the tokens that were written, each with whether its scope has input to settle.
         """
-        finishing = [x.ending for x in batch if not x.give_back]
-        returning = [x for x in batch if x.give_back]
+        finishing = [x.row for x in batch if not x.release]
+        releasing = [x for x in batch if x.release]
         finished, released = None, []
         async with step_transaction(c):
             if finishing:
                 finished = await self._statements.finish_executions(c, finishing)
-            for x in returning:
+            for x in releasing:
                 released.append(
                     await self._statements.release_executions(
-                        c, [x.lease.claimed.key], [x.lease.token],
+                        c, [x.lease.claimed.key], [x.token],
                         x.outcome.error_code or "", x.outcome.error_msg or "",
                     )
                 )  # fmt: skip
@@ -177,29 +212,30 @@ class Finisher:
             written.update((token, False) for token in await cursor.fetchall())
         return written
 
-    async def _find_unwritten(
-        self, c: psycopg.AsyncConnection, missing: Sequence[Ended]
-    ) -> set[UUID]:
-        """Return the tokens of those whose write did not return their row and has to be repeated.
+    async def _look_up(
+        self, c: psycopg.AsyncConnection, missing: Sequence[Ended], settled: Settled
+    ) -> None:
+        """Settle the outcomes whose write did not return their row.
 
-        The others were written before, or their lease is lost. A row that was swept keeps its
-        token, but its end differs from the outcome that had to be written.
+        An earlier write without an answer has committed them, or their lease is lost. A row that is
+        RUNNING under its token was locked: its write is repeated.
         """
         answer = await self._statements.read_leases(
-            c, [x.lease.claimed.key for x in missing], [x.lease.token for x in missing]
+            c, [x.lease.claimed.key for x in missing], [x.token for x in missing]
         )
-        ours = {x.token: (x.status, x.error_code) for x in await answer.fetchall() if x.ours}
-        unwritten = set()
+        states = {state.token: state for state in await answer.fetchall()}
         for ended in missing:
-            lease, outcome = ended.lease, ended.outcome
-            status, error_code = ours.get(lease.token, (None, None))
-            if status == "RUNNING":
-                unwritten.add(lease.token)
+            state = states.get(ended.token)
+            if state is not None and state.ours and state.status == Status.RUNNING:
                 continue
-            written = status in _written_as(outcome) and error_code == outcome.error_code
-            if not written and self._leases.lose(lease.token) is not None:
-                log.warning("lease_lost", **lease.log_fields, refused=outcome.status.value)
-        return unwritten
+            if ended.is_committed(state):
+                settled.committed.append(ended)
+                continue
+            settled.dropped.append(ended)
+            if self._leases.lose(ended.token) is not None:
+                log.warning(
+                    "lease_lost", **ended.lease.log_fields, refused=ended.outcome.status.value
+                )
 
     async def _rearm(self) -> None:
         """Re-arm the schedules that waited for these executions, and settle their input.
@@ -222,10 +258,3 @@ class Finisher:
         except psycopg.Error as error:
             if not is_unreachable(error):
                 raise
-
-
-def _written_as(outcome: Outcome) -> set[str]:
-    """Return the statuses that the ledger may have written for this outcome."""
-    # After a requested cancel, of which the runner need not know yet, FAILED becomes CANCELLED.
-    cancelled = {Status.CANCELLED.value} if outcome.status is Status.FAILED else set()
-    return {outcome.status.value} | cancelled

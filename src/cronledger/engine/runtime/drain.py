@@ -24,8 +24,9 @@ class DrainReport:
     """The end of the executions that were running when a drain began.
 
     `finished`: ended by themselves. `released`: PENDING again, for another runner. `failed`:
-    FAILED `shutdown`. `unfinished`: the outcome is not written, or the handler did not end.
-    `cut_off`: those that still ran at the deadline, in their state of that moment.
+    FAILED `shutdown`. `unfinished`: the outcome is not written yet, or the handler did not end.
+    `cut_off`: those that still ran at the deadline, in their state of that moment. An execution
+    whose lease was lost is counted nowhere: another runner, or the sweeper, has written its end.
     """
 
     finished: int = 0
@@ -62,7 +63,7 @@ class Drain:
 
     async def wait_idle(self, patience: float, aborting: asyncio.Event) -> None:
         """Wait until no handler runs, `patience` seconds have passed, or `aborting` is set."""
-        idle = asyncio.ensure_future(self.executor.idle())
+        idle = asyncio.ensure_future(self.executor.wait_idle())
         stop = asyncio.ensure_future(aborting.wait())
         await asyncio.wait([idle, stop], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         idle.cancel()
@@ -79,7 +80,7 @@ class Drain:
             self.executor.stop(running, "shutdown")
         with suppress(TimeoutError):
             async with asyncio.timeout(self.executor.GRACE + 1):
-                await self.executor.idle()
+                await self.executor.wait_idle()
         for running in self.executor.executions():
             self.executor.abandon(running)
 
@@ -101,9 +102,9 @@ class Drain:
 
     def report(self) -> DrainReport:
         """Return how the executions ended."""
-        released = sum(ended.give_back for ended in self._ended)
+        released = sum(ended.release for ended in self._ended)
         failed = sum(
-            not ended.give_back and ended.outcome.error_code == ErrorCode.SHUTDOWN
+            not ended.release and ended.outcome.error_code == ErrorCode.SHUTDOWN
             for ended in self._ended
         )
         # An abandoned handler still runs although its FAILED is written. It counts once, as failed.

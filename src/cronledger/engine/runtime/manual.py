@@ -19,7 +19,7 @@ MOST_ROUNDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One attempt and its outcome.
+    """One attempt and its outcome, as the ledger has it.
 
     `status` is that of the execution: SUCCESS, FAILED, CANCELLED, or PENDING if it was released.
     """
@@ -75,8 +75,8 @@ class ManualSteps:
         for _ in range(MOST_ROUNDS):
             before = len(ran)
             delay = await self.dispatcher.step()
-            await self.executor.idle()
-            await self.finisher.drained()
+            await self.executor.wait_idle()
+            await self.finisher.wait_empty()
             fresh = ran[before:]
             if not fresh and delay != 0:
                 return
@@ -97,7 +97,7 @@ def _ran(ended: Ended) -> Ran:
         plan_time=claimed.key.plan_time,
         trigger=claimed.trigger,
         attempt=claimed.attempt,
-        status="PENDING" if ended.give_back else outcome.status.value,
+        status="PENDING" if ended.release else outcome.status.value,
         result=None if outcome.result_json is None else json.loads(outcome.result_json),
         error_code=outcome.error_code,
         error_msg=outcome.error_msg,

@@ -189,7 +189,7 @@ class Runtime:
             await drain.stop_running(self.diagnostics().executions)
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
-                    await self.components.finisher.drained()
+                    await self.components.finisher.wait_empty()
             await self.components.loops.halt()
             await self._sign_off(claim_cut_off=claim_cut_off)
         finally:

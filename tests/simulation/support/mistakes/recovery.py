@@ -67,11 +67,11 @@ def drops_outcomes(_: Database) -> AbstractContextManager[None]:
     """An outcome that the database does not take at once is taken for written."""
 
     def make(original: Any) -> Any:
-        async def write(self: Any, batch: Any) -> Any:
+        async def write(self: Any, batch: Any, settled: Any) -> None:
             try:
-                return await original(self, batch)
+                await original(self, batch, settled)
             except psycopg.OperationalError:
-                return list(batch)
+                settled.committed.extend(batch)
 
         return write
 

@@ -278,7 +278,7 @@ class ExecutionTransaction:
         await cursor.execute(_CLOSING, self._closing_values())
         _refuse_foreign(await cursor.fetchone())
         statements = self._connections.statements
-        params = statements.finish_parameters([ended.ending])
+        params = statements.finish_parameters([ended.row])
         await run_async(cursor, "finish_executions", statements.schema, params)
         self._refuse_lost(await cursor.fetchall())
         await self._transaction.__aexit__(None, None, None)
@@ -290,7 +290,7 @@ class ExecutionTransaction:
         cursor.execute(_CLOSING, self._closing_values())
         _refuse_foreign(cursor.fetchone())
         statements = self._connections.statements
-        params = statements.finish_parameters([ended.ending])
+        params = statements.finish_parameters([ended.row])
         run(cursor, "finish_executions", statements.schema, params)
         self._refuse_lost(cursor.fetchall())
         self._transaction.__exit__(None, None, None)
