@@ -15,9 +15,9 @@ from cronledger.embedded.postmaster import server_pid
 from tests.chaos.settings import hostile_settings
 from tests.chaos.snapshot import restore_snapshot
 from tests.chaos.world import ROLE, World, terminate
-from tests.cluster.support.harness import until
 from tests.cluster.support.proxy import Proxy
 from tests.cluster.support.servers import How, fill_disk, free_disk
+from tests.waiting import until
 
 KINDS = ("cronledger", "cronledger heartbeats", "cronledger listen", "cronledger transaction",
          "psql", "chaos load")  # fmt: skip

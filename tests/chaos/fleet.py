@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.support.harness import ROOT, clean_environ, until
+from tests.cluster.support.harness import ROOT
 from tests.cluster.support.hosts import Host
 from tests.cluster.support.marks import VARIABLE
+from tests.processes import clean_environ
+from tests.waiting import until
 
 PATIENCE = 90.0
 ROUTINE = (

@@ -15,8 +15,9 @@ from typing import Any, LiteralString, NamedTuple
 import psycopg
 
 from tests.chaos.jobs import LAPPING, THREADED
-from tests.cluster.support.harness import ROOT, clean_environ, instant
+from tests.cluster.support.harness import ROOT, instant
 from tests.cluster.support.marks import Mark
+from tests.processes import clean_environ
 
 SILENT = 3.0
 """Seconds after which a handler that shows signs of life all the time has stood still."""

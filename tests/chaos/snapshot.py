@@ -17,7 +17,8 @@ from psycopg.conninfo import make_conninfo
 from cronledger.ledger.migrate import migrate
 from tests.chaos.fleet import Fleet
 from tests.chaos.world import World
-from tests.cluster.support.harness import ROOT, clean_environ
+from tests.cluster.support.harness import ROOT
+from tests.processes import clean_environ
 
 NAME: LiteralString = "side"
 COPY: LiteralString = "side_snapshot"

@@ -20,10 +20,10 @@ from tests.chaos.remote import Gate
 from tests.chaos.watch import Watch
 from tests.cluster.support.bouncer import Bouncer, program
 from tests.cluster.support.clocks import FakeClock, forget, library
-from tests.cluster.support.harness import until
 from tests.cluster.support.hosts import Host, Network, impossible
 from tests.cluster.support.proxy import Proxy
 from tests.cluster.support.servers import OwnServer, Pair, single
+from tests.waiting import until
 
 SETTINGS = {"fsync": "on", "max_connections": "120", "wal_keep_size": "256MB"}
 ROLE: LiteralString = "chaos"

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.processes import CRONLEDGER
 
 HOUR = timedelta(hours=1)
 
@@ -105,8 +105,7 @@ def test_f35_wait_feeds_as_they_end_and_tells_how(past: Cli, database_url: str) 
 
 def test_f35_a_terminal_shows_a_progress_bar(past: Cli) -> None:
     ours, theirs = os.openpty()
-    call = "from cronledger.cli import main; main()"
-    command = [sys.executable, "-c", call, "backfill", "hourly", "--from", "3h", "--to"]
+    command = [*CRONLEDGER, "backfill", "hourly", "--from", "3h", "--to"]
     with subprocess.Popen([*command, "0s"], stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         out, _ = process.communicate(timeout=30)

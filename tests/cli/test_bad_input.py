@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.processes import CRONLEDGER
 
 EDGES = ["0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31", "9999-12-31T23:59:59-14:00"]
 
@@ -204,9 +205,8 @@ def test_what_never_ends_is_not_read(cli: Cli, surroundings: Path) -> None:
 
 
 def test_a_pipe_that_the_shell_names_is_a_crontab(surroundings: Path) -> None:
-    program = "from cronledger.cli import main; main()"
     said = subprocess.run(
-        ["sh", "-c", 'exec 3<&0; "$0" -c "$1" import-crontab /dev/fd/3', sys.executable, program],
+        ["sh", "-c", 'exec 3<&0; "$0" "$@" import-crontab /dev/fd/3', *CRONLEDGER],
         input=b"*/5 * * * * true\n", capture_output=True, check=True, cwd=surroundings,
     )  # fmt: skip
     assert b'schedule = "*/5 * * * *"' in said.stdout
@@ -245,9 +245,8 @@ def test_a_time_of_day_has_no_offset(filled: Cli) -> None:
 
 
 def in_a_process(url: str, arguments: list[str], **more: Any) -> subprocess.CompletedProcess[bytes]:
-    program = "from cronledger.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], check=False, stderr=subprocess.PIPE,
+        [*CRONLEDGER, *arguments], check=False, stderr=subprocess.PIPE,
         env={**os.environ, "CRONLEDGER_DATABASE_URL": url, **more.pop("env", {})}, **more,
     )  # fmt: skip
 

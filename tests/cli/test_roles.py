@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.cli import main
 from tests.database import Databases
+from tests.processes import CRONLEDGER
 
 CLI_DOC = Path(__file__).parents[2] / "docs" / "cli.md"
 SECONDS = 120
@@ -226,7 +226,7 @@ def test_run_is_for_runners(
     database = roles.databases.create(roles.ledger)
     environment = os.environ | {"CRONLEDGER_DATABASE_URL": roles.url(database, role)}
     with subprocess.Popen(
-        [sys.executable, "-c", "from cronledger.cli import main; main()", *MATRIX["run"].arguments],
+        [*CRONLEDGER, *MATRIX["run"].arguments],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process, psycopg.connect(roles.databases.url(database), autocommit=True) as c:  # fmt: skip
         if role in MATRIX["run"].allowed:

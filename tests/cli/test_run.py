@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from tests.cli.conftest import Cli
+from tests.processes import CRONLEDGER
 
 JOBS = """
 [cronledger]
@@ -48,18 +48,9 @@ class Run:
         self._out = directory / "stdout"
         with self._err.open("w") as err, self._out.open("w") as out:
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    "from cronledger.cli import main; main()",
-                    "run",
-                    *arguments,
-                ],
-                cwd=directory,
-                env=environment,
-                stdout=out,
-                stderr=err,
-            )
+                [*CRONLEDGER, "run", *arguments],
+                cwd=directory, env=environment, stdout=out, stderr=err,
+            )  # fmt: skip
 
     @property
     def out(self) -> str:

@@ -1,10 +1,7 @@
 """Fixtures of the cluster tests."""
 
-import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,13 +26,3 @@ def ledger(database_url: str) -> Iterator[Ledger]:
     made = Ledger(database_url)
     yield made
     made.close()
-
-
-async def eventually(what: str, look: Callable[[], Any], seconds: float = 90) -> Any:
-    """What `look` answers as soon as it is true. It is called in a thread: where a replica lives on
-    this event loop, nothing may block it for a lock that the replica holds."""
-    give_up_at = time.monotonic() + seconds
-    while not (found := await asyncio.to_thread(look)):
-        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.01)
-    return found

@@ -11,7 +11,7 @@ from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
+from tests.waiting import eventually
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
-from tests.cluster.support.harness import Cluster, clean_environ
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.servers import OwnServer, stopping
 from tests.cluster.test_server_faults import Role
+from tests.processes import CRONLEDGER, clean_environ
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OwnServe
 
 def run(url: str, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from cronledger.cli import main; main()", "run", "--no-migrate"],
+        [*CRONLEDGER, "run", "--no-migrate"],
         cwd=directory, env={**clean_environ(), "CRONLEDGER_DATABASE_URL": url},
         capture_output=True, text=True, timeout=50, check=False,
     )  # fmt: skip

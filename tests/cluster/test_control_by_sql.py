@@ -7,7 +7,8 @@ from typing import Any, LiteralString
 import pytest
 from psycopg import errors
 
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
+from tests.waiting import until
 
 # Nothing looks for work by itself within the patience of a test: what is noticed was notified.
 LISTENING: dict[str, Any] = {"poll_interval": "60s"}

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.jobs import FIVE
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

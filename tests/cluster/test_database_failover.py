@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 from cronledger.ledger.migrate import migrate
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.outside_record import assert_accounted_for
 from tests.cluster.support.servers import Pair, stopping
 from tests.database import fast_directory, scratch_directory
+from tests.waiting import until
 
 MISSING = Pair.missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]

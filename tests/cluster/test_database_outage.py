@@ -10,9 +10,10 @@ import pytest
 
 from cronledger.embedded.server import Embedded, find_binaries
 from cronledger.ledger.migrate import migrate
-from tests.cluster.support.harness import Cluster, Process, until
+from tests.cluster.support.harness import Cluster, Process
 from tests.cluster.support.proxy import Proxy
 from tests.database import chosen_binaries, fast_directory, scratch_directory
+from tests.waiting import until
 
 LOG_LINES = 12
 

@@ -19,8 +19,9 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.transactions import transaction
 from cronledger.replica import Replica
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.servers import OwnServer, stopping
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +15,9 @@ from cronledger.app import App
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
+from tests.processes import CRONLEDGER, clean_environ
+from tests.waiting import eventually, until
 
 JOBS = """
 import time
@@ -43,15 +42,13 @@ class Run:
 
     def __init__(self, directory: Path, url: str, *arguments: str) -> None:
         self._log = directory / "log"
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("CRONLEDGER_")}
-        environ |= {
+        environ = clean_environ() | {
             "CRONLEDGER_DATABASE_URL": url, "CRONLEDGER_HEALTH_PORT": "0",
             "CRONLEDGER_LOG_FORMAT": "json",
         }  # fmt: skip
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from cronledger.cli import main; main()", "run",
-                 "jobs:app", *arguments],
+                [*CRONLEDGER, "run", "jobs:app", *arguments],
                 cwd=directory, env=environ, stdout=log, stderr=log,
             )  # fmt: skip
 

@@ -14,7 +14,7 @@ from cronledger.engine.claiming.claimer import Claimer
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
+from tests.waiting import eventually
 
 Claiming = Callable[..., Awaitable[ClaimResult]]
 

@@ -1,6 +1,8 @@
 """SIGTERM: running work ends, the rest is given back or fails, and the process is gone."""
 
-from tests.cluster.support.harness import Cluster, alive, until
+from tests.cluster.support.harness import Cluster
+from tests.processes import alive
+from tests.waiting import until
 
 
 def _running(cluster: Cluster, *jobs: str) -> None:

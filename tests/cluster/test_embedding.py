@@ -13,7 +13,7 @@ from cronledger.replica import DrainReport, Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
+from tests.waiting import eventually
 
 
 async def test_f24_one_block_is_all_it_takes(

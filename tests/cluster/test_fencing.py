@@ -1,7 +1,8 @@
 """A replica that cannot reach the database stops its handlers before anybody else starts them."""
 
-from tests.cluster.support.harness import Cluster, instant, until
+from tests.cluster.support.harness import Cluster, instant
 from tests.cluster.support.proxy import Proxy
+from tests.waiting import until
 
 JOBS = ("fenced_async", "fenced_command")
 SCOPES = 50

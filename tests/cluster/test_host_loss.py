@@ -15,13 +15,15 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cronledger.audit.verify import verify
-from tests.cluster.support.harness import PATIENCE, Cluster, Process, alive, instant, until
+from tests.cluster.support.harness import Cluster, Process, instant
 from tests.cluster.support.hosts import Host, Network, impossible, reached, serving
 from tests.cluster.support.jobs import OWN_DSN
 from tests.cluster.support.marks import Mark
 from tests.cluster.support.outside_record import assert_accounted_for
 from tests.cluster.support.servers import OwnServer
 from tests.database import Databases, fast_directory, scratch_directory
+from tests.processes import alive
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 

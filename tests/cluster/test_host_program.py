@@ -12,7 +12,7 @@ from cronledger.app import App
 from cronledger.ledger.migrate import MigrationError, migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
-from tests.cluster.support.harness import clean_environ
+from tests.processes import clean_environ
 
 HOST = """
 import asyncio, logging, sys

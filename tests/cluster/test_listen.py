@@ -13,9 +13,9 @@ from cronledger.engine.runtime.assembly import LISTENING_POLL
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.proxy import Proxy
+from tests.waiting import eventually, until
 
 CLOSED = "postgresql://127.0.0.1:1/nowhere"
 SHORT_POLL = 5.0

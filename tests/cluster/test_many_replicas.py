@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.outside_record import assert_every_plan_time_ran_once
+from tests.waiting import until
 
 
 def test_two_replicas_run_every_plan_time_once(cluster: Cluster) -> None:

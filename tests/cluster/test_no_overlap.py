@@ -1,7 +1,6 @@
 """Eight processes, 2,000 executions, 200 (job, scope): two witnesses say that none overlapped."""
 
 import json
-import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +13,12 @@ import psycopg
 import pytest
 
 from cronledger.sources.apply import apply
-from tests.cluster.support.harness import Process, until
+from tests.cluster.support.harness import Process
 from tests.cluster.support.marks import VARIABLE, read
 from tests.cluster.support.overlap_jobs import FIRINGS, SCOPES, app
+from tests.processes import clean_environ
 from tests.travel import Travel
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -43,8 +44,7 @@ def backlog(database_url: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def replicas(database_url: str, tmp_path: Path) -> Iterator[list[Process]]:
-    environ = {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}
-    environ[VARIABLE] = str(tmp_path / "marks")
+    environ = clean_environ() | {VARIABLE: str(tmp_path / "marks")}
     settings = json.dumps({"apply": False, "slots": 10})
     arguments = [database_url, "tests.cluster.support.overlap_jobs:app", settings]
     started = [Process(arguments, tmp_path / f"replica-{n}.log", environ) for n in range(PROCESSES)]

@@ -24,7 +24,8 @@ from cronledger.rules.model import Handler
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 SHOW_ENV = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -222,12 +223,12 @@ async def test_run_timeout_stops_what_can_be_stopped(
                 assert 200 <= row["duration_ms"] < 5000
                 assert row["output"] == ("begun\n" if row["job_name"] == "command" else None)
             # The thread keeps its slot and its lease until it returns.
-            await until("it is reported", lambda: _named(logs, "handler_not_stopped", "deaf"))
+            await eventually("it is reported", lambda: _named(logs, "handler_not_stopped", "deaf"))
             assert world.get(held)["status"] == "RUNNING"
             assert replica.health().running == 1
             await world.run("beside")
             release.set()
-            row = await until("it returned", lambda: world.ended(held))
+            row = await eventually("it returned", lambda: world.ended(held))
             assert (row["status"], row["error_code"]) == ("FAILED", "timeout")
             assert replica.health().running == 0
     assert len(_named(logs, "handler_not_stopped", "deaf")) == 1
@@ -258,7 +259,7 @@ async def test_threads_that_overran_starve_nobody_but_their_slots(world: World) 
     async with world.replica(slots=4):
         for _ in range(3):
             await world.trigger("deaf")
-        await until("three are stuck", lambda: _running(world) == 3)
+        await eventually("three are stuck", lambda: _running(world) == 3)
         assert (await world.run("sync"))["result"] == "ran"
         release.set()
 
@@ -283,12 +284,12 @@ async def test_a_cancel_reaches_the_handler_within_a_moment(world: World) -> Non
     world.command("command", shell="echo begun; exec sleep 60", stale_timeout="10m")
     async with world.replica():
         ids = [await world.trigger(job) for job in ("sleeps", "asks", "command")]
-        await until("they run", lambda: _running(world) == 3)
+        await eventually("they run", lambda: _running(world) == 3)
         await asyncio.sleep(0)
         for execution in ids:
             world.rows("SELECT cronledger.cancel(%s, 'me')", execution)
         for execution in ids:
-            row = await until("it has ended", partial(world.ended, execution))
+            row = await eventually("it has ended", partial(world.ended, execution))
             assert (row["status"], row["attempt"]) == ("CANCELLED", 1)
             assert row["cancel_requested_by"] == "me"
 
@@ -307,7 +308,7 @@ async def test_a_replacement_starts_when_the_old_one_has_ended(world: World) -> 
     declare(world, works, "works", overlap="replace", stale_timeout="3s")
     async with world.replica():
         old = await world.trigger("works")
-        await until("it runs", lambda: spans)
+        await eventually("it runs", lambda: spans)
         new = await world.run("works")
     assert world.get(old)["status"] == "CANCELLED"
     assert new["status"] == "SUCCESS"
@@ -382,7 +383,7 @@ async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> No
     before = set(threading.enumerate())
     async with world.replica() as replica:
         execution = await world.trigger("works")
-        await until("it runs", lambda: _running(world) == 1)
+        await eventually("it runs", lambda: _running(world) == 1)
         await asyncio.gather(replica.drain(), replica.drain(), replica.drain())
         assert replica.health().state == "stopped"
         await replica.drain()
@@ -390,7 +391,7 @@ async def test_drain_is_idempotent_and_leaves_nothing_behind(world: World) -> No
     assert world.get(execution)["status"] == "SUCCESS"
     tasks = {task.get_name() for task in asyncio.all_tasks()}
     assert not {name for name in tasks if name.startswith(("cronledger", "execution"))}
-    await until("its threads have ended", lambda: set(threading.enumerate()) <= before)
+    await eventually("its threads have ended", lambda: set(threading.enumerate()) <= before)
 
 
 async def test_a_start_that_fails_leaves_nothing_behind(empty_database_url: str) -> None:
@@ -422,7 +423,7 @@ async def test_a_thread_that_never_returns_does_not_hold_up_a_drain(
     declare(world, again, "deaf_again", allow_stale_reentry=True)
     async with world.replica() as replica:
         ids = await world.trigger("deaf"), await world.trigger("deaf_again")
-        await until("they run", lambda: _running(world) == 2)
+        await eventually("they run", lambda: _running(world) == 2)
         await replica.abort()
     row = world.get(ids[0])
     assert (row["status"], row["error_code"], row["next_attempt_at"]) == (

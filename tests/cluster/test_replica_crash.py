@@ -5,8 +5,10 @@ import signal
 
 import pytest
 
-from tests.cluster.support.harness import Cluster, alive, children, instant, until
+from tests.cluster.support.harness import Cluster, instant
 from tests.marks import first_fast
+from tests.processes import alive, children
+from tests.waiting import until
 
 JOBS = ("async", "thread", "command")
 AGAIN = tuple(f"{kind}_again" for kind in JOBS)

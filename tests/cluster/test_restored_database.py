@@ -1,8 +1,6 @@
 """Restored, cloned and promoted databases, with replicas as processes."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +11,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from cronledger.ledger.migrate import migrate
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.servers import OwnServer, Pair, stopping
 from tests.database import Databases, fast_directory, scratch_directory
+from tests.processes import CRONLEDGER, clean_environ
+from tests.waiting import until
 
 JOBS = """
 [jobs.tick]
@@ -26,10 +26,9 @@ command = ["true"]
 
 def cli(url: str, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`cronledger` as a process, to its end."""
-    environ = {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}
     return subprocess.run(
-        [sys.executable, "-c", "from cronledger.cli import main; main()", *arguments],
-        cwd=directory, env={**environ, "CRONLEDGER_DATABASE_URL": url}, check=False,
+        [*CRONLEDGER, *arguments],
+        cwd=directory, env={**clean_environ(), "CRONLEDGER_DATABASE_URL": url}, check=False,
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 

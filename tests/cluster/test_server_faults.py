@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.migrate import migrate
 from tests.cluster.support.bouncer import Bouncer, program
-from tests.cluster.support.harness import Cluster, Process, until
+from tests.cluster.support.harness import Cluster, Process
 from tests.cluster.support.outside_record import (
     assert_accounted_for,
     assert_every_plan_time_ran_once,
@@ -23,6 +23,7 @@ from tests.cluster.support.outside_record import (
 from tests.cluster.support.proxy import Proxy
 from tests.cluster.support.servers import How, OwnServer, fill_disk, free_disk, stopping
 from tests.database import fast_directory, scratch_directory
+from tests.waiting import until
 
 HANDFUL = 8
 """Lines a replica may log for one outage, however long."""

@@ -17,7 +17,9 @@ import psycopg
 import pytest
 
 from cronledger.embedded.binaries import all_binaries
-from tests.cluster.support.harness import ROOT, Cluster, alive, until
+from tests.cluster.support.harness import ROOT, Cluster
+from tests.processes import alive
+from tests.waiting import until
 
 LEASE = "3 s"
 LONG = ("sh", "-c", 'echo $$ >> "$MARKS"; [ "$ATTEMPT" -gt 1 ] || exec sleep 60')

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.support.clocks import FakeClock, forget, library
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.outside_record import assert_every_plan_time_ran_once, assert_none_early
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -20,10 +20,10 @@ from cronledger.rules.problems import Exit
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from cronledger.testing import Ledger
-from tests.cluster.conftest import eventually
-from tests.cluster.support.harness import Cluster, until
+from tests.cluster.support.harness import Cluster
 from tests.cluster.support.jobs import away
 from tests.database import Databases
+from tests.waiting import eventually, until
 
 OTHER = "SELECT true AS other FROM identity WHERE ledger_id <> %s"
 

@@ -10,7 +10,8 @@ import pytest
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.apply import apply
-from tests.db.support.engine import FUNCTION, Ledger, eventually, runners, waiting
+from tests.db.support.engine import FUNCTION, Ledger, runners, waiting
+from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
 
@@ -93,7 +94,7 @@ async def test_of_two_sources_with_one_name_at_once_one_is_refused(
             " VALUES ('shared', 'external', 'one')"
         )
         second = pool.submit(apply, database_url, [job("mine"), job("shared")], source="two")
-        await eventually(lambda: waiting(ledger))
+        await eventually("it waits for a lock", lambda: waiting(ledger))
         first.commit()
         with pytest.raises(ConfigurationError, match="one"):
             second.result()

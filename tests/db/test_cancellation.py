@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cronledger import Cancelled, CancelToken, Context
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -53,10 +54,10 @@ async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:
         for job, helpers in zip(jobs, (3, 1), strict=True):
             execution = await whole.trigger(job)
             for _ in range(helpers):
-                await until("a helper runs", lambda: inside.acquire(blocking=False))
+                await eventually("a helper runs", lambda: inside.acquire(blocking=False))
             assert whole.one("SELECT cronledger.cancel(%s)", execution) == "requested"
             assert (await whole.end(execution))["status"] == "CANCELLED"
-        await until("all have stopped", lambda: len(said) == 4)
+        await eventually("all have stopped", lambda: len(said) == 4)
     assert sorted(said) == ["one", "thread", "thread", "two"]
 
 

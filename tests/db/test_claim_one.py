@@ -8,8 +8,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.db.support.engine import Ledger, eventually, runners, waiting
+from tests.db.support.engine import Ledger, runners, waiting
 from tests.db.support.pushes import answer, claimed, enqueue, fail, finish
+from tests.waiting import eventually
 
 EXTERNAL: dict[str, Any] = {"schedule": None, "handler": "external", "target": {}}
 
@@ -147,7 +148,7 @@ async def test_f03_of_two_at_once_one_wins(ledger: Ledger, database_url: str) ->
     async with one, two:
         await one.execute(ask, ["one"])
         second = asyncio.create_task(two.execute(ask, ["two"]))
-        await eventually(lambda: waiting(ledger))
+        await eventually("it waits for a lock", lambda: waiting(ledger))
         await one.commit()
         assert await (await second).fetchone() == ("already_running",)
     assert ledger.statuses() == ["RUNNING"]

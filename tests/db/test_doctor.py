@@ -22,8 +22,8 @@ from cronledger.explain.doctor import DoctorContext, Finding, examine
 from cronledger.ledger.migrate import REPEATED, migrate
 from cronledger.rules import cron
 from cronledger.settings import Settings
-from tests.cluster.support.harness import until
 from tests.db.support.engine import Ledger
+from tests.waiting import until
 
 DAY = timedelta(days=1)
 

@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -19,6 +18,7 @@ from cronledger.embedded import binaries as binaries_module
 from cronledger.embedded.postmaster import private_directory, server_pid
 from cronledger.embedded.server import Binaries, Embedded, EmbeddedError, find_binaries
 from tests.database import chosen_binaries, fast_directory, scratch_directory
+from tests.waiting import until
 
 FAST = {"fsync": "off", "full_page_writes": "off"}
 NOBODY = 65534
@@ -59,15 +59,8 @@ def _discard(base: Path) -> None:
         pid = server_pid(data)
         if pid is not None:
             os.kill(pid, signal.SIGQUIT)
-            _until(lambda data=data: server_pid(data) is None)  # type: ignore[misc]
+            until("it has ended", lambda data=data: server_pid(data) is None)  # type: ignore[misc]
     shutil.rmtree(base, ignore_errors=True)
-
-
-def _until(condition: Callable[[], object], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.01)
 
 
 class User:
@@ -200,7 +193,7 @@ def test_a_stale_pid_file_that_names_a_zombie_or_a_stranger_is_no_server(
 ) -> None:
     pid_file = _data(base, binaries) / "postmaster.pid"
     with subprocess.Popen(["true"]) as zombie:
-        _until(lambda: " Z " in Path(f"/proc/{zombie.pid}/stat").read_text())
+        until("it is a zombie", lambda: " Z " in Path(f"/proc/{zombie.pid}/stat").read_text())
         for pid in (zombie.pid, os.getppid()):
             for file in (pid_file, pid_file.with_name(".s.PGSQL.5432.lock")):
                 file.write_text(f"{pid}\n{pid_file.parent}\n1\n5432\n{pid_file.parent}\n\n1 1\n")
@@ -213,7 +206,7 @@ def test_a_user_killed_during_initdb_leaves_nothing_half_made(
     empty_base: Path, binaries: Binaries
 ) -> None:
     user = User(empty_base, binaries)
-    _until(lambda: list(empty_base.glob("postgres-*.new-*/base")))
+    until("it is under way", lambda: list(empty_base.glob("postgres-*.new-*/base")))
     user.kill()
     assert not _data(empty_base, binaries).exists()
     with Embedded(empty_base, binaries.directory, FAST) as embedded:

@@ -9,8 +9,9 @@ import pytest
 from psycopg import errors
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, eventually, runners, waiting
+from tests.db.support.engine import Ledger, runners, waiting
 from tests.db.support.pushes import enqueue
+from tests.waiting import eventually
 
 ROW = (
     "SELECT status, trigger, attempt, payload, watermark, enqueue_key FROM executions WHERE id = %s"
@@ -168,7 +169,7 @@ async def test_f01_two_pushes_at_once_make_one(ledger: Ledger, database_url: str
     async with one, two:
         await one.execute(push)
         second = asyncio.create_task(two.execute(push))
-        await eventually(lambda: waiting(ledger))
+        await eventually("it waits for a lock", lambda: waiting(ledger))
         await one.commit()
         await second
     assert ledger.statuses() == ["PENDING"]

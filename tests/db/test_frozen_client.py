@@ -21,8 +21,9 @@ from cronledger.ledger.session_settings import SILENT_CLIENT_SECONDS
 from cronledger.ledger.transactions import step_transaction, transaction
 from cronledger.sources import apply, diff
 from tests.database import Databases
-from tests.db.support.engine import Ledger, Runner, eventually, runners
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.engine import Ledger, Runner, runners
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 IDLE = "idle_in_transaction_session_timeout"
 PATIENCE = 0.2
@@ -60,7 +61,8 @@ async def test_schedules_that_a_stopped_claim_has_locked_are_free_again(
         claim = asyncio.create_task(stopped.step())
         pid = await stands.pid
         await eventually(
-            lambda: not ledger.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid)
+            "its session has ended",
+            lambda: not ledger.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid),
         )
         (won,) = await other.step()
         stands.go_on.set()
@@ -184,8 +186,8 @@ async def test_f30_a_row_is_not_kept_for_longer_than_its_handler_may_run(
     job = whole.job(stands_still, run_timeout=timedelta(seconds=0.5))
     async with whole.replica():
         execution = await whole.trigger(job)
-        await until("it is inside", inside.is_set)
-        await until("the server let go", lambda: not whole.sessions("cronledger transaction"))
+        await eventually("it is inside", inside.is_set)
+        await eventually("the server let go", lambda: not whole.sessions("cronledger transaction"))
         whole.rows("SELECT FROM cronledger.executions WHERE id = %s FOR UPDATE NOWAIT", execution)
         go_on.set()
         row = await whole.end(execution)

@@ -11,7 +11,8 @@ import pytest
 
 from cronledger import Context, Discard, Result, Retry
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 WRITE = "INSERT INTO done VALUES (%s)"
 
@@ -103,7 +104,9 @@ async def test_f30_whatever_the_handler_raises_rolls_back(whole: Whole) -> None:
     jobs = [whole.job(f, max_attempts=2) for f in (in_the_block, after_the_block, in_a_thread)]
     async with whole.replica():
         executions = [await whole.trigger(job) for job in jobs]
-        await until("all have failed", lambda: all(whole.get(x)["error_code"] for x in executions))
+        await eventually(
+            "all have failed", lambda: all(whole.get(x)["error_code"] for x in executions)
+        )
     ended = [whole.get(x)["error_code"] for x in executions]
     assert ended == ["handler_error", "unwanted", "retry_requested"]
     assert done(whole) == []
@@ -138,13 +141,13 @@ async def test_f30_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
     job = whole.job(loses)
     async with whole.replica():
         execution = await whole.trigger(job)
-        await until("it is inside", inside.is_set)
+        await eventually("it is inside", inside.is_set)
         whole.rows(
             "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
             " WHERE id = %s", execution,
         )  # fmt: skip
         go.set()
-        await until("it has ended", lambda: whole.sessions("cronledger transaction") == 0)
+        await eventually("it has ended", lambda: whole.sessions("cronledger transaction") == 0)
     row = whole.get(execution)
     assert (row["status"], row["runner_id"]) == ("RUNNING", "thief")
     assert done(whole) == []
@@ -203,7 +206,7 @@ async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> No
         for job in jobs:
             inside.clear()
             executions.append(await whole.trigger(job))
-            await until("it is inside", inside.is_set)
+            await eventually("it is inside", inside.is_set)
             if how == "cancel":
                 whole.one("SELECT cronledger.cancel(%s)", executions[-1])
             if how != "drain":
@@ -227,7 +230,7 @@ async def test_f30_heartbeats_pass_and_thieves_do_not(whole: Whole) -> None:
         execution = await whole.trigger(job)
         await inside.wait()
         first = whole.get(execution)
-        await until(
+        await eventually(
             "a heartbeat", lambda: whole.get(execution)["stale_after"] > first["stale_after"]
         )
         assert whole.rows(
@@ -262,9 +265,9 @@ async def test_f30_who_waits_for_a_connection_can_be_cancelled(
     jobs = [whole.job(f) for f in (holds, waits, waits_too)]
     async with whole.replica():
         first = await whole.trigger(jobs[0])
-        await until("it is inside", inside.is_set)
+        await eventually("it is inside", inside.is_set)
         second, third = await whole.trigger(jobs[1]), await whole.trigger(jobs[2])
-        await until(
+        await eventually(
             "both run",
             lambda: (
                 whole.get(third)["status"] == "RUNNING" and whole.get(second)["status"] == "RUNNING"

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 TOKEN = "s3cr3t-token-value"
@@ -261,7 +262,7 @@ async def test_f29_run_timeout_and_cancel_drop_the_connection(
     http(whole, "slow", site.url + "/slow", policies)
     async with whole.replica():
         execution = await whole.trigger("slow")
-        await until("it was asked", lambda: site.asked)
+        await eventually("it was asked", lambda: site.asked)
         if how == "cancelled":
             whole.one("SELECT cronledger.cancel(%s)", execution)
         row = await whole.end(execution)

@@ -17,8 +17,9 @@ from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.http import HttpHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.replica import Replica
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
 from tests.db.test_http_handler import Site, site
+from tests.waiting import eventually
 
 __all__ = ["site"]
 AGAIN: dict[str, Any] = {"allow_stale_reentry": True}
@@ -101,7 +102,7 @@ async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
     job = whole.job(handler, **AGAIN)
     async with whole.replica() as replica:
         execution = await whole.trigger(job)
-        await until("it began", ready.is_set)
+        await eventually("it began", ready.is_set)
         lapse(replica)
         go_on.set()
         row = await whole.end(execution)

@@ -10,9 +10,10 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from tests.db.support.engine import Ledger, Runner, eventually, runners, waiting
+from tests.db.support.engine import Ledger, Runner, runners, waiting
 from tests.db.support.ledger_bench import STOPPED, TICK
 from tests.travel import Travel
+from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
@@ -330,7 +331,7 @@ async def test_edits_that_wait_for_each_other_are_dated_in_their_order(ledger: L
                 later("UPDATE jobs SET schedule = '@daily'")
 
         followed = asyncio.create_task(asyncio.to_thread(follow))
-        await eventually(lambda: waiting(ledger))
+        await eventually("it waits for a lock", lambda: waiting(ledger))
         execute.wait()
     await followed
     dates = ledger.rows("SELECT effective_from FROM job_revisions ORDER BY revision")

@@ -8,7 +8,8 @@ import pytest
 
 from cronledger import Context
 from cronledger.engine.runtime.runtime import POOL_SIZE
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def test_a_starved_pool_costs_no_lease_and_no_outcome(whole: Whole) -> Non
             await ended.wait()
             asked = await whole.trigger(jobs[1])
             later = whole.get(kept)["stale_after"] + timedelta(seconds=4)
-            await until("its lease is renewed", lambda: whole.get(kept)["stale_after"] > later)
+            await eventually("its lease is renewed", lambda: whole.get(kept)["stale_after"] > later)
             assert whole.get(kept)["status"] == "RUNNING"
             assert whole.get(asked)["status"] == "PENDING"
         finally:

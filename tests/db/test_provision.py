@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.cluster.support.harness import until
 from tests.database import _TEMPLATE_LOCK, Databases, docker_answers
+from tests.waiting import until
 
 
 def _names(dsn: str) -> set[str]:

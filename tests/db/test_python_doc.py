@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cronledger.sources.toml import load
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 DOC = (Path(__file__).parents[2] / "docs" / "python.md").read_text("utf-8")
 ORDER = {"number": 7, "due": "2026-01-31"}
@@ -39,10 +40,10 @@ async def test_the_embedded_replica_of_the_documentation_runs(whole: Whole) -> N
     stop = asyncio.Event()
     serving = asyncio.create_task(whole.documented["serve"](whole.url, stop))
     done = "SELECT result FROM cronledger.executions WHERE job_name = 'beat' AND status = 'SUCCESS'"
-    rows = await until("it beats", lambda: serving.done() or whole.rows(done))
+    await eventually("it beats", lambda: serving.done() or whole.rows(done))
     stop.set()
     await serving
-    assert rows[0]["result"] == "beat"
+    assert whole.rows(done)[0]["result"] == "beat"
 
 
 async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole) -> None:
@@ -55,7 +56,7 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
         execution = whole.one("SELECT cronledger.trigger('report', 'tenant', 'acme')")
         report = await whole.end(execution)
         provided = "SELECT scope_id FROM cronledger.schedules WHERE job_name = 'invoices'"
-        await until(
+        await eventually(
             "the scopes of the provider",
             lambda: {row["scope_id"] for row in whole.rows(provided)} == {"acme", "globex"},
         )

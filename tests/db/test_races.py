@@ -12,7 +12,8 @@ from psycopg import AsyncPipeline
 from structlog.testing import capture_logs
 
 from cronledger.rules import outcome
-from tests.db.support.engine import Ledger, Runner, eventually, runners, waiting
+from tests.db.support.engine import Ledger, Runner, runners, waiting
+from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
@@ -174,7 +175,7 @@ async def test_i2_an_unknown_commit_waits_for_the_old_backend(
             old.execute("UPDATE cronledger.executions SET updated_at = cronledger.db_now()")
             one.claimer.unknown_commits.add([start.claimed])
             settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
-            await eventually(lambda: waiting(ledger))
+            await eventually("it waits for a lock", lambda: waiting(ledger))
             assert not settling.done()
             old.commit()
         await settling
@@ -201,7 +202,7 @@ async def test_i3_a_finish_that_waited_goes_by_the_row_as_it_is_then(
             for start in starts:
                 one.put(start)
             finishing = asyncio.create_task(one.finisher.step())
-            await eventually(lambda: waiting(ledger))
+            await eventually("it waits for a lock", lambda: waiting(ledger))
             other.commit()
         await finishing
         while one.finisher.waiting:
@@ -226,7 +227,7 @@ async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
         with psycopg.connect(database_url) as other:
             other.execute("SELECT cronledger.cancel(%s)", [execution])
             settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
-            await eventually(lambda: waiting(ledger))
+            await eventually("it waits for a lock", lambda: waiting(ledger))
             other.commit()
         await settling
     assert ledger.statuses() == ["CANCELLED"]
@@ -247,7 +248,7 @@ async def test_who_looks_up_a_commit_deadlocks_with_no_client(
             lock = "SELECT FROM cronledger.schedules WHERE job_name = %s FOR NO KEY UPDATE"
             client.execute(lock, ["b"])
             settling = asyncio.create_task(one.claimer.unknown_commits.resolve())
-            await eventually(lambda: waiting(ledger) or settling.done())
+            await eventually("it waits or is done", lambda: waiting(ledger) or settling.done())
             client.execute(lock, ["a"])
         await settling
     assert ledger.statuses("a") == ledger.statuses("b") == ["PENDING"]
@@ -262,7 +263,7 @@ async def test_i10_an_edit_that_waits_for_a_claim_takes_effect_after_the_wait(
     with psycopg.connect(database_url) as claim, ThreadPoolExecutor(1) as pool:
         claim.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
         edit = pool.submit(editor.edit, schedule="*/10 * * * *")
-        await eventually(lambda: waiting(ledger))
+        await eventually("it waits for a lock", lambda: waiting(ledger))
         ledger.clock.travel(by=3 * MINUTE)
         claim.commit()
         edit.result()

@@ -6,7 +6,8 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from tests.db.support.whole_replica import Whole, until
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -96,10 +97,10 @@ async def test_f28_run_timeout_and_cancel_stop_the_statement(whole: Whole) -> No
         slow = await whole.run("slow")
         assert (slow["status"], slow["error_code"]) == ("FAILED", "timeout")
         long = await whole.trigger("long")
-        await until("it sleeps", lambda: whole.one(sleeping) == 1)
+        await eventually("it sleeps", lambda: whole.one(sleeping) == 1)
         assert whole.one("SELECT cronledger.cancel(%s)", long) == "requested"
         assert (await whole.end(long))["status"] == "CANCELLED"
-        await until("nothing sleeps any more", lambda: whole.one(sleeping) == 0)
+        await eventually("nothing sleeps any more", lambda: whole.one(sleeping) == 0)
     assert whole.rows("SELECT * FROM done") == []
 
 
@@ -126,14 +127,14 @@ async def test_f28_nothing_is_left_when_the_lease_was_lost(whole: Whole) -> None
                 "SELECT count(*) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND wait_event = 'advisory'"
             )
-            await until("it waits", lambda: whole.one(waiting) == 1)
+            await eventually("it waits", lambda: whole.one(waiting) == 1)
             # Only somebody who ignores the fence can do this.
             gate.execute(
                 "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s",
                 [execution],
             )
             gate.execute("SELECT pg_advisory_unlock(7)")
-            await until("it ended", lambda: whole.sessions("cronledger transaction") == 0)
+            await eventually("it ended", lambda: whole.sessions("cronledger transaction") == 0)
     assert whole.rows("SELECT * FROM done") == []
     assert whole.get(execution)["status"] == "RUNNING"
 

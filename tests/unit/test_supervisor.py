@@ -23,6 +23,7 @@ from cronledger.engine.commands.cgroup import Groups, _home, _own, kill, remove
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.commands.guardian import LAST
 from cronledger.engine.commands.supervisor import EOF_GRACE, KILL_LEAD
+from tests.processes import alive
 
 PYTHON = [sys.executable, "-S", "-c"]
 
@@ -60,14 +61,6 @@ async def main():
 tasks = []
 asyncio.run(main())
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def wait_until(condition: Callable[[], Any], within: float = 90.0) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from psycopg.conninfo import make_conninfo
 
 from cronledger.embedded.binaries import as_ordinary_user
-from tests.cluster.support.harness import until
 from tests.cluster.support.servers import OwnServer
+from tests.waiting import until
 
 PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin"
 

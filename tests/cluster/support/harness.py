@@ -6,50 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
 import psycopg
 
 from tests.cluster.support.marks import VARIABLE, Mark, read
+from tests.processes import alive, clean_environ
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 120.0
-T = TypeVar("T")
-
-
-def until(what: str, look: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-    """What `look` answers as soon as it is true; fails with `what` after `seconds`."""
-    give_up_at = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def children(pid: int) -> list[int]:
-    """The child processes of `pid`."""
-    found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (thread / "children").read_text().split())
-    return found
-
-
-def clean_environ() -> dict[str, str]:
-    """The environment without settings of cronledger."""
-    return {key: v for key, v in os.environ.items() if not key.startswith("CRONLEDGER_")}
 
 
 class Process:

@@ -18,8 +18,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tests.cluster.support.harness import until
 from tests.cluster.support.servers import OwnServer
+from tests.waiting import until
 
 CLONE_NEWNET = 0x40000000
 SWITCH = "switch"

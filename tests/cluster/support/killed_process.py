@@ -27,7 +27,8 @@ from cronledger.rules import outcome
 from cronledger.settings import Settings
 from tests.cluster.support.marks import mark
 from tests.cluster.support.watched_statements import Watch, install, names, scripts
-from tests.db.support.engine import LONG_AGO, Runner, eventually
+from tests.db.support.engine import LONG_AGO, Runner
+from tests.waiting import eventually
 
 NAME = "killed"
 QUEUES = ("default", "narrow")
@@ -102,7 +103,7 @@ async def heartbeat(url: str, watch: Watch) -> None:
     watch.armed, watch.connections = True, ("cronledger heartbeats",)
     runner.leases.renew_now()
     beats.start()
-    await eventually(lambda: runner.leases.lost == 1)
+    await eventually("it is lost", lambda: runner.leases.lost == 1)
     watch.armed = False
     beats.close()
 

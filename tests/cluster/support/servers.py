@@ -16,8 +16,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cronledger.embedded.binaries import as_ordinary_user, find_binaries
 from cronledger.embedded.postmaster import Postmaster, server_pid
-from tests.cluster.support.harness import alive, until
 from tests.database import chosen_binaries
+from tests.processes import alive
+from tests.waiting import until
 
 How = Literal["fast", "immediate", "kill"]
 PATIENCE = 60.0

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from time import monotonic
 from typing import Any
 
 import psycopg
@@ -268,13 +267,6 @@ async def runners(url: str, *specs: dict[str, Any]) -> AsyncIterator[list[Runner
     finally:
         for runner in made:
             await runner.close()
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    give_up_at = monotonic() + 60  # however busy the machine is
-    while not await asyncio.to_thread(condition):
-        assert monotonic() < give_up_at, "it did not come to that"
-        await asyncio.sleep(0.01)
 
 
 def waiting(ledger: Ledger) -> bool:

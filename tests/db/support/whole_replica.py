@@ -1,7 +1,5 @@
 """One whole replica in the test's own process, and what a test asks of it and of the ledger."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, LiteralString
@@ -15,17 +13,9 @@ from cronledger.replica import Replica
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.waiting import eventually
 
 FINAL = ("SUCCESS", "FAILED", "CANCELLED")
-
-
-async def until(what: str, look: Callable[[], Any], seconds: float = 90) -> Any:
-    """What `look` answers once it is true; fails with `what` after `seconds`."""
-    give_up_at = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < give_up_at, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.01)
-    return found
 
 
 class Whole:
@@ -90,7 +80,7 @@ class Whole:
         return row if row["status"] in FINAL and row["next_attempt_at"] is None else None
 
     async def end(self, execution: int) -> dict[str, Any]:
-        found: dict[str, Any] = await until("it has ended", lambda: self.ended(execution))
+        found: dict[str, Any] = await eventually("it has ended", lambda: self.ended(execution))
         return found
 
     async def run(self, job: str, payload: Any = None) -> dict[str, Any]:
