@@ -110,8 +110,7 @@ def bind(function: Function) -> Bound:
         elif parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
             raise TypeError(
                 f"{name} has the parameter `{parameter.name}`, which a handler does not receive; "
-                "give "
-                "it a default, or use `ctx` first and `payload`"
+                "give it a default, or use `ctx` first and `payload`"
             )
     return Bound(function, inspect.iscoroutinefunction(called), takes_context, payload)
 

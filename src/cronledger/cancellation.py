@@ -3,7 +3,6 @@
 import threading
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 
@@ -70,10 +69,5 @@ class CancelToken:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cancel()

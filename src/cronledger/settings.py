@@ -151,8 +151,7 @@ class Settings(BaseSettings):
     database_url: Annotated[SecretStr, AfterValidator(_database)] | None = Field(
         None,
         description="A PostgreSQL connection string, or `embedded` for a private PostgreSQL on "
-        "this "
-        "machine.",
+        "this machine.",
     )
     listen_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
         None,
@@ -198,8 +197,7 @@ class Settings(BaseSettings):
     health_port: Annotated[Number, Field(ge=0, le=65_535)] | None = Field(
         None,
         description="Port of /healthz, /readyz and /diagnostics; 0: any free port. If it is not "
-        "set, "
-        "they are off.",
+        "set, they are off.",
     )
     health_host: Annotated[str, Field(min_length=1)] = Field(
         "127.0.0.1", description="Address of /healthz, /readyz and /diagnostics."
@@ -213,8 +211,7 @@ class Settings(BaseSettings):
     embedded_dir: Path | None = Field(
         None,
         description="Data directory of the embedded PostgreSQL. If it is not set: the data "
-        "directory "
-        "of the user.",
+        "directory of the user.",
     )
     embedded_binaries: Path | None = Field(
         None,
@@ -294,16 +291,9 @@ class Settings(BaseSettings):
 
     def warnings(self) -> tuple[Problem, ...]:
         """Return a warning for each unknown variable, with the most similar setting."""
+        text = "unknown variable"
         return tuple(
-            Problem(
-                ENVIRONMENT,
-                None,
-                name,
-                None,
-                "unknown variable",
-                nearest(name, VARIABLES),
-                warning=True,
-            )
+            Problem(ENVIRONMENT, None, name, None, text, nearest(name, VARIABLES), warning=True)
             for name in self.unknown
         )
 
@@ -311,19 +301,12 @@ class Settings(BaseSettings):
         """Return the connection string or `embedded`. Raises ConfigurationError if not set."""
         if self.database_url is not None:
             return self.database_url.get_secret_value()
-        raise ConfigurationError(
-            [
-                Problem(
-                    ENVIRONMENT,
-                    None,
-                    PREFIX + "DATABASE_URL",
-                    None,
-                    "is not set",
-                    f"set {PREFIX}DATABASE_URL=postgresql://user@host/database, or "
-                    f"{PREFIX}DATABASE_URL={EMBEDDED} for a private PostgreSQL on this machine",
-                )
-            ]
+        name = PREFIX + "DATABASE_URL"
+        remedy = (
+            f"set {name}=postgresql://user@host/database, or {name}={EMBEDDED} for a private "
+            "PostgreSQL on this machine"
         )
+        raise ConfigurationError([Problem(ENVIRONMENT, None, name, None, "is not set", remedy)])
 
     def describe(self) -> dict[str, str]:
         """Return all settings as text by name in the file, `""` if unset, with masked passwords."""

@@ -4,7 +4,7 @@ Executions and skips are read with server-side cursors, so that a million of the
 The role cronledger_viewer may read everything.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -116,12 +116,7 @@ class Audits:
     def schedules(self, after: ScopeKey, only: str | None, limit: int) -> list[ScheduleState]:
         """Return the next schedules after `after`. `only`: those of one job."""
         rows = self._read("list_audited_schedules", only=only, max_rows=limit, **_after(after))
-        return [
-            ScheduleState(
-                ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id")), **row
-            )
-            for row in rows
-        ]
+        return [ScheduleState(_pop_key(row), **row) for row in rows]
 
     def revisions(self, jobs: Sequence[str]) -> dict[str, list[Row]]:
         """Return the history of each of these jobs, the oldest revision first."""
@@ -135,30 +130,20 @@ class Audits:
     ) -> Iterator[FiredExecution]:
         """Yield executions of schedules with plan_time in (after, through], by key."""
 
-        def make(job: str, kind: str, scope: str, *rest: Any) -> FiredExecution:
-            return FiredExecution(ScopeKey(job, kind, scope), *rest)
-
         return self._stream(
-            "list_audited_executions", args_row(make), **_within(span, after, through)
+            "list_audited_executions", _keyed(FiredExecution), **_within(span, after, through)
         )
 
     def skips(self, span: Span, after: datetime, through: datetime) -> Iterator[SkippedRange]:
         """Yield skips that reach into (after, through], by key and first plan_time."""
-
-        def make(job: str, kind: str, scope: str, *rest: Any) -> SkippedRange:
-            return SkippedRange(ScopeKey(job, kind, scope), *rest)
-
-        return self._stream("list_audited_skips", args_row(make), **_within(span, after, through))
+        return self._stream(
+            "list_audited_skips", _keyed(SkippedRange), **_within(span, after, through)
+        )
 
     def blockers(self, ids: Sequence[int]) -> dict[int, Blocker]:
         """Return those of these executions that exist, by id."""
         rows = self._read("list_audited_blockers", ids=list(ids))
-        return {
-            row.pop("id"): Blocker(
-                ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id")), **row
-            )
-            for row in rows
-        }
+        return {row.pop("id"): Blocker(_pop_key(row), **row) for row in rows}
 
     def first_execution(self) -> int | None:
         """Return the least id of all executions."""
@@ -187,6 +172,19 @@ class Audits:
     def lost_schedules(self, jobs: Sequence[str] | None) -> list[Row]:
         """Return the scopes of these jobs (None: all) that are missing in schedules."""
         return self._read("list_lost_schedules", jobs=None if jobs is None else list(jobs))
+
+
+def _keyed(kind: Callable[..., Any]) -> Any:
+    """Return a factory of rows whose first three columns are a key."""
+
+    def make(job: str, scope_kind: str, scope_id: str, *rest: Any) -> Any:
+        return kind(ScopeKey(job, scope_kind, scope_id), *rest)
+
+    return args_row(make)
+
+
+def _pop_key(row: Row) -> ScopeKey:
+    return ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id"))
 
 
 def _after(key: ScopeKey) -> dict[str, object]:

@@ -146,13 +146,7 @@ def script(
     parts = [_BOOTSTRAP.replace("{schema}", schema)] if pending else []
     for migration in pending:
         parts.append(f"-- {migration.name}\n{migration.text}")
-        parts.append(
-            f"INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)\n"
-            f"VALUES ('{migration.name}', '{migration.phase}', '{migration.checksum}', "
-            f"'{metadata.version('cronledger')}')\nON CONFLICT (name) DO UPDATE SET "
-            "checksum = EXCLUDED.checksum, version = EXCLUDED.version, "
-            "applied_at = clock_timestamp(), applied_by = session_user;"
-        )
+        parts.append(_record(migration, schema))
     if any(migration.phase == "repeated" for migration in pending):
         parts.append(f"SELECT * FROM {schema}.maintain_partitions();")
     parts += [f"{statement};" for statement in ungranted]
@@ -313,52 +307,46 @@ def _version(text: str | None = None) -> tuple[int, ...]:
 
 
 def _apply(connection: psycopg.Connection, migration: Migration, schema: str) -> bool:
-    with transaction(connection):
-        connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{schema}.migrate"]
-        )
-        _bootstrap(connection, migration, schema)
-        row = connection.execute(
-            _composed(
-                "SELECT checksum, version FROM {schema}.schema_migrations WHERE name = %s", schema
-            ),
-            [migration.name],
-        ).fetchone()
-        # Another process may have applied it while this one waited for the lock.
-        if not _is_pending(migration, row) and not _is_damaged(connection, migration, row, schema):
-            return False
-        try:
-            connection.execute(migration.text.encode())
-            if migration.phase == "repeated":
-                # Before the COMMIT, because a process that is killed after it would leave an
-                # up-to-date schema without partitions.
-                connection.execute(
-                    _composed("SELECT * FROM {schema}.maintain_partitions()", schema)
-                )
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise _denied(migration, error) from error
-        connection.execute(
-            _composed(
-                "INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)"
-                " VALUES (%s, %s, %s, %s) ON CONFLICT (name) DO UPDATE SET"
-                " checksum = EXCLUDED.checksum, version = EXCLUDED.version,"
-                " applied_at = clock_timestamp(), applied_by = session_user",
-                schema,
-            ),
-            [migration.name, migration.phase, migration.checksum, metadata.version("cronledger")],
-        )
+    """Apply a migration in a transaction. Return False if another process has applied it."""
+    try:
+        with transaction(connection):
+            return _apply_once(connection, migration, schema)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise MigrationError(
+            f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a role "
+            "that may create objects in this database"
+        ) from error
+
+
+def _apply_once(connection: psycopg.Connection, migration: Migration, schema: str) -> bool:
+    connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{schema}.migrate"]
+    )
+    connection.execute(_BOOTSTRAP.replace("{schema}", schema).encode())
+    row = connection.execute(
+        _composed(
+            "SELECT checksum, version FROM {schema}.schema_migrations WHERE name = %s", schema
+        ),
+        [migration.name],
+    ).fetchone()
+    # Another process may have applied it while this one waited for the lock.
+    if not _is_pending(migration, row) and not _is_damaged(connection, migration, row, schema):
+        return False
+    connection.execute(migration.text.encode())
+    if migration.phase == "repeated":
+        # Before the COMMIT, because a process that is killed after it would leave an up-to-date
+        # schema without partitions.
+        connection.execute(_composed("SELECT * FROM {schema}.maintain_partitions()", schema))
+    connection.execute(_record(migration, schema).encode())
     return True
 
 
-def _bootstrap(connection: psycopg.Connection, migration: Migration, schema: str) -> None:
-    try:
-        connection.execute(_BOOTSTRAP.replace("{schema}", schema).encode())
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise _denied(migration, error) from error
-
-
-def _denied(migration: Migration, error: psycopg.Error) -> MigrationError:
-    return MigrationError(
-        f"{migration.name}: {error.diag.message_primary}; run `cronledger migrate` with a role "
-        "that may create objects in this database"
+def _record(migration: Migration, schema: str) -> str:
+    """Return the statement that records a migration as applied."""
+    return (
+        f"INSERT INTO {schema}.schema_migrations (name, phase, checksum, version)\n"
+        f"VALUES ('{migration.name}', '{migration.phase}', '{migration.checksum}', "
+        f"'{metadata.version('cronledger')}')\nON CONFLICT (name) DO UPDATE SET "
+        "checksum = EXCLUDED.checksum, version = EXCLUDED.version, "
+        "applied_at = clock_timestamp(), applied_by = session_user;"
     )

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from cronledger.rules.problems import Exit
@@ -42,12 +42,7 @@ class Signals:
         self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: self._report())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -243,7 +243,7 @@ def parse(
     a duration of whole seconds. `H` is a hash of (job, scope) and never changes. Raises CronError.
     """
     if "h" not in text.lower():
-        job = scope = ""  # without H, all scopes share one object and its memo
+        job = scope = ""  # Without H, all scopes share one object: there may be a million.
     return _parse(
         text,
         timezone=timezone,

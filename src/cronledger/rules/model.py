@@ -164,15 +164,14 @@ class Job(BaseModel):
     schedule: str | None = Field(
         None,
         description="When the job fires: `*/5 * * * *`, `0 30 9 * * 1-5` (six fields: seconds "
-        "first), "
-        "`@hourly`, `@every 90s`. If it is not set, the job runs only when triggered or enqueued.",
+        "first), `@hourly`, `@every 90s`. If it is not set, the job runs only when triggered or "
+        "enqueued.",
     )
     timezone: str = Field("UTC", description="Time zone of the schedule.")
     day_or: StrictBool = Field(
         True,
         description="How day of month and day of week combine. `true`: as in Debian's cron, one "
-        "match "
-        "is enough, unless one of them begins with `*`. `false`: both must match.",
+        "match is enough, unless one of them begins with `*`. `false`: both must match.",
     )
     dst_gap: Literal["shift", "skip"] = Field(
         "shift",
@@ -189,8 +188,7 @@ class Job(BaseModel):
     jitter: Duration = Field(
         timedelta(0),
         description="Starts are spread over this time after plan_time + schedule_delay. The delay "
-        "of "
-        "one plan_time is a hash of (job, scope, plan_time), so that all replicas agree.",
+        "of one plan_time is a hash of (job, scope, plan_time), so that all replicas agree.",
     )
     starts_at: Instant | None = Field(None, description="There is no plan_time before this time.")
     ends_at: Instant | None = Field(None, description="There is no plan_time after this time.")

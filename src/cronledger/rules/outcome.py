@@ -166,8 +166,11 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
     """
     result = value if isinstance(value, Result) else Result(value)
     stored = clean_json(result.value, max_result_bytes)
-    rows, note = _count(result.rows_affected)
-    watermark, unusable = _watermark(result.watermark)
+    rows, note = _bigint("rows_affected", result.rows_affected, 0)
+    at_claim = result.watermark is AtClaim.AT_CLAIM
+    # An invalid watermark covers nothing: work that is done twice is better than work that is lost.
+    given = None if at_claim else result.watermark
+    watermark, unusable = _bigint("watermark", given, -LARGEST_COUNT)
     note = note or unusable
     if note is not None:
         note = note if stored.error_msg is None else f"{stored.error_msg}; {note}"
@@ -181,7 +184,7 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
         error_msg=stored.error_msg,
         final=True,
         watermark=watermark,
-        covers=result.watermark is not AtClaim.AT_CLAIM,
+        covers=not at_claim,
     )
 
 
@@ -377,23 +380,14 @@ def _shown(value: object, form: Callable[[object], str] = repr) -> str:
         return f"a {type(value).__name__} without text"
 
 
-def _watermark(value: object) -> tuple[int | None, str | None]:
-    if value is None or value is AtClaim.AT_CLAIM:
+def _bigint(name: str, value: object, least: int) -> tuple[int | None, str | None]:
+    """Return `value`, or None and a note if it cannot be stored."""
+    if value is None:
         return None, None
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_COUNT:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST_COUNT:
         return value, None
-    # Nothing is covered, because work that is done twice is better than work that is lost.
-    return None, clean_text(f"watermark = {_shown(value)} is not a bigint; not stored", HEAD_LENGTH)
-
-
-def _count(rows: object) -> tuple[int | None, str | None]:
-    if rows is None:
-        return None, None
-    if isinstance(rows, int) and not isinstance(rows, bool) and 0 <= rows <= LARGEST_COUNT:
-        return rows, None
-    return None, clean_text(
-        f"rows_affected = {_shown(rows)} is not a count; not stored", HEAD_LENGTH
-    )
+    kind = "count" if least == 0 else "bigint"
+    return None, clean_text(f"{name} = {_shown(value)} is not a {kind}; not stored", HEAD_LENGTH)
 
 
 def _explained(exc: BaseException) -> str:

@@ -89,7 +89,7 @@ class _Halt(NamedTuple):
 
 @dataclass(slots=True)
 class _Settled:
-    """What a step has settled so far, in order."""
+    """The runs and skips that a step has settled so far, in order."""
 
     runs: list[Run] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)

@@ -111,8 +111,7 @@ class HttpTarget(_Target):
     body: Any = Field(
         None,
         description="Body of the request. Text is sent unchanged, other values as JSON. If it is "
-        "not "
-        "set, the payload is sent as JSON, unless the method is GET or HEAD.",
+        "not set, the payload is sent as JSON, unless the method is GET or HEAD.",
     )
     expect: list[Annotated[int, Field(ge=100, le=599)]] = Field(
         default_factory=list, description="Statuses that mean success. If it is empty: 200 to 299."

@@ -343,9 +343,6 @@ def _spec_error(revision: Revision, error: Exception) -> SpecError:
 def _cron(job: Job, scope: ScopeKey) -> Cron | None:
     if job.schedule is None:
         return None
-    # Only H depends on the scope. Otherwise all scopes of a job share one parsed schedule, because
-    # parsing a million of them would be expensive.
-    hashed = "h" in job.schedule.lower()
     return parse(
         job.schedule,
         timezone=job.timezone,
@@ -353,5 +350,5 @@ def _cron(job: Job, scope: ScopeKey) -> Cron | None:
         dst_gap=job.dst_gap,
         dst_fold=job.dst_fold,
         job=scope.job_name,
-        scope=f"{scope.scope_kind}/{scope.scope_id}" if hashed else "",
+        scope=f"{scope.scope_kind}/{scope.scope_id}",
     )

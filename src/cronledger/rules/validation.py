@@ -5,6 +5,7 @@ All problems are collected, so that one report is enough. A field counts as set 
 differ from the default.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 
@@ -16,6 +17,7 @@ from cronledger.rules.problems import ConfigurationError, Problem, shown
 SHORTEST_LEASE = timedelta(seconds=3)
 ANY_SCHEDULE = "* * * * *"
 ANY_ZONE = "UTC"
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class Report:
@@ -49,10 +51,7 @@ def problems(
     _schedule(report)
     _scopes(report, has_provider)
     report.problems.extend(targets.problems(job, where))
-    _json(report, "target")
-    _json(report, "payload")
-    for name in sorted(Job.model_fields.keys() - {"target", "payload"}):
-        _storable(report, name)
+    _storable(report)
     return tuple(report.problems)
 
 
@@ -193,17 +192,11 @@ def _parsed(report: Report) -> cron.Cron | None:
         spec = _tried(report, job.schedule, job.timezone)
         if spec is not None:
             return spec
-        if _refused(report, "schedule"):
-            _tried(report, ANY_SCHEDULE, job.timezone)
-        else:
+        if not any(problem.field == "schedule" for problem in report.problems):
             _tried(report, job.schedule, ANY_ZONE)
-    else:
-        _tried(report, ANY_SCHEDULE, job.timezone)
+            return None
+    _tried(report, ANY_SCHEDULE, job.timezone)
     return None
-
-
-def _refused(report: Report, field: str) -> bool:
-    return any(problem.field == field for problem in report.problems)
 
 
 def _tried(report: Report, schedule: str, timezone: str) -> cron.Cron | None:
@@ -254,23 +247,16 @@ def _scopes(report: Report, has_provider: bool) -> None:
         )
 
 
-def _json(report: Report, name: str) -> None:
-    """Add the problems of a field that is stored as jsonb."""
-    found = storable.problem(getattr(report.job, name))
-    if found is not None:
-        report.add(name, *found)
-    else:
-        _storable(report, name)
-
-
-def _storable(report: Report, name: str) -> None:
-    """Add a problem if the field contains a character that PostgreSQL cannot store."""
-    if any("\x00" in text or _lone(text) for text in _strings(getattr(report.job, name))):
-        report.add(
-            name,
-            "contains a NUL or half of a surrogate pair, which PostgreSQL cannot store",
-            "remove it",
-        )
+def _storable(report: Report) -> None:
+    """Add the problems of values that PostgreSQL cannot store."""
+    for name in Job.model_fields:
+        value = getattr(report.job, name)
+        is_json = name in ("target", "payload")
+        if is_json and (found := storable.problem(value)) is not None:
+            report.add(name, *found)
+        elif any(_UNSTORABLE.search(text) for text in _strings(value)):
+            message = "contains a NUL or half of a surrogate pair, which PostgreSQL cannot store"
+            report.add(name, message, "remove it")
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -283,7 +269,3 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _strings(item)
-
-
-def _lone(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)

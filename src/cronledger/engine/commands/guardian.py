@@ -22,6 +22,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import NoReturn
 
@@ -75,10 +76,11 @@ def spawn(
             pid = os.fork()
             if pid == 0:
                 stdio = (null, output_w, output_w)
+                child = partial(
+                    become, argv, cwd, environ, stdio=stdio, status=status_w, mask=mask, group=group
+                )
                 _guard(
-                    lambda: _fork(
-                        argv, cwd, environ, stdio=stdio, status=status_w, mask=mask, group=group
-                    ),
+                    partial(_fork, child, status_w, mask),
                     control=control_r,
                     report=report_w,
                     keep=(null, output_w, status_w),
@@ -96,17 +98,8 @@ def spawn(
     return pid, control_w, report_r, output_r, status_r
 
 
-def _fork(
-    argv: Sequence[str],
-    cwd: str | None,
-    environ: Mapping[str, str],
-    *,
-    stdio: tuple[int, int, int],
-    status: int,
-    mask: set[int],
-    group: str | None,
-) -> int:
-    """Return the pid of a child that becomes `argv`. Its signals are blocked until it is ready."""
+def _fork(child: Callable[..., NoReturn], status: int, mask: set[int]) -> int:
+    """Run `child` in a forked process and return its pid. Its signals are blocked at first."""
     parent = os.getpid()
     try:
         pid = os.fork()
@@ -114,9 +107,7 @@ def _fork(
         os.write(status, f"fork {error.errno}".encode())
         raise
     if pid == 0:
-        become(
-            argv, cwd, environ, stdio=stdio, status=status, parent=parent, mask=mask, group=group
-        )
+        child(parent=parent)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
 
