@@ -16,7 +16,7 @@ from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, 
 from cronledger.rules import cron, timeline
 from cronledger.rules.model import Handler, Job, ScopeKey
 
-KEY = ("report", "global", "global")
+KEY = ScopeKey("report", "global", "global")
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -29,7 +29,7 @@ def utc(text: str) -> datetime:
 
 def times(after: str, through: str, schedule: str, timezone: str = "UTC", **policy: Any) -> str:
     """The plan_times in [after, through], as 'MM-DD HH:MM[:SS]', comma separated."""
-    found = walk(Definition(schedule, timezone, **policy), *KEY, utc(after) - TICK, utc(through))
+    found = walk(Definition(schedule, timezone, **policy), KEY, utc(after) - TICK, utc(through))
     return ", ".join(f"{t:%m-%d %H:%M:%S}".removesuffix(":00") for t in found)
 
 
@@ -128,7 +128,7 @@ def test_policies_of_gap_and_fold() -> None:
 )
 def test_dates_of_january_2026(schedule: str, days: str, day_or: bool) -> None:
     found = walk(
-        Definition(schedule, day_or=day_or), *KEY, utc("2025-12-31T23:00"), utc("2026-01-31T23:00")
+        Definition(schedule, day_or=day_or), KEY, utc("2025-12-31T23:00"), utc("2026-01-31T23:00")
     )
     assert ", ".join(str(plan_time.day) for plan_time in found) == days
 
@@ -142,18 +142,21 @@ def test_grid_bounds_and_no_schedule() -> None:
     bounded = Definition(
         "@hourly", starts_at=utc("2026-01-01T02:00"), ends_at=utc("2026-01-01T04:00")
     )
-    found = list(walk(bounded, *KEY, utc("2026-01-01"), utc("2026-02-01")))
+    found = list(walk(bounded, KEY, utc("2026-01-01"), utc("2026-02-01")))
     assert found == [utc("2026-01-01T02:00") + n * HOUR for n in range(3)]
     # (after, through]
-    assert list(walk(bounded, *KEY, found[0], found[1])) == [found[1]]
-    assert list(walk(bounded, *KEY, found[1], found[1])) == []
-    assert list(walk(replace(bounded, schedule=None), *KEY, found[0], found[1])) == []
+    assert list(walk(bounded, KEY, found[0], found[1])) == [found[1]]
+    assert list(walk(bounded, KEY, found[1], found[1])) == []
+    assert list(walk(replace(bounded, schedule=None), KEY, found[0], found[1])) == []
 
 
 def test_hash_is_a_contract() -> None:
     def at(schedule: str, job: str = "report", scope: str = "global") -> str:
         found = walk(
-            Definition(schedule), job, "global", scope, utc("2025-12-31"), utc("2026-03-01")
+            Definition(schedule),
+            ScopeKey(job, "global", scope),
+            utc("2025-12-31"),
+            utc("2026-03-01"),
         )
         return f"{next(found):%m-%d %H:%M:%S}"
 
@@ -188,7 +191,7 @@ def test_hash_is_a_contract() -> None:
 )
 def test_refused(schedule: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem.replace("(", r"\(")):
-        walk(Definition(schedule), *KEY, utc("2026-01-01"), utc("2026-01-02"))
+        walk(Definition(schedule), KEY, utc("2026-01-01"), utc("2026-01-02"))
 
 
 def test_refuses_unknown_zones_and_policies() -> None:
@@ -199,7 +202,7 @@ def test_refuses_unknown_zones_and_policies() -> None:
         ({"dst_fold": "last"}, "dst_fold 'last'"),
     ):
         with pytest.raises(ValueError, match=name):
-            walk(Definition("@daily", **options), *KEY, utc("2026-01-01"), utc("2026-01-02"))  # type: ignore[arg-type]
+            walk(Definition("@daily", **options), KEY, utc("2026-01-01"), utc("2026-01-02"))  # type: ignore[arg-type]
 
 
 # --- definitions -------------------------------------------------------------------------------
@@ -269,14 +272,14 @@ def test_refuses_a_definition_it_cannot_read(name: str, value: object) -> None:
 def test_neighbours() -> None:
     leap = Definition("0 0 29 2 *", "Europe/Berlin")
     before, after = utc("2024-02-28T23:00"), utc("2028-02-28T23:00")
-    assert neighbours(leap, *KEY, utc("2026-01-01")) == (before, after)
-    assert neighbours(leap, *KEY, after) == (after, utc("2032-02-28T23:00"))
-    assert neighbours(leap, *KEY, after - TICK) == (before, after)
-    assert neighbours(leap, *KEY, utc("2026-01-01"), bound=300 * DAY) == (None, None)
+    assert neighbours(leap, KEY, utc("2026-01-01")) == (before, after)
+    assert neighbours(leap, KEY, after) == (after, utc("2032-02-28T23:00"))
+    assert neighbours(leap, KEY, after - TICK) == (before, after)
+    assert neighbours(leap, KEY, utc("2026-01-01"), bound=300 * DAY) == (None, None)
     ended = Definition("* * * * * *", ends_at=utc("2020-01-01"))
-    assert neighbours(ended, *KEY, utc("2026-01-01")) == (utc("2020-01-01"), None)
+    assert neighbours(ended, KEY, utc("2026-01-01")) == (utc("2020-01-01"), None)
     coming = Definition("@every 90s", starts_at=utc("2027-01-01"))
-    assert neighbours(coming, *KEY, utc("2026-01-01")) == (None, utc("2027-01-01"))
+    assert neighbours(coming, KEY, utc("2026-01-01")) == (None, utc("2027-01-01"))
 
 
 def test_clock_change() -> None:
@@ -305,7 +308,7 @@ def test_due_at_is_that_of_the_planner(
     job = Job(name="report", handler=Handler.SQL, schedule_delay=delay, jitter=jitter)
     key = ScopeKey("report", "tenant", scope)
     mine = Definition("@daily", schedule_delay=delay, jitter=jitter)
-    assert due_at(mine, *key, plan_time) == timeline.due_at(job, key, plan_time)
+    assert due_at(mine, key, plan_time) == timeline.due_at(job, key, plan_time)
 
 
 # --- agreement with the planner ----------------------------------------------------------------
@@ -383,7 +386,7 @@ policies = st.fixed_dictionaries(
 
 
 def both_answers(
-    schedule: str, key: tuple[str, str, str], after: datetime, through: datetime, **policy: Any
+    schedule: str, key: ScopeKey, after: datetime, through: datetime, **policy: Any
 ) -> Iterator[list[datetime] | None]:
     """The planner's answer, then the audit's; None where the schedule is refused."""
     job, kind, scope = key
@@ -393,7 +396,7 @@ def both_answers(
     except ValueError:
         yield None
     try:
-        yield list(walk(Definition(schedule, **policy), *key, after, through))
+        yield list(walk(Definition(schedule, **policy), key, after, through))
     except ValueError:
         yield None
 
@@ -441,7 +444,7 @@ def test_agrees_with_the_planner_on_every_field(
     policy: dict[str, Any],
 ) -> None:
     after = utc(start.isoformat())
-    key = ("report", "tenant", scope)
+    key = ScopeKey("report", "tenant", scope)
     planned, walked = both_answers(written, key, after, after + 400 * DAY, **policy)
     assert walked == planned
 
@@ -456,14 +459,14 @@ def test_a_range_is_the_sum_of_its_parts(
     zone, after, through, _ = window
     middle = min(after + cut * MINUTE, through)
     definition = Definition(text, zone)
-    whole = list(walk(definition, *KEY, after, through))
+    whole = list(walk(definition, KEY, after, through))
     left, right = (
-        list(walk(definition, *KEY, a, b)) for a, b in ((after, middle), (middle, through))
+        list(walk(definition, KEY, a, b)) for a, b in ((after, middle), (middle, through))
     )
     assert whole == left + right
     assert all(a < b for a, b in pairwise(whole))
 
 
 def test_is_lazy() -> None:
-    found = walk(Definition("* * * * * *"), *KEY, utc("1950-01-01"), utc("9000-01-01"))
+    found = walk(Definition("* * * * * *"), KEY, utc("1950-01-01"), utc("9000-01-01"))
     assert len(list(islice(found, 10))) == 10

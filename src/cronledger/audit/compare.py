@@ -4,14 +4,16 @@ All three are streams ordered by plan_time, which are merged in one pass. The me
 the skips that contain one plan_time.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from operator import attrgetter
 
 from cronledger.audit.accepted import Acceptance, Acceptances
 from cronledger.audit.history import Expected, History, Window
 from cronledger.audit.skip_reasons import FalseReason, OpenSkip, SkipReasons
+from cronledger.audit.stream import Stream
 from cronledger.audit.walk import walk
 from cronledger.ledger.audits import Blocker, FiredExecution, ScheduleState, SkippedRange
 
@@ -87,45 +89,47 @@ class ScheduleComparison:
         after, through = self.window.after, self._through()
         self.tally.cover(after, through)
         self.tally.behind += self._is_behind()
+        running = Stream(executions, attrgetter("plan_time"))
+        skipping = Stream(skips, attrgetter("first"))
         reasons = SkipReasons(self.state, self.history, self.window)
-        running, skipping = iter(executions), iter(skips)
-        ran, skip = next(running, None), next(skipping, None)
         opened: list[OpenSkip] = []
         for expected in self.history.expected(self.state.key, after, through):
             at = expected.plan_time
             self.tally.plan_times += 1
-            while ran is not None and ran.plan_time < at:
-                yield from self._unplanned(ran)
-                ran = next(running, None)
-            while skip is not None and skip.first <= at:
-                self.tally.skips += 1
-                opened.append(OpenSkip(skip))
-                skip = next(skipping, None)
-            if opened and any(one.skip.last < at for one in opened):
-                yield from self._check_closed(opened, at, reasons)
+            yield from self._unplanned(running.before(at))
+            opened += self._open(skipping.through(at))
+            if any(one.skip.last < at for one in opened):
+                yield from self._check_closed(one for one in opened if one.skip.last < at)
                 opened = [one for one in opened if one.skip.last >= at]
-            yield from self._reasons(reasons.reach(expected, bool(opened)))
-            found = False
-            if ran is not None and ran.plan_time == at:
-                found = True
-                yield from self._compare(ran, expected)
-                yield from self._reasons(reasons.executed())
-                ran = next(running, None)
-            for one in opened:
-                found = True
-                yield from self._reasons(reasons.skipped(one, expected))
-            yield from self._account_for(expected, found)
+            here = list(running.through(at))
+            yield from self._at(expected, here, opened, reasons)
         yield from self._report_missing()
-        yield from self._check_closed(opened, None, reasons)
-        while ran is not None:
-            yield from self._unplanned(ran)
-            ran = next(running, None)
-        while skip is not None:
-            self.tally.skips += 1
-            yield from self._check_closed([OpenSkip(skip)], None, reasons)
-            skip = next(skipping, None)
+        yield from self._check_closed(opened)
+        yield from self._unplanned(running.rest())
+        yield from self._check_closed(self._open(skipping.rest()))
         yield from self._reasons(reasons.finish(self.window.through >= self.state.planned_through))
         yield from self._check_ended()
+
+    def _open(self, skips: Iterable[SkippedRange]) -> Iterator[OpenSkip]:
+        for skip in skips:
+            self.tally.skips += 1
+            yield OpenSkip(skip)
+
+    def _at(
+        self,
+        expected: Expected,
+        executions: Sequence[FiredExecution],
+        opened: Sequence[OpenSkip],
+        reasons: SkipReasons,
+    ) -> Iterator[Violation]:
+        """Compare one plan_time with its execution and with the skips that contain it."""
+        yield from self._reasons(reasons.reach(expected))
+        for ran in executions:
+            yield from self._compare(ran, expected)
+            reasons.executed()
+        for one in opened:
+            yield from self._reasons(reasons.skipped(one, expected))
+        yield from self._account_for(expected, bool(executions or opened))
 
     def _through(self) -> datetime:
         return min(self.window.through, self.history.planned(self.state))
@@ -159,17 +163,18 @@ class ScheduleComparison:
         for kind, at, detail, through in reasons:
             yield self._violation(kind, at, detail, through=through)
 
-    def _unplanned(self, ran: FiredExecution) -> Iterator[Violation]:
-        """Yield the violation of an execution that is not at a plan_time."""
-        self.tally.executions += 1
-        if ran.plan_time > self.state.planned_through:
-            text = f"it lies after the cursor, which is at {self.state.planned_through}"
-        elif ran.plan_time > self._through():
-            return  # it belongs to a revision that the cursor has not reached
-        else:
-            edit = self.history.at(ran.plan_time)
-            text = f"{edit.raw['schedule']!r} of revision {edit.number} has no such plan_time"
-        yield self._violation("extra", ran.plan_time, text, ran.id)
+    def _unplanned(self, executions: Iterable[FiredExecution]) -> Iterator[Violation]:
+        """Yield the violations of executions that are not at a plan_time."""
+        for ran in executions:
+            self.tally.executions += 1
+            if ran.plan_time > self.state.planned_through:
+                text = f"it lies after the cursor, which is at {self.state.planned_through}"
+            elif ran.plan_time > self._through():
+                continue  # it belongs to a revision that the cursor has not reached
+            else:
+                edit = self.history.at(ran.plan_time)
+                text = f"{edit.raw['schedule']!r} of revision {edit.number} has no such plan_time"
+            yield self._violation("extra", ran.plan_time, text, ran.id)
 
     def _compare(self, ran: FiredExecution, expected: Expected) -> Iterator[Violation]:
         self.tally.executions += 1
@@ -209,25 +214,13 @@ class ScheduleComparison:
             text = (
                 f"no execution and no skip accounts for {count} plan_times up to {last.plan_time}"
             )
-        key = self.state.key
-        yield Violation(
-            "missing",
-            *key,
-            first.plan_time,
-            None,
-            text,
-            last.plan_time if count > 1 else None,
-            count,
-        )
+        found = self._violation("missing", first.plan_time, text, through=last.plan_time)
+        yield replace(found, count=count)
 
-    def _check_closed(
-        self, opened: Iterable[OpenSkip], at: datetime | None, reasons: SkipReasons
-    ) -> Iterator[Violation]:
-        """Check the skips that end before `at` (None: all), if their whole range was compared."""
-        for one in opened:
+    def _check_closed(self, closed: Iterable[OpenSkip]) -> Iterator[Violation]:
+        """Check the skips that were compared, if that was done for their whole range."""
+        for one in closed:
             skip = one.skip
-            if at is not None and skip.last >= at:
-                continue
             if skip.last > self.state.planned_through:
                 text = f"the skip ({skip.reason}) reaches to {skip.last}, which is after the cursor"
                 yield self._violation("extra", skip.first, text)
@@ -248,7 +241,7 @@ class ScheduleComparison:
         if self.state.parked != "ended" or edit.definition is None:
             return
         cursor = self.state.planned_through
-        following = next(walk(edit.definition, *self.state.key, cursor, cursor + _FAR), None)
+        following = next(walk(edit.definition, self.state.key, cursor, cursor + _FAR), None)
         if following is not None:
             yield self._violation(
                 "parked", following, "it is parked as ended, but has another plan_time"

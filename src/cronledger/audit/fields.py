@@ -29,6 +29,7 @@ from functools import lru_cache
 from zlib import crc32
 
 from cronledger.rules import durations
+from cronledger.rules.model import ScopeKey
 
 _LONGEST_TEXT = 256
 _LONGEST_PERIOD = timedelta(days=3653)
@@ -101,9 +102,7 @@ class Calendar:
 
 
 @lru_cache(maxsize=1024)
-def read(
-    text: str, *, day_or: bool, job_name: str, scope_kind: str, scope_id: str
-) -> Grid | Calendar:
+def read(text: str, key: ScopeKey, *, day_or: bool) -> Grid | Calendar:
     """Return the meaning of `text` for one (job, scope). Raises ValueError with field and value."""
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"schedule: {len(text)} characters, more than {_LONGEST_TEXT}")
@@ -116,7 +115,7 @@ def read(
         fields.insert(0, "0")
     if len(fields) != 6:
         raise ValueError(f"schedule {text!r}: {len(fields)} fields instead of 5 or 6")
-    drawn = crc32(f"{job_name}\0{scope_kind}/{scope_id}".encode())
+    drawn = crc32(f"{key.job_name}\0{key.scope_kind}/{key.scope_id}".encode())
     try:
         second, minute, hour, day, month, weekday = (
             _read_field(written, unit, drawn) for written, unit in zip(fields, _UNITS, strict=True)

@@ -89,8 +89,8 @@ class History:
                 continue
             definition = edit.definition
             plain = not definition.jitter and not definition.schedule_delay
-            for plan_time in walk(definition, *key, first, min(end, through)):
-                due = plan_time if plain else due_at(definition, *key, plan_time)
+            for plan_time in walk(definition, key, first, min(end, through)):
+                due = plan_time if plain else due_at(definition, key, plan_time)
                 yield Expected(plan_time, due, edit)
 
     def paused(self, due: datetime) -> bool:
@@ -144,7 +144,7 @@ def _readable(raw: Mapping[str, Any]) -> Definition | None:
     try:
         definition = Definition.from_revision(raw)
         moment = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
-        walk(definition, "", "", "", moment, moment)
+        walk(definition, ScopeKey("", "", ""), moment, moment)
     except ValueError:
         return None
     return definition

@@ -47,16 +47,15 @@ class SkipReasons:
         self._missed: tuple[OpenSkip, Expected] | None = None  # its successor was not seen yet
         self._last: datetime | None = None
 
-    def reach(self, expected: Expected, skipped: bool) -> Iterator[FalseReason]:
+    def reach(self, expected: Expected) -> Iterator[FalseReason]:
         """Go to the next plan_time."""
         self._last = expected.plan_time
         if self._missed is not None:
             yield from self._was_missed(expected)
 
-    def executed(self) -> Iterator[FalseReason]:
+    def executed(self) -> None:
         """Note that the plan_time has an execution."""
         self._superseded = None
-        return iter(())
 
     def skipped(self, one: OpenSkip, expected: Expected) -> Iterator[FalseReason]:
         """Check the plan_time against a skip that contains it."""

@@ -17,13 +17,15 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from operator import attrgetter
+from typing import Any
 
 import psycopg
 
 from cronledger.audit.accepted import Acceptances
 from cronledger.audit.compare import ScheduleComparison, Tally, Violation, check_blocker
 from cronledger.audit.history import History, Window
+from cronledger.audit.stream import Stream
 from cronledger.ledger.access import connect
 from cronledger.ledger.audits import (
     FIRST,
@@ -48,8 +50,6 @@ _BEFORE = timedelta(days=7)  # an earlier execution may reach into the requested
 _BLOCKERS = 1000
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 _FAR_OFF = datetime(9999, 12, 30, tzinfo=UTC)
-
-T = TypeVar("T", FiredExecution, SkippedRange)
 
 Progress = Callable[[int, int], object]
 
@@ -216,32 +216,29 @@ class _Audit:
     ) -> Iterator[Violation]:
         windows = [self._window(state, extent) for state in schedules]
         lowest = min((window.after for window in windows), default=_FAR_OFF)
-        executions = _ByScope(self._audits.executions(span, lowest, self._end))
-        skips = _ByScope(self._audits.skips(span, lowest, self._end))
+        executions = Stream(self._audits.executions(span, lowest, self._end), attrgetter("key"))
+        skips = Stream(self._audits.skips(span, lowest, self._end), attrgetter("key"))
         blocked: list[SkippedRange] = []
         for state, window in zip(schedules, windows, strict=True):
-            for orphan in executions.before(state.key):
-                yield _orphan(orphan)
-            for _ in skips.before(state.key):
-                pass
+            key = state.key
+            yield from map(_orphan, executions.before(key))
+            _drop(skips.before(key))
             self._tally.schedules += 1
-            history = histories.get(state.key.job_name)
+            history = histories.get(key.job_name)
             if history is None:
                 yield _unknown(state)
-                for _ in executions.of(state.key):
-                    pass
+                _drop(executions.through(key))
                 continue
             comparison = ScheduleComparison(
                 state, history, window, self._tally, self._accepted, blocked
             )
             yield from comparison.violations(
-                (ran for ran in executions.of(state.key) if ran.plan_time > window.after),
-                (skip for skip in skips.of(state.key) if skip.last > window.after),
+                (x for x in executions.through(key) if x.plan_time > window.after),
+                (x for x in skips.through(key) if x.last > window.after),
             )
             if len(blocked) >= _BLOCKERS:
                 yield from self._blockers(blocked, histories)
-        for orphan in executions.before(None):
-            yield _orphan(orphan)
+        yield from map(_orphan, executions.rest())
         yield from self._blockers(blocked, histories)
 
     def _window(self, state: ScheduleState, extent: Row) -> Window:
@@ -268,25 +265,9 @@ class _Audit:
         blocked.clear()
 
 
-class _ByScope(Generic[T]):
-    """A stream ordered by key, which is read scope by scope."""
-
-    def __init__(self, rows: Iterator[T]) -> None:
-        self._rows: Iterator[T] = rows
-        self._next: T | None = next(rows, None)
-
-    def before(self, key: ScopeKey | None) -> Iterator[T]:
-        """Yield the rows before this scope, or all remaining rows if it is None."""
-        while self._next is not None and (key is None or self._next.key < key):
-            yield self._take(self._next)
-
-    def of(self, key: ScopeKey) -> Iterator[T]:
-        while self._next is not None and self._next.key == key:
-            yield self._take(self._next)
-
-    def _take(self, taken: T) -> T:
-        self._next = next(self._rows, None)
-        return taken
+def _drop(rows: Iterator[object]) -> None:
+    for _ in rows:
+        pass
 
 
 def _plain(row: Row) -> Violation:

@@ -28,6 +28,7 @@ from zoneinfo import ZoneInfo
 
 from cronledger.audit import fields
 from cronledger.audit.fields import Calendar, Grid
+from cronledger.rules.model import ScopeKey
 
 TEN_YEARS = timedelta(days=3653)
 
@@ -125,28 +126,17 @@ def _interval(name: str, written: str) -> timedelta:
 # --- the walk ----------------------------------------------------------------------------------
 
 
-def walk(  # noqa: PLR0917 - the key of a schedule row, then the window
-    definition: Definition,
-    job_name: str,
-    scope_kind: str,
-    scope_id: str,
-    after: datetime,
-    through: datetime,
+def walk(
+    definition: Definition, key: ScopeKey, after: datetime, through: datetime
 ) -> Iterator[datetime]:
     """Return every plan_time in (after, through], lazily and ascending, in UTC.
 
-    Both arguments are aware. Without a schedule there are none. Raises ValueError immediately if
+    Both instants are aware. Without a schedule there are none. Raises ValueError immediately if
     the schedule, the zone or a policy is invalid.
     """
     if definition.schedule is None:
         return iter(())
-    meant = fields.read(
-        definition.schedule,
-        day_or=definition.day_or,
-        job_name=job_name,
-        scope_kind=scope_kind,
-        scope_id=scope_id,
-    )
+    meant = fields.read(definition.schedule, key, day_or=definition.day_or)
     zone = _zone(definition.timezone)
     for name, value, known in (
         ("dst_gap", definition.dst_gap, ("shift", "skip")),
@@ -299,9 +289,7 @@ def clock_change(timezone: str, instant: datetime) -> ClockChange | None:
 # --- around an instant -------------------------------------------------------------------------
 
 
-def due_at(
-    definition: Definition, job_name: str, scope_kind: str, scope_id: str, plan_time: datetime
-) -> datetime:
+def due_at(definition: Definition, key: ScopeKey, plan_time: datetime) -> datetime:
     """Return the earliest start: plan_time + schedule_delay + its part of the jitter.
 
     The part is jitter * hash / 2**64, rounded down to microseconds. The hash is BLAKE2b (digest
@@ -309,33 +297,27 @@ def due_at(
     microseconds since 1970`.
     """
     microseconds = (plan_time - _EPOCH) // _MICROSECOND
-    identity = "\0".join((job_name, scope_kind, scope_id, str(microseconds)))
+    identity = "\0".join((*key, str(microseconds)))
     drawn = int(blake2b(identity.encode(), digest_size=8).hexdigest(), 16)
     share = (definition.jitter // _MICROSECOND) * drawn // 2**64
     return plan_time + definition.schedule_delay + timedelta(microseconds=share)
 
 
-def neighbours(  # noqa: PLR0917 - as `walk`
-    definition: Definition,
-    job_name: str,
-    scope_kind: str,
-    scope_id: str,
-    instant: datetime,
-    bound: timedelta = TEN_YEARS,
+def neighbours(
+    definition: Definition, key: ScopeKey, instant: datetime, bound: timedelta = TEN_YEARS
 ) -> tuple[datetime | None, datetime | None]:
     """Return the last plan_time at or before `instant` and the first one after it.
 
     Either is None if it is further away than `bound`. Raises ValueError as `walk` does.
     """
-    key = (job_name, scope_kind, scope_id)
     instant = min(max(instant.astimezone(UTC), _FIRST), _LAST)
     farthest = instant + bound if _LAST - instant > bound else _LAST
-    following = next(walk(definition, *key, instant, farthest), None)
+    following = next(walk(definition, key, instant, farthest), None)
     earliest = instant - bound if instant - _FIRST > bound else _FIRST
     through = instant if definition.ends_at is None else min(instant, definition.ends_at)
     while through > earliest:
         after = through - _DAY if through - earliest > _DAY else earliest
-        previous = max(walk(definition, *key, after - _MICROSECOND, through), default=None)
+        previous = max(walk(definition, key, after - _MICROSECOND, through), default=None)
         if previous is not None:
             return previous, following
         through = after

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -79,13 +79,16 @@ class Why:
         """Return the index of the revision that owns a plan_time in (its start, the next start]."""
         return max(0, bisect_left(self._froms, instant) - 1)
 
+    def _due_at(self, key: ScopeKey, plan_time: datetime) -> datetime:
+        return due_at(_definition(self._revisions[self._owner(plan_time)]), key, plan_time)
+
     def _plan_times(self, key: ScopeKey, since: datetime, until: datetime) -> Iterator[datetime]:
         ends = [*self._froms[1:], until]
         for index, end in enumerate(ends):
             start = max(since - _TICK, self._froms[index] if index else since - _TICK)
             through = min(end, until - _TICK)
             if start < through:
-                yield from walk(_definition(self._revisions[index]), *key, start, through)
+                yield from walk(_definition(self._revisions[index]), key, start, through)
 
     # --- what ran -----------------------------------------------------------------------------
 
@@ -132,7 +135,7 @@ class Why:
         )
 
     def _paused(self, plan_time: datetime, key: ScopeKey) -> str:
-        due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
+        due = self._due_at(key, plan_time)
         row = self._revisions[self._owner(due)]
         if row["state"] != "paused":
             return "the job was paused"
@@ -145,7 +148,7 @@ class Why:
     def _missed(self, skip: Row, key: ScopeKey) -> str:
         plan_time = skip["through_plan_time"]
         policy = self._revisions[self._owner(skip["created_at"])]
-        due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
+        due = self._due_at(key, plan_time)
         return (
             f"it had not started by {_at(skip['created_at'])}, which is later than its grace of"
             f" {durations.format(policy['grace'])}, and catch_up is {policy['catch_up']};"
@@ -164,16 +167,14 @@ class Why:
         self, schedule: Row, key: ScopeKey, since: datetime, until: datetime,
         planned: Sequence[datetime],
     ) -> tuple[str, str]:  # fmt: skip
-        if until <= schedule["created_at"]:
-            began = _at(schedule["created_at"])
-            return "before_its_time", f"Planning of this scope began at {began}, which is later."
+        began = schedule["created_at"]
+        if until <= began or (planned and planned[0] <= began):
+            text = f"Planning of this scope began at {_at(began)}, which is later."
+            return "before_its_time", text
         if not planned:
             return "not_in_schedule", self._not_in_schedule(key, since)
         if planned[0] > self._authority(schedule):
             return "not_planned", self._not_planned(schedule, key, planned[0])
-        if planned[0] <= schedule["created_at"]:
-            began = _at(schedule["created_at"])
-            return "before_its_time", f"Planning of this scope began at {began}, which is later."
         oldest = self._reports.oldest_kept()
         if oldest is not None and planned[0] < oldest:
             return "not_kept", f"The ledger keeps only plan_times from {_at(oldest)} on."
@@ -193,7 +194,7 @@ class Why:
 
     def _not_planned(self, schedule: Row, key: ScopeKey, plan_time: datetime) -> str:
         now = self._reports.now()
-        due = due_at(_definition(self._revisions[self._owner(plan_time)]), *key, plan_time)
+        due = self._due_at(key, plan_time)
         if due > now - _SOON:
             return (
                 f"{_at(plan_time)} is in the future: it may start at {_at(due)}."
@@ -202,9 +203,8 @@ class Why:
         overdue = self._reports.overdue(key)
         why = f" {overdue['reason']}: {overdue['detail']}." if overdue else ""
         return (
-            f"{_at(plan_time)} was due at {_at(due)} and is not planned yet, because planning of "
-            "this"
-            f" scope has reached {_at(schedule['planned_through'])}.{why}"
+            f"{_at(plan_time)} was due at {_at(due)} and is not planned yet, because planning of"
+            f" this scope has reached {_at(schedule['planned_through'])}.{why}"
         )
 
     def _not_in_schedule(self, key: ScopeKey, instant: datetime) -> str:
@@ -213,7 +213,7 @@ class Why:
         definition = _definition(row)
         if definition.schedule is None:
             return f"Revision {row['number']} has no schedule. It runs when triggered or enqueued."
-        before, after = neighbours(definition, *key, instant)
+        before, after = neighbours(definition, key, instant)
         near = " and ".join(_at(at) for at in (before, after) if at is not None) or "none"
         texts = [
             f"It is not in the schedule {definition.schedule!r} ({definition.timezone}) of revision"
@@ -231,24 +231,14 @@ class Why:
             if not 0 <= other < len(self._revisions):
                 continue
             row = self._revisions[other]
-            if instant in walk(_definition(row), *key, instant - _TICK, instant):
+            if instant in walk(_definition(row), key, instant - _TICK, instant):
                 began = _at(row["effective_from"])
                 until = f" to {_at(self._froms[index])}" if other < index else " on"
                 yield f"Revision {row['number']}, which applies from {began}{until}, has it."
 
 
 def _definition(row: Mapping[str, Any]) -> Definition:
-    return Definition(
-        schedule=row["schedule"],
-        timezone=row["timezone"],
-        day_or=row["day_or"],
-        dst_gap=row["dst_gap"],
-        dst_fold=row["dst_fold"],
-        starts_at=row["starts_at"],
-        ends_at=row["ends_at"],
-        schedule_delay=row["schedule_delay"],
-        jitter=row["jitter"],
-    )
+    return Definition(**{field.name: row[field.name] for field in fields(Definition)})
 
 
 # --- sentences --------------------------------------------------------------------------------
@@ -325,9 +315,7 @@ def _attempt(row: Mapping[str, Any]) -> str:
 
 def _clocks(timezone: str, at: datetime, before: timedelta, after: timedelta) -> str:
     way = "forward" if after > before else "back"
-    old, new = (
-        (at + offset).strftime("%H:%M") for offset in (before, after)
-    )  # fmt: skip
+    old, new = ((at + offset).strftime("%H:%M") for offset in (before, after))
     return f"The clocks of {timezone} went {way} from {old} to {new} at {_at(at)}."
 
 
