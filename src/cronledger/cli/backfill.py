@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import echo, iso, json_option, print_json, read_moment
+from cronledger.cli.parameters import scope_options
+from cronledger.cli.show import echo, iso, json_option, print_json, read_moment, require_order
 
 if TYPE_CHECKING:
     from cronledger.cli.session import Session
@@ -31,8 +32,7 @@ DRY = Listing(
 @click.argument("name", metavar="JOB")
 @click.option("--from", "start", required=True, metavar="ISO|DURATION", help="First plan_time.")
 @click.option("--to", "end", required=True, metavar="ISO|DURATION", help="Last plan_time.")
-@click.option("--scope", metavar="ID", help="Scope to backfill [default: the job's only scope].")
-@click.option("--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job].")
+@scope_options
 @click.option(
     "--reprocess",
     type=click.Choice(["none", "failed", "all"]),
@@ -81,47 +81,42 @@ def backfill(
     --reprocess all, each SUCCESS is also repeated, as an additional execution.
     """
     from cronledger.cli.session import session
-    from cronledger.cli.trigger import scope_of
-    from cronledger.rules.model import ScopeKey
     from cronledger.rules.problems import Exit
-    from cronledger.sources.backfill import past
 
     with session() as ledger:
         now = ledger.reports.now()
-        first = read_moment(start, "--from", now, -1)
-        last = read_moment(end, "--to", now, -1)
-        if last < first:
-            raise click.UsageError(f"--to {iso(last)} is before --from {iso(first)}; swap them")
-        if ledger.reports.job(name) is None:
-            raise click.UsageError(
-                f"job {name!r} does not exist; `cronledger jobs list` lists the jobs"
-            )
-        key = ScopeKey(name, *scope_of(ledger, name, scope_kind, scope))
-        found = past(ledger.reports, key, first, last)
-        if found.through < last:
-            echo(
-                f"Note: {name} is planned through {iso(found.through)}; later plan_times are left "
-                "to its schedule",
-                err=True,
-            )
+        key = ledger.scope(name, scope_kind, scope)
+        plan_times = _plan_times(ledger, key, start, end, now)
         before = read_moment(ended_before, "--ended-before", now, -1) if ended_before else now
-        work = _Work(
-            ledger,
-            key,
-            found.plan_times if order == "oldest" else found.plan_times[::-1],
-            reprocess,
-            before,
-            now,
-            cap,
-        )
+        if order == "newest":
+            plan_times = plan_times[::-1]
+        work = _Work(ledger, key, plan_times, reprocess, before, now, cap)
         if dry_run:
             _dry(work, as_json)
             return
         _announce(work)
         work.run(wait)
     _report(work, as_json)
-    if wait and any(work.ends[status] for status in work.ends if status != "SUCCESS"):
+    if work.ends.keys() - {"SUCCESS"}:
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _plan_times(
+    ledger: "Session", key: "ScopeKey", start: str, end: str, now: datetime
+) -> Sequence[datetime]:
+    """Return the planned plan_times of the range, with a note if it reaches beyond them."""
+    from cronledger.sources.backfill import past
+
+    first, last = read_moment(start, "--from", now, -1), read_moment(end, "--to", now, -1)
+    require_order(first, last)
+    found = past(ledger.reports, key, first, last)
+    if found.through < last:
+        echo(
+            f"Note: {key.job_name} is planned through {iso(found.through)}; later plan_times are "
+            "left to its schedule",
+            err=True,
+        )
+    return found.plan_times
 
 
 @dataclass(slots=True)
@@ -154,7 +149,6 @@ class _Work:
                     done += processed
                     unfinished += created
                     room = None if room is None else room - created
-                    bar.update(max(0, done - (unfinished if wait else 0) - bar.pos))
                 bar.update(max(0, done - (unfinished if wait else 0) - bar.pos))
                 if not wait or (done == total and not unfinished):
                     break
@@ -168,8 +162,6 @@ class _Work:
 
         Return how many plan_times were processed, and how many of them are to run.
         """
-        from cronledger.cli.session import requester
-
         batch = self.plan_times[done : done + BATCH]
         result = self.ledger.call_row(
             "backfill",
@@ -181,7 +173,6 @@ class _Work:
             cap=room,
             ended_before=self.ended_before,
             retention=self.ledger.settings.retention,
-            requested_by=requester(),
         )
         for count in COUNTS:
             self.counts[count] += result[count]

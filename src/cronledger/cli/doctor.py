@@ -1,10 +1,15 @@
 """`cronledger doctor`: check the installation, and name a remedy for each problem."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from cronledger.cli.show import echo, json_option, print_json
+
+if TYPE_CHECKING:
+    from cronledger.explain.findings import Finding
 
 MARKS = {
     "ok": "ok",
@@ -34,7 +39,6 @@ def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
     from cronledger.explain.doctor import DoctorContext, examine
     from cronledger.ledger.access import Access
     from cronledger.rules import cron
-    from cronledger.rules.problems import Exit
 
     settings = settings_here()
     with (
@@ -42,25 +46,37 @@ def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
         Access.from_settings(settings, url).connect("cronledger doctor") as c,
     ):
         findings = examine(DoctorContext(c, settings, url, cron.FINGERPRINT))
-    bad = {finding.check for finding in findings if finding.severity == "problem"}
-    count = Counter(finding.severity for finding in findings)
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
-        for finding in findings:
-            if every or finding.severity != "ok":
-                echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
-                if finding.remedy is not None:
-                    echo(f"{'':<8} -> {finding.remedy}")
-        unchecked = f", {count['unchecked']} not checked" if count["unchecked"] else ""
-        echo(
-            f"{len(findings)} findings: {count['problem']} problems, {count['warning']} warnings"
-            f"{unchecked}",
-            err=True,
-        )
+        _print(findings, every)
+    _require_sound(findings, strict)
+
+
+def _print(findings: "Sequence[Finding]", every: bool) -> None:
+    for finding in findings:
+        if every or finding.severity != "ok":
+            echo(f"{MARKS[finding.severity]:<8} {finding.check}: {finding.found}")
+            if finding.remedy is not None:
+                echo(f"{'':<8} -> {finding.remedy}")
+    count = Counter(finding.severity for finding in findings)
+    unchecked = f", {count['unchecked']} not checked" if count["unchecked"] else ""
+    echo(
+        f"{len(findings)} findings: {count['problem']} problems, {count['warning']} warnings"
+        f"{unchecked}",
+        err=True,
+    )
+
+
+def _require_sound(findings: "Sequence[Finding]", strict: bool) -> None:
+    """Exit unless no check found a problem."""
+    from cronledger.rules.problems import Exit
+
+    bad = {finding.check for finding in findings if finding.severity == "problem"}
+    severities = {finding.severity for finding in findings}
     if bad & {"schema", "objects"}:
         raise click.exceptions.Exit(Exit.SCHEMA)
     if "identity" in bad:
         raise click.exceptions.Exit(Exit.OTHER_DATABASE)
-    if bad or count["unchecked"] or (strict and count["warning"]):
+    if bad or "unchecked" in severities or (strict and "warning" in severities):
         raise click.exceptions.Exit(Exit.FAILED)

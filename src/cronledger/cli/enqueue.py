@@ -1,20 +1,21 @@
 """`cronledger enqueue`: enqueue work for a job."""
 
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import click
 
-from cronledger.cli.parameters import BIGINT
+from cronledger.cli.parameters import BIGINT, payload_option, scope_options
 from cronledger.cli.show import echo, json_option, print_json
+
+if TYPE_CHECKING:
+    from psycopg.types.json import Jsonb
 
 
 @click.command()
 @click.argument("name", metavar="JOB")
-@click.option("--scope", metavar="ID", help="Scope of the work [default: the job's only scope].")
-@click.option("--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job].")
-@click.option(
-    "--payload", metavar="JSON", help="Payload of the execution [default: that of the job]."
-)
+@scope_options
+@payload_option
 @click.option(
     "--watermark", type=BIGINT, help="Position that the input has reached; it only grows."
 )
@@ -28,7 +29,7 @@ def enqueue(
     name: str,
     scope: str | None,
     scope_kind: str | None,
-    payload: str | None,
+    payload: "Jsonb | None",
     watermark: int | None,
     key: str | None,
     group: UUID | None,
@@ -41,24 +42,19 @@ def enqueue(
     already processed the input up to that position. Work for a paused job waits until the job is
     resumed.
     """
-    from psycopg.types.json import Jsonb
+    from cronledger.cli.session import session
 
-    from cronledger.cli.session import requester, session
-    from cronledger.cli.trigger import read_payload, scope_of
-
-    given = None if payload is None else Jsonb(read_payload(payload))
     with session() as ledger:
-        kind, scope_id = scope_of(ledger, name, scope_kind, scope)
+        scope_key = ledger.scope(name, scope_kind, scope)
         made: int | None = ledger.call(
             "enqueue",
             job=name,
-            scope_id=scope_id,
-            scope_kind=kind,
+            scope_id=scope_key.scope_id,
+            scope_kind=scope_key.scope_kind,
             watermark=watermark,
-            payload=given,
+            payload=payload,
             key=key,
             group_id=group,
-            requested_by=requester(),
         )
         row = None if made is None else ledger.reports.execution(made)
     if as_json:

@@ -6,7 +6,15 @@ import click
 
 from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.show import echo, iso, json_option, print_json, print_result, read_moment
+from cronledger.cli.show import (
+    echo,
+    iso,
+    json_option,
+    print_json,
+    print_result,
+    read_moment,
+    unknown_job,
+)
 
 LISTING = Listing(
     {
@@ -81,9 +89,7 @@ def list_executions(
         )
         # A deleted job is still in the history.
         if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise click.UsageError(
-                f"job {job!r} does not exist; `cronledger jobs list` lists the jobs"
-            )
+            raise unknown_job(job)
     show(rows, now)
 
 
@@ -137,12 +143,10 @@ def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
     A SUCCESS is refused. An execution of a non-reentrant job is also refused if the end of its last
     attempt is unknown. Make sure that the attempt has ended and may be repeated, then use --force.
     """
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     with session() as ledger:
-        result = ledger.call(
-            "retry", execution_id=execution_id, force=force, requested_by=requester()
-        )
+        result = ledger.call("retry", execution_id=execution_id, force=force)
     fields = {"execution_id": execution_id, "result": result}
     print_result(fields, f"{execution_id}: {result.replace('_', ' ')}", as_json)
 
@@ -155,11 +159,11 @@ def cancel(*, execution_id: int, as_json: bool) -> None:
 
     Exit status: 1 if another transaction holds the row at this moment; try again.
     """
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
     from cronledger.rules.problems import Exit
 
     with session() as ledger:
-        result = ledger.call("cancel", execution_id=execution_id, requested_by=requester())
+        result = ledger.call("cancel", execution_id=execution_id)
     fields = {"execution_id": execution_id, "result": result}
     print_result(fields, f"{execution_id}: {result.replace('_', ' ')}", as_json)
     if result == "busy":

@@ -10,7 +10,7 @@ from cronledger.embedded.binaries import EmbeddedError
 from cronledger.ledger import identity
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
-from cronledger.rules.problems import ConfigurationError, Exit
+from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import masked
 from cronledger.sources.python import traceback_of
 
@@ -53,9 +53,10 @@ def explain(error: Exception) -> Failure | None:
             return _other(error.why)
         case psycopg.Error():
             return _database(error)
-    codes = (code for kind, code in _PLAIN if isinstance(error, kind))
-    code = next(codes, None)
-    return None if code is None else Failure(code, f"Error: {error}")
+    for kind, code in _PLAIN:
+        if isinstance(error, kind):
+            return Failure(code, f"Error: {error}")
+    return None
 
 
 def _tracebacks(error: ConfigurationError) -> list[str]:
@@ -64,9 +65,8 @@ def _tracebacks(error: ConfigurationError) -> list[str]:
     return ["\n".join(map(masked, text.splitlines())) for text in shown]
 
 
-def _line(problem: object) -> str:
-    kind = "Warning" if getattr(problem, "warning", False) else "Error"
-    return f"{kind}: {problem}"
+def _line(problem: Problem) -> str:
+    return f"{'Warning' if problem.warning else 'Error'}: {problem}"
 
 
 def _other(why: str) -> Failure:
@@ -82,16 +82,14 @@ def _database(error: psycopg.Error) -> Failure:
         return Failure(Exit.OTHER_DATABASE, text)
     if isinstance(error, _OUT_OF_DATE):
         return Failure(Exit.SCHEMA, f"Error: {_primary(error)}\nHint: {MIGRATE}")
+    given = masked(" ".join(str(error).split()))
     if (remedy := refused_connection_remedy(error)) is not None:
-        given = masked(" ".join(str(error).split()))
         text = f"Error: the server refused the connection: {given}\nHint: {remedy}"
         return Failure(Exit.USAGE, text)
     if is_unreachable(error):
-        given = masked(" ".join(str(error).split()))
         hint = "check CRONLEDGER_DATABASE_URL, and check that PostgreSQL is running there"
-        return Failure(
-            Exit.UNREACHABLE, f"Error: the database is unreachable: {given}\nHint: {hint}"
-        )
+        text = f"Error: the database is unreachable: {given}\nHint: {hint}"
+        return Failure(Exit.UNREACHABLE, text)
     lines = [f"Error: {_primary(error)}"]
     # The detail may quote a row with secrets: environments, headers, a lease_token.
     if error.diag.message_detail and not error.diag.message_detail.startswith(ROW):

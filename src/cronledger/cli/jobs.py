@@ -11,6 +11,7 @@ from cronledger.cli.show import (
     print_json,
     print_result,
     read_moment,
+    unknown_job,
     without_secrets,
 )
 
@@ -87,9 +88,7 @@ def show(*, name: str, as_json: bool) -> None:
     with session() as ledger:
         row = ledger.reports.job(name)
         if row is None:
-            raise click.UsageError(
-                f"job {name!r} does not exist; `cronledger jobs list` lists the jobs"
-            )
+            raise unknown_job(name)
         scopes = ledger.reports.scopes(name)
         revisions, now = ledger.reports.revisions(name), ledger.reports.now()
         if (secret := ledger.reports.target(name)) is not None:
@@ -118,11 +117,11 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
     Plan_times that become due during the pause are skipped. A second pause replaces the reason and
     the end of the first.
     """
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     with session() as ledger:
         end = read_moment(until, "--until", ledger.reports.now(), 1) if until else None
-        paused = ledger.call("pause", job=name, reason=reason, until=end, requested_by=requester())
+        paused = ledger.call("pause", job=name, reason=reason, until=end)
     ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
     text = f"{name}: {'paused' if paused else 'was already paused; now paused'} {ends}"
     print_result({"job": name, "paused": paused, "until": end}, text, as_json)
@@ -133,10 +132,10 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
 @json_option
 def resume(*, name: str, as_json: bool) -> None:
     """Resume a paused job. What was due during the pause stays skipped."""
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     with session() as ledger:
-        resumed = ledger.call("resume", job=name, requested_by=requester())
+        resumed = ledger.call("resume", job=name)
     text = f"{name}: {'resumed' if resumed else 'was not paused'}"
     print_result({"job": name, "resumed": resumed}, text, as_json)
 
@@ -149,10 +148,10 @@ def remove(*, name: str, as_json: bool) -> None:
 
     The history of the job stays in the ledger.
     """
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     with session() as ledger:
-        retired = ledger.call("retire", job=name, requested_by=requester())
+        retired = ledger.call("retire", job=name)
         row = ledger.reports.job(name)
     text = f"{name}: {'removed' if retired else 'was already removed'}"
     print_result({"job": name, "removed": retired}, text, as_json)

@@ -43,21 +43,8 @@ class Listing:
     none: str
 
 
-@dataclass(frozen=True, slots=True)
-class Printer:
-    """Prints the rows of one listing, in the form that the options of the command select."""
-
-    listing: Listing
-    wide: bool
-    chosen: tuple[str, ...]
-    as_json: bool
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]], now: datetime) -> None:
-        """Print the rows. On a terminal, times are relative to `now`, the database's time."""
-        if self.as_json:
-            print_json(rows)
-            return
-        print_listing(rows, self.listing, now, wide=self.wide, chosen=self.chosen)
+Printer = Callable[[Sequence[Mapping[str, Any]], datetime], None]
+"""Prints rows as the options of a command select. The instant is the database's time."""
 
 
 def print_listing(
@@ -68,7 +55,10 @@ def print_listing(
     wide: bool = False,
     chosen: Sequence[str] = (),
 ) -> None:
-    """Print a table of the rows, or, if there are none, `listing.none` on standard error."""
+    """Print a table of the rows, or, if there are none, `listing.none` on standard error.
+
+    On a terminal, times are relative to `now`, the database's time.
+    """
     from cronledger.tables import print_table
 
     if not rows:
@@ -132,7 +122,7 @@ def relative(instant: datetime, now: datetime) -> str:
 
 
 def listed(listing: Listing) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add --wide, --columns and --json to a command. Its parameter `show` receives a Printer."""
+    """Add --wide, --columns and --json to a command. Its parameter `show` prints."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -146,7 +136,13 @@ def listed(listing: Listing) -> Callable[[Callable[..., None]], Callable[..., No
         )
         @functools.wraps(command)
         def call(*, as_json: bool, wide: bool, chosen: tuple[str, ...], **more: Any) -> None:
-            command(show=Printer(listing, wide, chosen, as_json), **more)
+            def show(rows: Sequence[Mapping[str, Any]], now: datetime) -> None:
+                if as_json:
+                    print_json(rows)
+                else:
+                    print_listing(rows, listing, now, wide=wide, chosen=chosen)
+
+            command(show=show, **more)
 
         return call
 

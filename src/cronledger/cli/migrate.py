@@ -1,5 +1,6 @@
 """`cronledger migrate`: apply pending migrations, check for them, or print their SQL."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -38,8 +39,6 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     """
     from cronledger.cli.session import database, settings_here
     from cronledger.ledger import migrate as migrations
-    from cronledger.ledger.access import Access
-    from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
 
     if as_sql and (check or as_json):
         other_option = "--check" if check else "--json"
@@ -48,37 +47,46 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
     schema = settings.schema_name
     phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
     if as_sql:
-        script = migrations.script(schema, _state_here(settings), phases=phases)
-        click.echo(script, nl=False)
+        click.echo(migrations.script(schema, _state_here(settings), phases=phases), nl=False)
         return
-    applied: list[str] = []
-    pending: list[str] = []
     with database(settings) as url:
-        if check:
-            state = migrations.check(url, schema)
-            migrations.require_usable(state)
-            pending = [found.name for found in state.pending if found.phase in phases]
-            pending += state.ungranted
-        else:
-            applied = migrations.migrate(url, schema, phases=phases)
-            state = migrations.check(url, schema)
-            _warn(state)
-        other = None
-        if not pending:
-            with Access.from_settings(settings, url).connect("cronledger migrate") as connection:
-                other = other_database(connection, schema)
+        applied = [] if check else migrations.migrate(url, schema, phases=phases)
+        state = migrations.check(url, schema)
+        migrations.require_usable(state)
+        pending = _pending(state, phases) if check else []
+        other = None if pending else _other_database(settings, url)
+    if not check:
+        _warn(state)
     if as_json:
         print_json({"schema": schema, "applied": applied, "pending": pending})
     else:
-        for word, names in (("applied", applied), ("pending", pending)):
-            for name in names:
-                click.echo(f"{word} {name}")
-    for name in state.unknown:
-        click.echo(f"{name} was applied by a newer cronledger", err=True)
+        _print(applied, pending)
     _require_current(state, pending)
     click.echo(f"schema {schema} is up to date", err=True)
     if other is not None:
-        click.echo(f"Warning: {OtherDatabaseError(other)}\nHint: {ACCEPT}", err=True)
+        click.echo(other, err=True)
+
+
+def _pending(state: "SchemaState", phases: "Sequence[Phase]") -> list[str]:
+    names = [migration.name for migration in state.pending if migration.phase in phases]
+    return [*names, *state.ungranted]
+
+
+def _other_database(settings: "Settings", url: str) -> str | None:
+    """Return the warning about a restored or cloned database, or None if it is the own one."""
+    from cronledger.ledger.access import Access
+    from cronledger.ledger.identity import ACCEPT, OtherDatabaseError, other_database
+
+    with Access.from_settings(settings, url).connect("cronledger migrate") as connection:
+        why = other_database(connection, settings.schema_name)
+    return None if why is None else f"Warning: {OtherDatabaseError(why)}\nHint: {ACCEPT}"
+
+
+def _print(applied: list[str], pending: list[str]) -> None:
+    for name in applied:
+        click.echo(f"applied {name}")
+    for name in pending:
+        click.echo(f"pending {name}")
 
 
 def _state_here(settings: "Settings") -> "SchemaState | None":
@@ -128,6 +136,8 @@ def _require_current(state: "SchemaState", pending: list[str]) -> None:
     """Exit unless the schema is up to date and complete."""
     from cronledger.rules.problems import Exit
 
+    for name in state.unknown:
+        click.echo(f"{name} was applied by a newer cronledger", err=True)
     if state.lost:
         click.echo(
             f"Error: the schema is damaged: {', '.join(map(str, state.lost))} was dropped\n"

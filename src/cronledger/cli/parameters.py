@@ -1,9 +1,14 @@
 """Types of command line parameters. Each imports its modules when it converts a value."""
 
+import json
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from psycopg.types.json import Jsonb
 
 BIGINT = click.IntRange(-(2**63), 2**63 - 1)
 """The range of PostgreSQL's bigint. A call with a greater number would match no SQL function."""
@@ -38,3 +43,50 @@ class Limit(click.ParamType[int | None]):
         if value == "none":
             return None
         return click.IntRange(min=1, max=2**31 - 1).convert(value, param, ctx)
+
+
+class Payload(click.ParamType["Jsonb"]):
+    """JSON that the ledger can store."""
+
+    name = "payload"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> "Jsonb":
+        from psycopg.types.json import Jsonb
+
+        from cronledger.rules import storable
+        from cronledger.rules.problems import shown
+
+        try:
+            payload = json.loads(value, parse_constant=_refuse)
+        except RecursionError:
+            self.fail(f"{storable.TOO_DEEP}; {storable.ELSEWHERE}", param, ctx)
+        except ValueError as error:
+            example = "quote it for the shell, like '{\"day\": 1}'"
+            self.fail(f"{shown(value)} is not JSON ({error}); {example}", param, ctx)
+        if (problem := storable.problem(payload)) is not None:
+            self.fail("; ".join(problem), param, ctx)
+        return Jsonb(payload)
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"JSON has no {constant}")
+
+
+payload_option = click.option(
+    "--payload",
+    type=Payload(),
+    metavar="JSON",
+    help="Payload of the execution [default: that of the job].",
+)
+
+
+def scope_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --scope and --scope-kind, which `Session.scope` resolves, to a command."""
+    command = click.option(
+        "--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job]."
+    )(command)
+    return click.option(
+        "--scope", metavar="ID", help="Scope of the job [default: its only scope]."
+    )(command)

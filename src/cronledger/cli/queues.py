@@ -45,10 +45,10 @@ def list_queues(*, show: Printer) -> None:
 @json_option
 def limit(*, name: str, limit: int | None, as_json: bool) -> None:
     """Limit a queue to N running executions over all replicas; `none` removes the limit."""
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     with session() as ledger:
-        before = ledger.call("limit_queue", queue=name, max_running=limit, requested_by=requester())
+        before = ledger.call("limit_queue", queue=name, max_running=limit)
     shown, was = ("none" if number is None else number for number in (limit, before))
     result = {"queue": name, "max_running": limit, "before": before}
     print_result(result, f"{name}: limit {shown} (before: {was})", as_json)
@@ -61,15 +61,15 @@ def limit(*, name: str, limit: int | None, as_json: bool) -> None:
 @json_option
 def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -> None:
     """Pause a queue: running executions finish, and nothing new starts."""
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     _one_or_all(name, every)
     with session() as ledger:
         if every:
-            count = ledger.call("pause_all", reason=reason, requested_by=requester())
+            count = ledger.call("pause_all", reason=reason)
             print_result({"paused": count}, f"paused: {count}", as_json)
         else:
-            paused = ledger.call("pause_queue", queue=name, reason=reason, requested_by=requester())
+            paused = ledger.call("pause_queue", queue=name, reason=reason)
             text = f"{name}: {'paused' if paused else 'was already paused'}"
             print_result({"queue": name, "paused": paused}, text, as_json)
 
@@ -80,15 +80,15 @@ def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -
 @json_option
 def resume(*, name: str | None, every: bool, as_json: bool) -> None:
     """Resume a queue. The catch_up of each job applies to what was due during the pause."""
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
 
     _one_or_all(name, every)
     with session() as ledger:
         if every:
-            count = ledger.call("resume_all", requested_by=requester())
+            count = ledger.call("resume_all")
             print_result({"resumed": count}, f"resumed: {count}", as_json)
         else:
-            resumed = ledger.call("resume_queue", queue=name, requested_by=requester())
+            resumed = ledger.call("resume_queue", queue=name)
             text = f"{name}: {'resumed' if resumed else 'was not paused'}"
             print_result({"queue": name, "resumed": resumed}, text, as_json)
 

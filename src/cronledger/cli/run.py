@@ -2,11 +2,14 @@
 
 import re
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cronledger.cli.parameters import BIGINT, Duration
+
+if TYPE_CHECKING:
+    from cronledger.cli.source import Source
 
 
 @click.command()
@@ -65,40 +68,43 @@ def run(
     from cronledger.cli.session import denials, requester, settings_here
     from cronledger.cli.source import find_source
 
-    found = find_source(source, name=name)
+    found = find_source(source, name=name, deploy=deploy)
     settings = found.settings if found is not None else settings_here()
-    overrides: dict[str, Any] = {}
-    if queues:
-        overrides["queues"] = _names(queues)
-    if slots is not None:
-        overrides["slots"] = slots
+    settings = settings.model_copy(update=_overrides(queues, slots))
     url = settings.require_database()
 
     from cronledger.process.daemon import DaemonOptions
 
-    declared: dict[str, Any] = {}
-    if found is not None:
-        declared = {
-            "jobs": found.jobs,
-            "source": found.name,
-            "warnings": found.warnings,
-            "apps": found.apps,
-            "functions": found.functions,
-        }
-    given = deploy if deploy is not None else (found.deploy if found else None)
     daemon = DaemonOptions(
-        settings=settings.model_copy(update=overrides),
-        deploy=given,
+        settings=settings,
         force=force,
         migrate=not no_migrate,
         summary=summary,
         patience=patience,
         by=requester(),
-        **declared,
+        **({} if found is None else _declared(found)),
     )
     with denials(settings, url):
         code = daemon.run()
     raise click.exceptions.Exit(code)
+
+
+def _overrides(queues: tuple[str, ...], slots: int | None) -> dict[str, Any]:
+    """Return the settings that the options override."""
+    given = {"queues": _names(queues) or None, "slots": slots}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _declared(source: "Source") -> dict[str, Any]:
+    """Return the options of a daemon that come from its source."""
+    return {
+        "jobs": source.jobs,
+        "source": source.name,
+        "deploy": source.deploy,
+        "warnings": source.warnings,
+        "apps": source.apps,
+        "functions": source.functions,
+    }
 
 
 def _names(queues: tuple[str, ...]) -> tuple[str, ...]:

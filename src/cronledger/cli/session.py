@@ -6,22 +6,24 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
 from cronledger.cli.denied import OPERATOR, denied
-from cronledger.cli.show import echo
+from cronledger.cli.show import echo, unknown_job
 from cronledger.embedded.server import Embedded
 from cronledger.ledger.access import Access
 from cronledger.ledger.reports import Reports
 from cronledger.ledger.transactions import transaction
 from cronledger.rules import storable
+from cronledger.rules.model import ScopeKey
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, TABLE, Settings
 
@@ -33,17 +35,20 @@ class Session:
     """The connection of one command to the ledger."""
 
     settings: Settings
-    url: str = field(repr=False)
     connection: psycopg.Connection
     reports: Reports
 
     def call(self, function: str, **arguments: object) -> Any:
-        """Call an SQL function, and return its result. Raises psycopg.Error."""
+        """Call an operator function, and return its result. Raises psycopg.Error."""
         (value,) = self.call_row(function, **arguments).values()
         return value
 
     def call_row(self, function: str, **arguments: object) -> dict[str, Any]:
-        """Call an SQL function, and return its only row. Raises psycopg.Error."""
+        """Call an operator function, and return its only row. Raises psycopg.Error.
+
+        This user is its `requested_by`.
+        """
+        arguments["requested_by"] = requester()
         given = sql.SQL(", ").join(
             sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
             for name in arguments
@@ -58,6 +63,29 @@ class Session:
             ).fetchone()
         assert row is not None
         return row
+
+    def scope(self, job: str, kind: str | None, scope: str | None) -> ScopeKey:
+        """Return this scope of the job; None stands for the kind and the only scope of the job.
+
+        The database refuses an unknown scope. Raises UsageError for an unknown job.
+        """
+        row = self.reports.job(job)
+        if row is None:
+            raise unknown_job(job)
+        kind = kind or row["scope_kind"]
+        if scope is not None:
+            return ScopeKey(job, kind, scope)
+        known = [found for found in self.reports.scopes(job, 20) if found["scope_kind"] == kind]
+        if not known:
+            raise click.UsageError(
+                f"job {job!r} has no scope of the kind {kind!r} yet; use --scope ID"
+            )
+        if len(known) > 1:
+            some = ", ".join(found["scope_id"] for found in known[:5])
+            raise click.UsageError(
+                f"job {job!r} has several scopes of the kind {kind!r} ({some}); use --scope ID"
+            )
+        return ScopeKey(job, kind, known[0]["scope_id"])
 
 
 def _warn_once() -> Callable[[psycopg.errors.Diagnostic], None]:
@@ -99,7 +127,7 @@ def session(settings: Settings | None = None) -> Iterator[Session]:
         connection.add_notice_handler(_warn_once())
         set_json_loads(_readable, connection)
         reports = Reports(connection, settings.schema_name)
-        yield Session(settings, url, connection, reports)
+        yield Session(settings, connection, reports)
     if reports.withheld:
         echo(f"Note: payloads and targets are shown only to members of {OPERATOR}", err=True)
 

@@ -138,6 +138,17 @@ def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
     return _usable(now + sign * length, field)
 
 
+def require_order(first: datetime | None, last: datetime | None) -> None:
+    """Raise UsageError if --to is before --from."""
+    if first is not None and last is not None and last < first:
+        raise click.UsageError(f"--to {iso(last)} is before --from {iso(first)}; swap them")
+
+
+def unknown_job(name: str) -> click.UsageError:
+    """Return the error for a job that is not in the ledger."""
+    return click.UsageError(f"job {name!r} does not exist; `cronledger jobs list` lists the jobs")
+
+
 def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
     """Return the target with possible secrets masked: variables, headers, passwords in URLs."""
     from cronledger.settings import MASK, masked

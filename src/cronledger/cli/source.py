@@ -1,7 +1,7 @@
 """The argument of `run` and `jobs apply`: a file or an App, loaded and checked as a whole."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from pathlib import Path
 from typing import Any
@@ -35,19 +35,22 @@ class Source:
     functions: Mapping[str, Callable[..., Any]] = attribute(default_factory=dict)
 
 
-def find_source(named: str | None, *, name: str | None = None) -> Source | None:
+def find_source(
+    named: str | None, *, name: str | None = None, deploy: int | None = None
+) -> Source | None:
     """Return the source `named`, otherwise ./cronledger.toml, or None if that does not exist."""
     if named is None and not Path(HERE).exists():
         return None
-    return load_source(named or HERE, name=name)
+    return load_source(named or HERE, name=name, deploy=deploy)
 
 
-def load_source(named: str, *, name: str | None = None) -> Source:
+def load_source(named: str, *, name: str | None = None, deploy: int | None = None) -> Source:
     """Load `named`: a path that ends with .toml, or `package.module:app`. Needs no database.
 
-    Raises ConfigurationError with every problem of the source.
+    `name` and `deploy` override those of the source. Raises ConfigurationError with every problem.
     """
-    return _file(Path(named), name) if named.endswith(SUFFIX) else _app(named, name)
+    found = _file(Path(named), name) if named.endswith(SUFFIX) else _app(named, name)
+    return found if deploy is None else replace(found, deploy=deploy)
 
 
 def _file(path: Path, name: str | None) -> Source:

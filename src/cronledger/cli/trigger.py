@@ -1,16 +1,17 @@
 """`cronledger trigger`: create one execution of a job, due now."""
 
-import json
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cronledger.cli.parameters import Duration
+from cronledger.cli.parameters import Duration, payload_option, scope_options
 from cronledger.cli.show import echo, json_option, print_json
 
 if TYPE_CHECKING:
+    from psycopg.types.json import Jsonb
+
     from cronledger.cli.session import Session
 
 POLL_SECONDS = 0.2
@@ -18,13 +19,8 @@ POLL_SECONDS = 0.2
 
 @click.command()
 @click.argument("name", metavar="JOB")
-@click.option(
-    "--scope", metavar="ID", help="Scope of the execution [default: the job's only scope]."
-)
-@click.option("--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job].")
-@click.option(
-    "--payload", metavar="JSON", help="Payload of the execution [default: that of the job]."
-)
+@scope_options
+@payload_option
 @click.option("--force", is_flag=True, help="Trigger even if the job or its queue is paused.")
 @click.option(
     "--require-runner", is_flag=True, help="Refuse unless a live replica can run the job."
@@ -40,7 +36,7 @@ def trigger(
     name: str,
     scope: str | None,
     scope_kind: str | None,
-    payload: str | None,
+    payload: "Jsonb | None",
     force: bool,
     require_runner: bool,
     wait: bool,
@@ -53,24 +49,20 @@ def trigger(
     while an execution of the same scope is RUNNING. If no live replica can run the job, the
     execution stays PENDING until one can.
     """
-    from psycopg.types.json import Jsonb
-
-    from cronledger.cli.session import requester, session
+    from cronledger.cli.session import session
     from cronledger.rules.problems import Exit
 
     if timeout is not None and not wait:
         raise click.UsageError("--timeout needs --wait; add --wait, or omit --timeout")
-    given = None if payload is None else Jsonb(read_payload(payload))
     with session() as ledger:
-        kind, scope_id = scope_of(ledger, name, scope_kind, scope)
+        key = ledger.scope(name, scope_kind, scope)
         made: int = ledger.call(
             "trigger",
             job=name,
-            scope_kind=kind,
-            scope_id=scope_id,
-            payload=given,
+            scope_kind=key.scope_kind,
+            scope_id=key.scope_id,
+            payload=payload,
             force=force,
-            requested_by=requester(),
             require_runner=require_runner,
         )
         row = _wait(ledger, made, timeout) if wait else ledger.reports.execution(made)
@@ -80,50 +72,6 @@ def trigger(
         echo(str(made))
     if wait and row is not None and row["status"] != "SUCCESS":
         raise click.exceptions.Exit(Exit.FAILED)
-
-
-def read_payload(text: str) -> object:
-    """Return the value of the JSON in --payload. Raises BadParameter."""
-    from cronledger.rules import storable
-    from cronledger.rules.problems import shown
-
-    try:
-        value = json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        message = f"{storable.TOO_DEEP}; {storable.ELSEWHERE}"
-        raise click.BadParameter(message, param_hint="--payload") from None
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{shown(text)} is not JSON ({error}); quote it for the shell, like '{{\"day\": 1}}'",
-            param_hint="--payload",
-        ) from None
-    problem = storable.problem(value)
-    if problem is not None:
-        raise click.BadParameter("; ".join(problem), param_hint="--payload")
-    return value
-
-
-def _refuse(constant: str) -> object:
-    raise ValueError(f"JSON has no {constant}")
-
-
-def scope_of(ledger: "Session", job: str, kind: str | None, scope: str | None) -> tuple[str, str]:
-    """Return the kind and id of the scope. The database refuses an unknown job or scope."""
-    row = ledger.reports.job(job)
-    if row is None:
-        return kind or "global", scope or "global"
-    kind = kind or row["scope_kind"]
-    if scope is None:
-        known = [found for found in ledger.reports.scopes(job, 20) if found["scope_kind"] == kind]
-        if len(known) != 1:
-            some = ", ".join(found["scope_id"] for found in known[:5])
-            raise click.UsageError(
-                f"job {job!r} has several scopes of the kind {kind!r} ({some}); use --scope ID"
-                if known
-                else f"job {job!r} has no scope of the kind {kind!r} yet; use --scope ID"
-            )
-        scope = known[0]["scope_id"]
-    return kind, scope
 
 
 def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, Any] | None:

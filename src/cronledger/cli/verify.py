@@ -3,7 +3,8 @@
 import dataclasses
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import iso, json_option, json_text, read_moment
+from cronledger.cli.show import iso, json_option, json_text, read_moment, require_order, unknown_job
 
 if TYPE_CHECKING:
     from cronledger.audit.compare import Violation
@@ -62,46 +63,60 @@ def verify(
 
     Exit status: 1 if there are violations that nobody has accepted.
     """
-    from cronledger.audit import verify as audit
     from cronledger.cli.session import session
-    from cronledger.ledger.audits import Audits
     from cronledger.rules.problems import Exit
 
     _check(accept, kinds)
     with session() as ledger:
-        schema, now = ledger.settings.schema_name, ledger.reports.now()
-        if job is not None and not Audits(ledger.connection, schema).extent([job])["schedules"]:
-            raise click.UsageError(
-                f"job {job!r} does not exist; `cronledger jobs list` lists the jobs"
-            )
-        first = read_moment(start, "--from", now, -1) if start else None
-        last = read_moment(end, "--to", now, -1) if end else None
-        if first is not None and last is not None and last < first:
-            raise click.UsageError(f"--to {iso(last)} is before --from {iso(first)}; swap them")
-        terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
-        with click.progressbar(length=0, label="schedules", file=terminal) as bar:
-
-            def moved(done: int, of: int) -> None:
-                bar.length = of
-                bar.update(done - bar.pos)
-
-            report = audit.verify(
-                ledger.connection, schema=schema, jobs=None if job is None else [job],
-                from_=first, to=last, progress=moved,
-            )  # fmt: skip
+        now = ledger.reports.now()
+        with _progress() as progress:
+            report = _audit(ledger, job, start, end, progress)
             if accept is not None:
                 report = _accepted(ledger, report, accept, kinds)
-            # Print JSON one by one, because there may be millions; a table needs its widths first.
-            kept = [] if as_json else list(islice(report, MOST_ROWS))
-            for violation in report if as_json else ():
-                _print_object(violation, report)
-            more = sum(1 for _ in report)
-    if as_json:
-        _end_json(report)
-    else:
-        _print_table(report, kept, more, now)
+            if as_json:
+                _print_json(report)
+            else:
+                kept = list(islice(report, MOST_ROWS))
+                more = sum(1 for _ in report)
+        if not as_json:
+            _print_table(report, kept, more, now)
     if report.violations:
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Show a bar if standard error is a terminal, and yield the function that moves it."""
+    terminal = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=0, label="schedules", file=terminal) as bar:
+
+        def moved(done: int, of: int) -> None:
+            bar.length = of
+            bar.update(done - bar.pos)
+
+        yield moved
+
+
+def _audit(
+    ledger: "Session",
+    job: str | None,
+    start: str | None,
+    end: str | None,
+    progress: Callable[[int, int], None],
+) -> "Report":
+    from cronledger.audit import verify as audit
+    from cronledger.ledger.audits import Audits
+
+    schema, now = ledger.settings.schema_name, ledger.reports.now()
+    jobs = None if job is None else [job]
+    if job is not None and not Audits(ledger.connection, schema).extent(jobs)["schedules"]:
+        raise unknown_job(job)
+    first = read_moment(start, "--from", now, -1) if start else None
+    last = read_moment(end, "--to", now, -1) if end else None
+    require_order(first, last)
+    return audit.verify(
+        ledger.connection, schema=schema, jobs=jobs, from_=first, to=last, progress=progress
+    )
 
 
 def _check(accept: str | None, kinds: Sequence[str]) -> None:
@@ -129,7 +144,7 @@ def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[s
     with ledger.connection.transaction():
         for n, violation in enumerate(violations):
             if violation.accepted is None and violation.kind in (kinds or ACCEPTABLE):
-                ident = _accept(ledger, violation, reason, by)
+                ident = _accept(ledger, violation, reason)
                 if ident is not None:
                     acceptance = Acceptance(ident, reason, by, now)
                     violations[n] = dataclasses.replace(violation, accepted=acceptance)
@@ -138,7 +153,7 @@ def _accepted(ledger: "Session", found: "Report", reason: str, kinds: Sequence[s
     return report
 
 
-def _accept(ledger: "Session", violation: "Violation", reason: str, by: str) -> int | None:
+def _accept(ledger: "Session", violation: "Violation", reason: str) -> int | None:
     """Accept one violation. Return the id, or None for a queue, whose past is unknown."""
     if violation.job_name is None:
         return None
@@ -152,23 +167,22 @@ def _accept(ledger: "Session", violation: "Violation", reason: str, by: str) -> 
         scope_id=violation.scope_id,
         through_plan_time=violation.through,
         execution_id=violation.execution_id,
-        requested_by=by,
     )
     return ident
 
 
-def _print_object(violation: "Violation", report: "Report") -> None:
-    first = report.violations + report.accepted == 1
-    click.echo('{"violations": [' if first else ",")
-    click.echo("  " + json_text(dataclasses.asdict(violation)), nl=False)
-
-
-def _end_json(report: "Report") -> None:
+def _print_json(report: "Report") -> None:
+    """Print the violations while they are found, because there may be millions."""
+    before = '{"violations": ['
+    for violation in report:
+        click.echo(before)
+        click.echo("  " + json_text(dataclasses.asdict(violation)), nl=False)
+        before = ","
     totals: dict[str, Any] = dataclasses.asdict(report.tally)
     totals |= {
         "violations": report.violations, "accepted": report.accepted, "kinds": dict(report.kinds),
     }  # fmt: skip
-    begun = "\n" if report.violations + report.accepted else '{"violations": ['
+    begun = "\n" if before == "," else before
     click.echo(f'{begun}], "totals": {json_text(totals)}}}')
 
 

@@ -37,7 +37,7 @@ class Change:
     """
 
     job: str
-    what: Literal["added", "changed", "retired"]
+    change: Literal["added", "changed", "retired"]
     fields: Mapping[str, tuple[Any, Any]]
     appear: Occurrences
     disappear: Occurrences
