@@ -176,14 +176,12 @@ class _Audit:
         elif pruned is not None and self._end <= pruned:
             yield _general(
                 "nothing of the requested range is kept, because executions and skips up to "
-                f"{pruned} "
-                "were pruned after their retention"
+                f"{pruned} were pruned after their retention"
             )
         elif not self._tally.plan_times and self._tally.behind:
             yield _general(
                 "no plan_time was checked, although some are due in this range, because planning "
-                "is "
-                f"behind on {self._tally.behind} schedules; `cronledger doctor` names the cause"
+                f"is behind on {self._tally.behind} schedules; `cronledger doctor` names the cause"
             )
 
     def _is_requested(self, row: Row) -> bool:

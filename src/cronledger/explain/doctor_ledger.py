@@ -24,9 +24,8 @@ def schema(context: DoctorContext) -> Iterator[Finding]:
         state = migrations.check(context.url, name)
         migrations.require_usable(state)
     except (migrations.MigrationError, migrations.SchemaNewerError) as error:
-        yield Finding(
-            "schema", "problem", str(error), "use the cronledger version that migrated it"
-        )
+        remedy = "use the cronledger version that migrated it"
+        yield Finding("schema", "problem", str(error), remedy)
         return
     missing = [
         found.name
@@ -138,9 +137,8 @@ def tables(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("tables", "problem", f"autovacuum is disabled on {named(disabled)}", remedy)
     if bloated:
         remedy = "VACUUM them; `horizon` shows what prevents it"
-        yield Finding(
-            "tables", "warning", f"more dead rows than live rows: {named(bloated)}", remedy
-        )
+        found = f"more dead rows than live rows: {named(bloated)}"
+        yield Finding("tables", "warning", found, remedy)
     if unanalyzed:
         remedy = "ANALYZE them, because the plans are those for empty tables"
         yield Finding("tables", "warning", f"never analyzed: {named(unanalyzed)}", remedy)
@@ -236,9 +234,8 @@ def runners(context: DoctorContext) -> Iterator[Finding]:
         if not row["has_jobs"]
     ]
     if not any(not row["external"] for row in alive):
-        yield Finding(
-            "runners", "problem", "no replica is alive", "start one with `cronledger run`"
-        )
+        remedy = "start one with `cronledger run`"
+        yield Finding("runners", "problem", "no replica is alive", remedy)
     if dead:
         remedy = (
             "see their logs and memory limits; the rows are removed a day after the last check-in"

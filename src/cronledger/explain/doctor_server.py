@@ -71,17 +71,12 @@ def pooler(context: DoctorContext) -> Iterator[Finding]:
             "in transaction mode set CRONLEDGER_PGBOUNCER=true, and CRONLEDGER_LISTEN_URL to a "
             "direct DSN"
         )
-        yield Finding(
-            "pooler",
-            "problem",
-            "the connection leads to a pooler, but CRONLEDGER_PGBOUNCER is not set",
-            remedy,
-        )
+        found = "the connection leads to a pooler, but CRONLEDGER_PGBOUNCER is not set"
+        yield Finding("pooler", "problem", found, remedy)
     elif context.settings.pgbouncer and not pooled:
         remedy = "unset CRONLEDGER_PGBOUNCER, which disables prepared statements and LISTEN"
-        yield Finding(
-            "pooler", "warning", "CRONLEDGER_PGBOUNCER is set, but there is no pooler", remedy
-        )
+        found = "CRONLEDGER_PGBOUNCER is set, but there is no pooler"
+        yield Finding("pooler", "warning", found, remedy)
     else:
         yield Finding("pooler", "ok", "a pooler, as configured" if pooled else "none")
 
@@ -123,8 +118,7 @@ def _listening(context: DoctorContext, url: str, name: str) -> Finding:
             return Finding("listening", "ok", "notifications arrive")
         found = (
             f"{name} leads to a different database than the ledger's, because a notification did "
-            "not "
-            f"arrive in database {listener.info.dbname} within {ARRIVES_SECONDS:g} s"
+            f"not arrive in database {listener.info.dbname} within {ARRIVES_SECONDS:g} s"
         )
     return Finding("listening", "problem", found, remedy)
 

@@ -131,16 +131,18 @@ def retire(
     return Retired(tuple(sorted(names)), kept, cancelling)
 
 
+@dataclass(frozen=True, slots=True)
 class _Applying:
-    def __init__(self, c: psycopg.Connection, schema: str, source: str, by: str | None) -> None:
-        self._c = c
-        self._schema = schema
-        self._source = source
-        self._by = by
+    """One transaction that changes the jobs of `source`, requested by `by`."""
+
+    c: psycopg.Connection
+    schema: str
+    source: str
+    by: str | None
 
     def rows(self, name: str, **params: Any) -> list[dict[str, Any]]:
-        with self._c.cursor(row_factory=dict_row) as cursor:
-            run(cursor, name, self._schema, params)
+        with self.c.cursor(row_factory=dict_row) as cursor:
+            run(cursor, name, self.schema, params)
             return cursor.fetchall() if cursor.description is not None else []
 
     def apply(self, jobs: Sequence[Job], deploy: int | None, force: bool) -> Applied:
@@ -148,20 +150,18 @@ class _Applying:
             return Applied(refused=refused)
         names = [job.name for job in jobs]
         before = self.rows("read_job_revisions", jobs=names)
-        refuse_foreign(self._source, _owners(before))
+        refuse_foreign(self.source, _owners(before))
         after = self.rows(
             "upsert_jobs",
             jobs=json.dumps([columns(job) for job in jobs]),
-            source=self._source,
+            source=self.source,
             deploy=deploy,
-            requested_by=self._by,
+            requested_by=self.by,
         )
         if len(after) < len(names):  # another source added one meanwhile
-            refuse_foreign(self._source, _owners(self.rows("read_job_revisions", jobs=names)))
-        retired = self.rows(
-            "retire_missing", source=self._source, jobs=names, requested_by=self._by
-        )
-        self.rows("record_deploy", source=self._source, deploy=deploy, requested_by=self._by)
+            refuse_foreign(self.source, _owners(self.rows("read_job_revisions", jobs=names)))
+        retired = self.rows("retire_missing", source=self.source, jobs=names, requested_by=self.by)
+        self.rows("record_deploy", source=self.source, deploy=deploy, requested_by=self.by)
         revisions = {row["name"]: row["revision"] for row in before if not row["is_retired"]}
         added = tuple(row["name"] for row in after if row["name"] not in revisions)
         changed = tuple(
@@ -175,14 +175,10 @@ class _Applying:
 
     def refused(self, deploy: int | None, force: bool) -> str | None:
         """Lock the source. Return why this deploy may not change its jobs, or None if it may."""
-        return outdated(self._lock_source(), deploy, force=force)
-
-    def _lock_source(self) -> int | None:
-        rows = self.rows("lock_source", source=self._source)
+        rows = self.rows("lock_source", source=self.source)
         # A row that the statement itself inserted is not in its snapshot.
-        rows = rows or self.rows("lock_source", source=self._source)
-        deploy: int | None = rows[0]["deploy"]
-        return deploy
+        rows = rows or self.rows("lock_source", source=self.source)
+        return outdated(rows[0]["deploy"], deploy, force=force)
 
 
 def _owners(rows: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:

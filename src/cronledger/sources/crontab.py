@@ -251,8 +251,7 @@ class _Reader:
         if text == "@reboot":
             raise NotCronError(
                 "@reboot has no equivalent, because a job belongs to no host; use a systemd unit, "
-                "or "
-                "run `cronledger trigger` when the host has booted"
+                "or run `cronledger trigger` when the host has booted"
             )
         if text in ("@every_minute", "@every_second"):
             return "* * * * *" if text == "@every_minute" else "@every 1s", False

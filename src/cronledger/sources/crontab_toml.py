@@ -43,8 +43,7 @@ def _header(options: Options) -> list[str]:
     return [
         overlap,
         f'run_timeout = "{NO_LIMIT}": as in cron, a run may take any time. Without this line, a '
-        "run "
-        "is stopped after 1h.",
+        "run is stopped after 1h.",
         'catch_up = "skip": as in cron, runs that were missed do not start later.',
         "Cron starts commands in the user's home with PATH=/usr/bin:/bin. A replica starts them in "
         "its own directory with its own environment, unless cwd and env are set.",
