@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.marks import first_fast
 from tests.processes import CRONLEDGER
 
 EDGES = ["0001-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31", "9999-12-31T23:59:59-14:00"]
@@ -25,22 +26,24 @@ def refused(said: Any, *parts: str) -> None:
         assert part in said.stderr, said.stderr
 
 
-@pytest.mark.parametrize("instant", EDGES)
+@pytest.mark.parametrize("instant", first_fast(EDGES))
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["why", "hourly"],
-        ["verify", "--from"],
-        ["verify", "--to"],
-        ["backfill", "hourly", "--to", "1h", "--from"],
-        ["backfill", "hourly", "--from", "2h", "--to"],
-        ["backfill", "hourly", "--from", "2h", "--to", "1h", "--ended-before"],
-        ["executions", "list", "--since"],
-        ["executions", "list", "--until"],
-        ["jobs", "pause", "hourly", "--until"],
-        ["next", "* * * * *", "--from"],
-        ["next", "hourly", "--from"],
-    ],
+    first_fast(
+        [
+            ["why", "hourly"],
+            ["verify", "--from"],
+            ["verify", "--to"],
+            ["backfill", "hourly", "--to", "1h", "--from"],
+            ["backfill", "hourly", "--from", "2h", "--to"],
+            ["backfill", "hourly", "--from", "2h", "--to", "1h", "--ended-before"],
+            ["executions", "list", "--since"],
+            ["executions", "list", "--until"],
+            ["jobs", "pause", "hourly", "--until"],
+            ["next", "* * * * *", "--from"],
+            ["next", "hourly", "--from"],
+        ]
+    ),
     ids=" ".join,
 )
 def test_years_beyond_the_ledger_are_refused(
@@ -103,16 +106,18 @@ def test_a_path_that_is_not_utf8_needs_a_name(filled: Cli, surroundings: Path) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["next", "* * * * *", "--tz", ""],
-        ["next", "* * * * *", "--tz="],
-        ["jobs", "pause", "hourly", "--until", ""],
-        ["jobs", "list", "--queue="],
-        ["trigger", "hourly", "--scope", ""],
-        ["executions", "list", "--since="],
-        ["import-crontab", ""],
-        [""],
-    ],
+    first_fast(
+        [
+            ["next", "* * * * *", "--tz", ""],
+            ["next", "* * * * *", "--tz="],
+            ["jobs", "pause", "hourly", "--until", ""],
+            ["jobs", "list", "--queue="],
+            ["trigger", "hourly", "--scope", ""],
+            ["executions", "list", "--since="],
+            ["import-crontab", ""],
+            [""],
+        ]
+    ),
     ids=str,
 )
 def test_empty_values_are_refused(filled: Cli, arguments: list[str]) -> None:
@@ -133,16 +138,18 @@ def test_numbers_beyond_bigint_are_refused(filled: Cli, number: int) -> None:
 
 @pytest.mark.parametrize(
     ("payload", "said"),
-    [
-        ("[" * 5000, "is nested more than 100 levels deep"),
-        ("[" * 5000 + "]" * 5000, "is nested more than 100 levels deep"),
-        ("[" * 101 + "]" * 101, "is nested more than 100 levels deep"),
-        ('"' + "x" * 65_535 + '"', "has 65537 bytes of JSON; the limit is 65536"),
-        ("1" + "0" * 309, "contains a number of 1.8e308 or more"),
-        ("9" * 5000, "is not JSON"),
-        ("{", "is not JSON"),
-        ('"\\u0000"', "unsupported Unicode escape sequence"),
-    ],
+    first_fast(
+        [
+            ("[" * 5000, "is nested more than 100 levels deep"),
+            ("[" * 5000 + "]" * 5000, "is nested more than 100 levels deep"),
+            ("[" * 101 + "]" * 101, "is nested more than 100 levels deep"),
+            ('"' + "x" * 65_535 + '"', "has 65537 bytes of JSON; the limit is 65536"),
+            ("1" + "0" * 309, "contains a number of 1.8e308 or more"),
+            ("9" * 5000, "is not JSON"),
+            ("{", "is not JSON"),
+            ('"\\u0000"', "unsupported Unicode escape sequence"),
+        ]
+    ),
     ids=lambda x: x[:20],
 )
 def test_payloads_that_cannot_be_stored_are_refused(filled: Cli, payload: str, said: str) -> None:

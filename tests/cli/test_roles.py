@@ -21,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.cli import main
 from tests.database import Databases
+from tests.marks import first_fast
 from tests.processes import CRONLEDGER
 
 CLI_DOC = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -189,7 +190,7 @@ def call(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...
 
 
 @pytest.mark.parametrize("name", [name for name in MATRIX if name not in ELSEWHERE])
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", first_fast(ROLES))
 def test_a_role_may_run_a_command_or_is_told_what_it_needs(
     call: Callable[..., Result], roles: Roles, name: str, role: str
 ) -> None:
@@ -207,7 +208,7 @@ def test_a_role_may_run_a_command_or_is_told_what_it_needs(
     assert line.endswith("as the owner of the schema" if name == "migrate" else f"run `{remedy}`")
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", first_fast(ROLES))
 def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role: str) -> None:
     said = call(role, "doctor", "--all")
     if role in MATRIX["doctor"].allowed:
@@ -219,7 +220,7 @@ def test_doctor_checks_what_the_role_may_read(call: Callable[..., Result], role:
         assert " 0 not checked" not in said.stderr
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", first_fast(ROLES))
 def test_run_is_for_runners(
     call: Callable[..., Result], roles: Roles, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:

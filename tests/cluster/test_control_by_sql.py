@@ -8,12 +8,13 @@ import pytest
 from psycopg import errors
 
 from tests.cluster.support.harness import Cluster
+from tests.marks import first_fast
 from tests.waiting import until
 
 # Nothing looks for work by itself within the patience of a test: what is noticed was notified.
 LISTENING: dict[str, Any] = {"poll_interval": "60s"}
 POLLING: dict[str, Any] = {"pgbouncer": True, "poll_interval": "300ms"}
-BOTH = pytest.mark.parametrize("how", [LISTENING, POLLING], ids=["listen", "poll"])
+BOTH = pytest.mark.parametrize("how", first_fast([LISTENING, POLLING]), ids=["listen", "poll"])
 
 
 def ended(cluster: Cluster, execution_id: int) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def test_f32_a_live_replica_is_steered_from_sql(cluster: Cluster) -> None:
     assert (row["status"], row["requested_by"]) == ("SUCCESS", "you")
 
 
+@pytest.mark.slow
 def test_f32_a_pause_ends_by_itself(cluster: Cluster) -> None:
     cluster.start("control", **POLLING)
     cluster.rows(
@@ -91,6 +93,7 @@ def test_f32_a_pause_ends_by_itself(cluster: Cluster) -> None:
     assert late
 
 
+@pytest.mark.slow
 def test_f10_the_handler_is_told_its_trigger(cluster: Cluster) -> None:
     cluster.start("control", **LISTENING)
     cluster.rows("SELECT cronledger.trigger('told')")
@@ -150,6 +153,7 @@ def test_f33_a_bad_job_shows_its_error_and_hurts_nobody(cluster: Cluster) -> Non
     assert cluster.rows("SELECT spec_error FROM cronledger.jobs WHERE name = 'bad'") == [None]
 
 
+@pytest.mark.slow
 def test_f33_commands_from_sql_run_where_they_are_allowed(cluster: Cluster) -> None:
     cluster.start("control", allow_sql_commands=True, **LISTENING)
     cluster.rows(
@@ -160,7 +164,9 @@ def test_f33_commands_from_sql_run_where_they_are_allowed(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize(
-    ("job", "how"), [("long", LISTENING), ("renewed", POLLING)], ids=["notify", "heartbeat"]
+    ("job", "how"),
+    first_fast([("long", LISTENING), ("renewed", POLLING)]),
+    ids=["notify", "heartbeat"],
 )
 def test_f34_cancel_reaches_a_running_handler(
     cluster: Cluster, job: str, how: dict[str, Any]
@@ -185,6 +191,7 @@ def test_f34_cancel_reaches_a_running_handler(
     assert len(cluster.marks("alive")) == at
 
 
+@pytest.mark.slow
 def test_f35_live_replicas_run_each_backfilled_plan_time_once(cluster: Cluster) -> None:
     for name in ("one", "two"):
         cluster.start("control", runner_id=name, **LISTENING)

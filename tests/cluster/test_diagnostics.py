@@ -155,6 +155,7 @@ def test_f14_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
     assert run.process.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_f23_run_serves_the_queues_it_is_given_with_so_many_slots(
     run: Run, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_f23_run_serves_the_queues_it_is_given_with_so_many_slots(
     assert ledger.executions("light")[0]["status"] == "PENDING"
 
 
+@pytest.mark.slow
 def test_f20_a_crash_is_told_apart_from_a_failure(cluster: Cluster) -> None:
     first = cluster.start("crash", runner_id="first")
     cluster.trigger("async_again")

@@ -14,6 +14,7 @@ from cronledger.engine.claiming.claimer import Claimer
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
+from tests.marks import first_fast
 from tests.waiting import eventually
 
 Claiming = Callable[..., Awaitable[ClaimResult]]
@@ -144,7 +145,7 @@ async def test_f12_the_run_timeout_is_the_jobs_own(ledger: Ledger) -> None:
     assert (ran["patient"].status, ran["patient"].result) == ("SUCCESS", "done")
 
 
-@pytest.mark.parametrize("edited", [False, True], ids=["declared", "edited in SQL"])
+@pytest.mark.parametrize("edited", first_fast([False, True]), ids=["declared", "edited in SQL"])
 async def test_f12_without_a_run_timeout_the_heartbeats_alone_keep_it(
     ledger: Ledger, edited: bool
 ) -> None:

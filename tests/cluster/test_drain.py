@@ -1,5 +1,7 @@
 """SIGTERM: running work ends, the rest is given back or fails, and the process is gone."""
 
+import pytest
+
 from tests.cluster.support.harness import Cluster
 from tests.processes import alive
 from tests.waiting import until
@@ -23,6 +25,7 @@ def test_running_work_ends_before_the_replica_does(cluster: Cluster) -> None:
     assert replica.events("drain_deadline_passed") == []
 
 
+@pytest.mark.slow
 def test_what_does_not_end_in_time_is_given_back_or_fails_for_good(cluster: Cluster) -> None:
     """One drain with every kind of work; the leases are long, so nothing waits for their end."""
     jobs = ("long_again", "long_once", "long_command", "long_command_once", "deaf_thread")

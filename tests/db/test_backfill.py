@@ -14,6 +14,7 @@ from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.backfill import past
 from tests.db.support.engine import Ledger, runners
 from tests.db.support.rows import Db, connected, execution, start_blocked
+from tests.marks import first_fast
 
 HOUR = timedelta(hours=1)
 KEY = ScopeKey("job", "global", "global")
@@ -183,7 +184,7 @@ BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "message", "error"), BAD, ids=[m for _, m, _ in BAD])
+@pytest.mark.parametrize(("wrong", "message", "error"), first_fast(BAD), ids=[m for _, m, _ in BAD])
 def test_f35_what_cannot_be_backfilled_is_refused(
     db: Db, ledger: Ledger, wrong: dict[str, Any], message: str, error: Any
 ) -> None:

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import TARGETS
 from tests.db.support.engine import Ledger, runners
+from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
 BIG = "x" * JSON_BYTES
@@ -52,7 +53,7 @@ BAD_TARGETS: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("handler", "target", "message", "hint"), BAD_TARGETS, ids=lambda x: str(x)[:30]
+    ("handler", "target", "message", "hint"), first_fast(BAD_TARGETS), ids=lambda x: str(x)[:30]
 )
 def test_a_target_that_no_handler_can_run_is_refused(
     ledger: Ledger, handler: str, target: dict[str, Any], message: str, hint: str
@@ -115,7 +116,7 @@ BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "message"), BAD_COLUMNS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(("columns", "message"), first_fast(BAD_COLUMNS), ids=lambda x: str(x)[:40])
 def test_other_values_that_no_replica_can_use_are_refused(
     ledger: Ledger, columns: dict[str, Any], message: str
 ) -> None:
@@ -159,7 +160,7 @@ def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None
 
 @pytest.mark.parametrize(
     ("handler", "target", "said"),
-    [
+    first_fast([
         ("sql", {}, "target.sql: is missing; add it; UPDATE jobs SET target = …"),
         ("sql", {"sql": 5}, "target.sql = 5: should be a valid string"),
         ("http", {"method": "GET"}, "target.url: is missing"),
@@ -167,7 +168,7 @@ def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None
         ("python", {"python": "no colon"}, 'target.python = "no colon": has an invalid format'),
         ("command", {"command": ["a"], "cwd": "b"}, 'target.cwd = "b": is not an absolute path'),
         ("command", {"command": "a", "env": {"A": 5}}, "target.env.A: should be a valid string"),
-    ],
+    ]),
     ids=lambda x: str(x)[:30],
 )  # fmt: skip
 async def test_an_old_row_with_a_bad_target_shows_its_spec_error_and_does_not_fire(

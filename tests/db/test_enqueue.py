@@ -11,6 +11,7 @@ from psycopg import errors
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, runners, waiting
 from tests.db.support.pushes import enqueue
+from tests.marks import first_fast
 from tests.waiting import eventually
 
 ROW = (
@@ -114,15 +115,17 @@ def test_f01_a_scope_appears_by_a_push(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "push", "error", "names"),
-    [
-        ({}, {"scope_id": "acme"}, errors.NoDataFound, "acme"),
-        ({"scope_kind": "tenant", "scopes": ["a"]}, {"scope_id": "b"}, errors.NoDataFound, "b"),
-        ({"scope_kind": "tenant"}, {}, errors.NoDataFound, "tenant/global"),
-        ({"scope_kind": "tenant"}, {"scope_id": ""}, errors.InvalidParameterValue, "scope_id"),
-        ({}, {"key": ""}, errors.InvalidParameterValue, "key"),
-        ({}, {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
-        ({}, {"job": "nobody"}, errors.NoDataFound, "nobody"),
-    ],
+    first_fast(
+        [
+            ({}, {"scope_id": "acme"}, errors.NoDataFound, "acme"),
+            ({"scope_kind": "tenant", "scopes": ["a"]}, {"scope_id": "b"}, errors.NoDataFound, "b"),
+            ({"scope_kind": "tenant"}, {}, errors.NoDataFound, "tenant/global"),
+            ({"scope_kind": "tenant"}, {"scope_id": ""}, errors.InvalidParameterValue, "scope_id"),
+            ({}, {"key": ""}, errors.InvalidParameterValue, "key"),
+            ({}, {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
+            ({}, {"job": "nobody"}, errors.NoDataFound, "nobody"),
+        ]
+    ),
 )
 def test_f01_bad_input_is_refused_and_names_the_remedy(
     ledger: Ledger, columns: Any, push: Any, error: type[psycopg.Error], names: str

@@ -7,6 +7,7 @@ from psycopg import errors
 
 from tests.db.support.engine import Ledger
 from tests.db.support.pushes import claimed, enqueue, fail, finish
+from tests.marks import first_fast
 
 EXTERNAL: dict[str, Any] = {
     "schedule": None, "handler": "external", "target": {}, "scope_kind": "tenant",
@@ -62,8 +63,8 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("role", ["viewer", "operator", "runner"])
+@pytest.mark.parametrize("call", first_fast(CALLS))
+@pytest.mark.parametrize("role", first_fast(["viewer", "operator", "runner"]))
 def test_f07_roles_read_push_and_settle(ledger: Ledger, call: str, role: str) -> None:
     """Viewers read, operators push and take, runners do everything."""
     ledger.job(**EXTERNAL)

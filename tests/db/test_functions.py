@@ -22,6 +22,7 @@ from tests.db.support.rows import (
     travel,
     value,
 )
+from tests.marks import first_fast
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOT_NOW = errors.ObjectNotInPrerequisiteState
@@ -442,8 +443,8 @@ def test_retry_of_what_was_cancelled_before_it_started(db: Db) -> None:
     assert changed == {"requested_by", "updated_at"}
 
 
-@pytest.mark.parametrize("status", ["SUCCESS", "RUNNING", "PENDING"])
-@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("status", first_fast(["SUCCESS", "RUNNING", "PENDING"]))
+@pytest.mark.parametrize("force", first_fast([False, True]))
 def test_retry_refuses_what_has_not_failed(db: Db, status: str, force: bool) -> None:
     """I4: a SUCCESS is never overwritten."""
     job(db)
@@ -605,7 +606,9 @@ def test_operators_call_the_functions_and_leave_their_name(db: Db) -> None:
     assert state_of(db) == "retired"
 
 
-@pytest.mark.parametrize(("function", "arguments"), CALLS, ids=[name for name, _ in CALLS])
+@pytest.mark.parametrize(
+    ("function", "arguments"), first_fast(CALLS), ids=[name for name, _ in CALLS]
+)
 def test_viewers_call_none_of_them(db: Db, function: str, arguments: list[Any]) -> None:
     job(db)
     become(db, VIEWER)
@@ -613,15 +616,17 @@ def test_viewers_call_none_of_them(db: Db, function: str, arguments: list[Any]) 
         call(db, function, *arguments)
 
 
-@pytest.mark.parametrize("role", [VIEWER, OPERATOR])
+@pytest.mark.parametrize("role", first_fast([VIEWER, OPERATOR]))
 @pytest.mark.parametrize(
     "statement",
-    [
-        "SELECT * FROM cronledger.maintain_partitions()",
-        "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')",
-        "SELECT cronledger_internal.drop_partition('x')",
-        "SELECT cronledger_internal.cancel_waiting('job', 'me')",
-    ],
+    first_fast(
+        [
+            "SELECT * FROM cronledger.maintain_partitions()",
+            "SELECT * FROM cronledger_internal.set_scopes('job', 'tenant', '{a}')",
+            "SELECT cronledger_internal.drop_partition('x')",
+            "SELECT cronledger_internal.cancel_waiting('job', 'me')",
+        ]
+    ),
 )
 def test_people_do_not_maintain(db: Db, role: str, statement: Any) -> None:
     become(db, role)
@@ -658,19 +663,22 @@ def travel_as_owner(db: Db) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "CREATE TABLE cronledger.mine ()",
-        "ALTER TABLE cronledger.jobs ADD mine int",
-        "DROP VIEW cronledger.ledger",
-        "TRUNCATE cronledger.executions",
-        "DELETE FROM cronledger.executions",
-        "DELETE FROM cronledger.jobs",
-        "DELETE FROM cronledger.skips",
-        "UPDATE cronledger.job_revisions SET state = 'active'",
-        "INSERT INTO cronledger.job_revisions VALUES ('job', 1, '-infinity', 'active', NULL, '{}')",
-        "UPDATE cronledger.identity SET timeline = 1",
-        "SELECT cronledger_internal.drop_partition('x')",
-    ],
+    first_fast(
+        [
+            "CREATE TABLE cronledger.mine ()",
+            "ALTER TABLE cronledger.jobs ADD mine int",
+            "DROP VIEW cronledger.ledger",
+            "TRUNCATE cronledger.executions",
+            "DELETE FROM cronledger.executions",
+            "DELETE FROM cronledger.jobs",
+            "DELETE FROM cronledger.skips",
+            "UPDATE cronledger.job_revisions SET state = 'active'",
+            "INSERT INTO cronledger.job_revisions"
+            " VALUES ('job', 1, '-infinity', 'active', NULL, '{}')",
+            "UPDATE cronledger.identity SET timeline = 1",
+            "SELECT cronledger_internal.drop_partition('x')",
+        ]
+    ),
 )
 def test_a_runner_changes_neither_structure_nor_history(db: Db, statement: Any) -> None:
     become(db, RUNNER)

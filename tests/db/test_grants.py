@@ -8,6 +8,7 @@ from psycopg import errors, sql
 
 from cronledger.ledger.migrate import check, migrate
 from tests.db.support.rows import Db, connected, job, value
+from tests.marks import first_fast
 
 SCHEMAS = ("cronledger", "cronledger_internal")
 ROLES = ("cronledger_viewer", "cronledger_operator", "cronledger_runner")
@@ -138,7 +139,7 @@ TEXTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("function", TEXTS)
+@pytest.mark.parametrize("function", first_fast(TEXTS))
 def test_what_operators_write_is_data_and_names_are_the_ledgers(db: Db, function: str) -> None:
     """As an operator who would like more: quotes in every text, and a search_path of traps."""
     job(db)

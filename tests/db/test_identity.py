@@ -19,6 +19,7 @@ from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
+from tests.marks import first_fast
 from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)
@@ -214,7 +215,7 @@ async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger) -> No
         assert ledger.one("SELECT max(revision) FROM job_revisions") == 1
 
 
-@pytest.mark.parametrize("catch_up", ["latest", "all", "skip"])
+@pytest.mark.parametrize("catch_up", first_fast(["latest", "all", "skip"]))
 async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ledger: Ledger, databases: Databases, catch_up: str
 ) -> None:

@@ -13,6 +13,9 @@ from cronledger.ledger.queries import text
 from tests.bench import plans
 from tests.db.support.engine import Ledger, Runner, runners
 
+pytestmark = pytest.mark.slow
+
+
 MANY = 3_000
 NAMES = [f"s{n:05}" for n in range(MANY)]
 SECOND = timedelta(seconds=1)

@@ -12,6 +12,7 @@ import pytest
 from cronledger.audit.verify import verify
 from tests.db.support.engine import Ledger, Runner, runners, waiting
 from tests.db.support.ledger_bench import STOPPED, TICK
+from tests.marks import first_fast
 from tests.travel import Travel
 from tests.waiting import eventually
 
@@ -110,7 +111,7 @@ EDITS: list[tuple[Sequence[str], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("statements", "following"), EDITS, ids=lambda x: str(x)[:60])
+@pytest.mark.parametrize(("statements", "following"), first_fast(EDITS), ids=lambda x: str(x)[:60])
 async def test_i10_an_edit_takes_effect_at_its_commit(
     ledger: Ledger, database_url: str, statements: Sequence[str], following: int
 ) -> None:
@@ -204,8 +205,10 @@ SCOPES: list[tuple[str, Sequence[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("statements", [x[1] for x in SCOPES], ids=[x[0] for x in SCOPES])
-@pytest.mark.parametrize("immediate", [False, True])
+@pytest.mark.parametrize(
+    "statements", first_fast([x[1] for x in SCOPES]), ids=[x[0] for x in SCOPES]
+)
+@pytest.mark.parametrize("immediate", first_fast([False, True]))
 async def test_i10_a_scope_begins_at_its_commit(
     ledger: Ledger, database_url: str, statements: Sequence[str], immediate: bool
 ) -> None:

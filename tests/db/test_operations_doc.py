@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.db.support.rows import connected, execution, job
+from tests.marks import first_fast
 
 DOC = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -19,7 +20,7 @@ def alerts() -> dict[str, str]:
     return dict(rows)
 
 
-@pytest.mark.parametrize("alert", alerts())
+@pytest.mark.parametrize("alert", first_fast(alerts()))
 def test_a_viewer_runs_the_query_of_an_alert(database_url: str, alert: str) -> None:
     with connected(database_url) as db:
         job(db)

@@ -25,6 +25,7 @@ from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
+from tests.marks import first_fast
 from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)
@@ -210,7 +211,7 @@ POOLED = ("dates", "values", "a hostile path", "repeatable read")
 
 
 @pytest.mark.parametrize(
-    ("name", "pooled"), [*((x, False) for x in SETTINGS), *((x, True) for x in POOLED)]
+    ("name", "pooled"), first_fast([*((x, False) for x in SETTINGS), *((x, True) for x in POOLED)])
 )
 async def test_everything_works_whatever_is_set(
     others: Others, tmp_path: Path, name: str, pooled: bool

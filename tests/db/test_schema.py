@@ -23,6 +23,7 @@ from tests.db.support.rows import (
     travel,
     value,
 )
+from tests.marks import first_fast
 
 LEDGER_SQL = Path(__file__).parents[2] / "src" / "cronledger" / "ledger" / "sql"
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -130,7 +131,7 @@ BAD_JOBS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "constraint"), BAD_JOBS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(("columns", "constraint"), first_fast(BAD_JOBS), ids=lambda x: str(x)[:40])
 def test_bad_jobs_are_refused(db: Db, columns: dict[str, Any], constraint: str) -> None:
     with pytest.raises(errors.CheckViolation) as caught:
         job(db, **columns)
@@ -170,7 +171,7 @@ BAD_EXECUTIONS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("status", "columns", "constraint"), BAD_EXECUTIONS, ids=lambda x: str(x)[:40]
+    ("status", "columns", "constraint"), first_fast(BAD_EXECUTIONS), ids=lambda x: str(x)[:40]
 )
 def test_bad_executions_are_refused(
     db: Db, status: str, columns: dict[str, Any], constraint: str
@@ -218,7 +219,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("table", "columns"), BAD_OTHERS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(("table", "columns"), first_fast(BAD_OTHERS), ids=lambda x: str(x)[:40])
 def test_other_bad_rows_are_refused(db: Db, table: str, columns: dict[str, Any]) -> None:
     with pytest.raises(errors.CheckViolation):
         insert(db, table, **REQUIRED[table] | columns)
@@ -565,10 +566,10 @@ def test_partitions_reach_back_as_far_as_a_job_catches_up(db: Db) -> None:
 
 @pytest.mark.parametrize(
     ("width", "zone"),
-    [
+    first_fast([
         ("1 day", "UTC"), ("7 days", "Europe/Berlin"), ("2 hours", "Asia/Kolkata"),
         ("90 minutes", "Asia/Kolkata"), ("1 month", "Europe/Berlin"),
-    ],
+    ]),
 )  # fmt: skip
 def test_partitions_of_any_width_cover_now(db: Db, width: str, zone: str) -> None:
     """Neither the zone nor the date style of a session moves a bound."""

@@ -27,6 +27,7 @@ from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from tests.marks import first_fast
 from tests.travel import Travel
 
 
@@ -100,8 +101,10 @@ async def _hangs() -> list[str]:
 
 @pytest.mark.parametrize(
     "bad",
-    [_raises, _hangs, lambda: None, lambda: "ab", lambda: [1], lambda: [""], lambda: ["a\0"],
-     lambda: ["\ud800"], lambda: ["x" * 201]],
+    first_fast(
+        [_raises, _hangs, lambda: None, lambda: "ab", lambda: [1], lambda: [""], lambda: ["a\0"],
+         lambda: ["\ud800"], lambda: ["x" * 201]]
+    ),
 )  # fmt: skip
 async def test_a_bad_answer_retires_nothing_and_costs_no_other_job(
     asked: Asked, bad: Callable[[], Any], monkeypatch: pytest.MonkeyPatch

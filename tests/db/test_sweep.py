@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from cronledger.engine.claiming import decide
 from cronledger.rules import outcome, planner
 from tests.db.support.engine import Ledger, runners
+from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
@@ -61,8 +62,8 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(
         assert ledger.statuses() == ["FAILED"]
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-@pytest.mark.parametrize("what", ["deleted", "retired", "cancelled"])
+@pytest.mark.parametrize("reentrant", first_fast([True, False]))
+@pytest.mark.parametrize("what", first_fast(["deleted", "retired", "cancelled"]))
 async def test_what_nobody_may_steal_is_swept(
     ledger: Ledger, database_url: str, what: str, reentrant: bool
 ) -> None:
@@ -133,7 +134,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", list(BROKEN))
+@pytest.mark.parametrize("kind", first_fast(list(BROKEN)))
 async def test_i9_a_broken_definition_is_named_and_stops_no_other(
     ledger: Ledger, database_url: str, kind: str
 ) -> None:

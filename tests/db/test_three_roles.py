@@ -17,6 +17,9 @@ from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import Embedded, find_binaries
 from tests.database import SETTINGS, chosen_binaries, fast_directory, scratch_directory
 
+pytestmark = pytest.mark.slow
+
+
 DOC = Path(__file__).parents[2] / "docs" / "howto" / "roles.md"
 HEADING = "## Installation\n"
 SECONDS = 120

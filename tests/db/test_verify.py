@@ -17,6 +17,7 @@ from cronledger.ledger.audits import Audits
 from cronledger.rules import cron
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.whole_replica import Whole
+from tests.marks import first_fast
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -123,12 +124,14 @@ def _copy(
 
 @pytest.mark.parametrize(
     ("columns", "kind"),
-    [
-        ("revision = 7", "wrong_revision"),
-        ("due_at = due_at - interval '1 s'", "wrong_due_at"),
-        ("started_at = due_at - interval '1 s'", "early"),
-        ("finished_at = finished_at + interval '5 min'", "overlapping"),
-    ],
+    first_fast(
+        [
+            ("revision = 7", "wrong_revision"),
+            ("due_at = due_at - interval '1 s'", "wrong_due_at"),
+            ("started_at = due_at - interval '1 s'", "early"),
+            ("finished_at = finished_at + interval '5 min'", "overlapping"),
+        ]
+    ),
 )
 def test_an_execution_that_is_not_as_it_should_be(
     minutes: datetime, database_url: str, ledger: Ledger, columns: str, kind: str
@@ -186,15 +189,17 @@ def _say(ledger: Ledger, **columns: Any) -> None:
 
 @pytest.mark.parametrize(
     ("columns", "kind"),
-    [
-        ({"count": 19}, "miscounted"),
-        ({"revision": 7}, "wrong_revision"),
-        ({"reason": "paused"}, "untrue_skip"),
-        ({"reason": "retired"}, "untrue_skip"),
-        ({"reason": "overlap", "blocked_by": 99}, "untrue_skip"),
-        ({"reason": "overlap", "blocked_by": None}, "untrue_skip"),
-        ({"reason": "overlap", "blocked_by": 3}, "untrue_skip"),
-    ],
+    first_fast(
+        [
+            ({"count": 19}, "miscounted"),
+            ({"revision": 7}, "wrong_revision"),
+            ({"reason": "paused"}, "untrue_skip"),
+            ({"reason": "retired"}, "untrue_skip"),
+            ({"reason": "overlap", "blocked_by": 99}, "untrue_skip"),
+            ({"reason": "overlap", "blocked_by": None}, "untrue_skip"),
+            ({"reason": "overlap", "blocked_by": 3}, "untrue_skip"),
+        ]
+    ),
 )
 def test_a_skip_that_is_not_true(
     minutes: datetime, database_url: str, ledger: Ledger, columns: dict[str, Any], kind: str
@@ -278,7 +283,7 @@ WALKS: list[tuple[str, dict[str, Any], datetime]] = [
 ]
 
 
-@pytest.mark.parametrize(("zone", "columns", "start"), WALKS, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(("zone", "columns", "start"), first_fast(WALKS), ids=lambda x: str(x)[:40])
 async def test_clean_over_clock_changes(
     ledger: Ledger, database_url: str, zone: str, columns: dict[str, Any], start: datetime
 ) -> None:

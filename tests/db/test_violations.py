@@ -24,6 +24,7 @@ from tests.db.support.rows import (
     runner,
     start_blocked,
 )
+from tests.marks import first_fast
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -245,14 +246,16 @@ def test_a_token_that_comes_again(db: Db) -> None:
 
 @pytest.mark.parametrize(
     ("code", "requested_by", "found"),
-    [
-        ("boom", None, False),
-        ("shutdown", None, False),
-        ("runner_crashed", None, True),
-        ("runner_crashed", "alice", True),
-        ("stale_timeout", None, True),
-        ("stale_timeout", "alice", False),  # retry(force => true)
-    ],
+    first_fast(
+        [
+            ("boom", None, False),
+            ("shutdown", None, False),
+            ("runner_crashed", None, True),
+            ("runner_crashed", "alice", True),
+            ("stale_timeout", None, True),
+            ("stale_timeout", "alice", False),  # retry(force => true)
+        ]
+    ),
 )
 def test_unknown_end(db: Db, code: str, requested_by: str | None, found: bool) -> None:
     old_job(db, max_attempts=3)
@@ -432,7 +435,7 @@ def test_only_the_violation_that_was_meant_is_accepted(db: Db) -> None:
     assert violations(db) == [("early", at)]
 
 
-@pytest.mark.parametrize("kind", ACCEPTABLE)
+@pytest.mark.parametrize("kind", first_fast(ACCEPTABLE))
 def test_each_acceptable_kind_is_accepted(db: Db, kind: str) -> None:
     old_job(db)
     assert accept(db, kind, whole_hour(db)) > 0
@@ -452,7 +455,9 @@ BAD_ACCEPTANCES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "message"), BAD_ACCEPTANCES, ids=lambda x: str(x)[:40])
+@pytest.mark.parametrize(
+    ("values", "message"), first_fast(BAD_ACCEPTANCES), ids=lambda x: str(x)[:40]
+)
 def test_what_cannot_be_accepted_is_refused(db: Db, values: dict[str, Any], message: str) -> None:
     old_job(db)
     values = dict(values)

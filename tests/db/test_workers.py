@@ -10,6 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from tests.db.support.engine import Ledger, Runner, runners
+from tests.marks import first_fast
 
 MINUTE = timedelta(minutes=1)
 CALLS = {
@@ -87,13 +88,15 @@ async def test_f17_firings_are_planned_into_pending_and_claimed_by_workers_only(
 
 @pytest.mark.parametrize(
     ("policies", "waiting", "skips"),
-    [
-        ({"overlap": "skip"}, 1, [("overlap", 3)]),
-        ({"overlap": "wait"}, 1, [("overlap", 3)]),
-        ({"overlap": "replace"}, 1, [("overlap", 3)]),
-        ({"overlap": "allow"}, 4, []),
-        ({"overlap": "wait", "catch_up": "all"}, 4, []),
-    ],
+    first_fast(
+        [
+            ({"overlap": "skip"}, 1, [("overlap", 3)]),
+            ({"overlap": "wait"}, 1, [("overlap", 3)]),
+            ({"overlap": "replace"}, 1, [("overlap", 3)]),
+            ({"overlap": "allow"}, 4, []),
+            ({"overlap": "wait", "catch_up": "all"}, 4, []),
+        ]
+    ),
 )
 async def test_f17_firings_that_nobody_claims_do_not_pile_up(
     ledger: Ledger, database_url: str, policies: dict[str, str], waiting: int, skips: list[Any]

@@ -424,6 +424,7 @@ def test_agrees_with_the_planner_around_clock_changes(
     assert walked == planned
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     written=st.tuples(

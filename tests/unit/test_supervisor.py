@@ -255,6 +255,7 @@ async def test_base_env_replaces_the_environment_of_the_runner() -> None:
     assert {"PATH", "KEPT", "ADDED"} <= names <= {"PATH", "KEPT", "ADDED", "LC_CTYPE"}
 
 
+@pytest.mark.slow
 async def test_two_hundred_commands_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
     async def one(index: int) -> CommandEnd:
         return await run(
