@@ -19,7 +19,7 @@ LANGUAGE sql IMMUTABLE AS $$
              verify_skips accepted_violations execution_status job_details job_overview queue_status
              schema_migrations'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations recent_violations present_violations is_dirty group_status
+            'history_violations recent_violations present_violations max_steals is_dirty group_status
              queues_in_use preview_backfill'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Operator functions.
@@ -38,7 +38,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'EXECUTE',
             'require_own_database require_ledger heartbeat_leases finish_executions release_executions
              rearm_unblocked claim_due lock_due_existing lock_stale decide_existing try_claim_existing
-             claim_existing max_steals is_stale may_be_stolen job_room queue_room record_spec_error assert_lease scope_changes set_scopes settle_inputs
+             claim_existing is_stale may_be_stolen job_room queue_room record_spec_error assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition create_missing_partitions
              maintain_partitions'),
         -- Workers in other languages.

@@ -91,7 +91,7 @@ LANGUAGE sql STABLE AS $$
     WHERE t.tokens < t.claims
        OR (t.by_itself AND t.attempt - t.given_back > greatest(
                (h.definition ->> 'max_attempts')::integer,
-               CASE WHEN t.stolen > 0 THEN 3 END))  -- max_steals()
+               CASE WHEN t.stolen > 0 THEN {schema}_internal.max_steals() END))
     UNION ALL
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('attempt %s ended as %s, nobody knows how, and attempt %s started at %s; the job was not reentrant',
@@ -176,8 +176,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
       AND e.stale_after < {schema}.db_now() - coalesce(j.stale_timeout, '60 s') - interval '2 minutes'
       -- While its job or queue is paused a lease that may be stolen waits for the end of the pause.
       AND NOT coalesce(
-          j.allow_stale_reentry AND j.retired_at IS NULL AND e.cancel_requested_at IS NULL
-          AND e.attempt < greatest(e.max_attempts, 3)
+          {schema}_internal.may_be_stolen(
+              j.allow_stale_reentry, e.cancel_requested_at, e.attempt, e.max_attempts)
+          AND j.retired_at IS NULL
           AND (j.paused_at IS NOT NULL
                OR EXISTS (SELECT FROM {schema}.queues q WHERE q.name = e.queue AND q.paused_at IS NOT NULL)
                OR EXISTS (SELECT FROM {schema}.job_revisions r
