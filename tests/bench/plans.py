@@ -25,7 +25,7 @@ from psycopg.types.json import Jsonb
 from tabulate import tabulate
 
 from cronledger.ledger.migrate import migrate
-from cronledger.ledger.rows import Ending, LeaseKey, NewClaim
+from cronledger.ledger.rows import Ending, LeaseKey, NewClaim, NewSkip
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import ExecutionKey, Parked, Plan, ScopeKey, Skip, SkipReason
 from tests.bench import dataset
@@ -237,7 +237,8 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
         )
         for key, queue in due
     ]  # fmt: skip
-    skips = [(key, Skip(rows.now, rows.now, 1, SkipReason.MISSED, 1), True) for key in scopes]
+    missed = Skip(rows.now, rows.now, 1, SkipReason.MISSED, 1)
+    skips = [NewSkip(key, missed, first=True) for key in scopes]
     plans = [
         (key, Plan(rows.now, 1, soon, soon if n % 4 else None, None if n % 4 else Parked.WAITING))
         for n, key in enumerate(scopes)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey
+from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey, Skip
 
 
 class JobFacts(NamedTuple):
@@ -39,6 +39,15 @@ class NewClaim(NamedTuple):
     max_attempts: int
     token: UUID
     stale_timeout: timedelta
+
+
+class NewSkip(NamedTuple):
+    """One element of `record_skips`. `first`: of its schedule in this claim, so that it may extend
+    a stored one."""
+
+    scope: ScopeKey
+    skip: Skip
+    first: bool
 
 
 class UnreadablePayload(NamedTuple):

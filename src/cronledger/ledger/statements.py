@@ -28,6 +28,7 @@ from cronledger.ledger.rows import (
     LiveFunction,
     MaintainedPartition,
     NewClaim,
+    NewSkip,
     NextDue,
     QueueRoom,
     Renewed,
@@ -43,7 +44,7 @@ from cronledger.ledger.rows import (
     unclaimed,
 )
 from cronledger.ledger.server_settings import ServerSettings
-from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey, Skip
+from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey
 
 Connection = AsyncConnection[tuple[Any, ...]]
 Rows = AsyncCursor[tuple[Any, ...]]
@@ -54,6 +55,14 @@ def _columns(rows: Sequence[tuple[Any, ...]], *names: str) -> dict[str, Any]:
     if not rows:
         return dict.fromkeys(names, "{}")
     return dict(zip(names, map(array, zip(*rows, strict=True)), strict=True))
+
+
+def _attributes(rows: Sequence[object], **parameters: str) -> dict[str, str]:
+    """Return an array for each parameter, of the attribute of the rows that it names."""
+    return {
+        name: array([getattr(row, attribute) for row in rows])
+        for name, attribute in parameters.items()
+    }
 
 
 def array(values: Sequence[Any]) -> str:
@@ -97,6 +106,14 @@ def _keys(keys: Sequence[ExecutionKey]) -> dict[str, Any]:
     columns = _columns(keys, "jobs", "kinds", "scopes", "plans")
     plans = [key.plan_time for key in keys]
     return {**columns, "first": min(plans), "last": max(plans)}
+
+
+def _new_executions(claims: Sequence[NewClaim]) -> dict[str, Any]:
+    keys = _columns([claim.key for claim in claims], "jobs", "kinds", "scopes", "plans")
+    return keys | _attributes(
+        claims, revisions="revision", queues="queue", dues="due_at", payloads="payload",
+        max_attempts="max_attempts",
+    )  # fmt: skip
 
 
 class Statements:
@@ -191,19 +208,7 @@ class Statements:
 
     async def plan_pending(self, c: Connection, claims: Sequence[NewClaim]) -> Rows:
         """The tokens and leases of `claims` are not used."""
-        params = _columns(
-            [(*claim.key, *claim[1:-2]) for claim in claims],
-            "jobs",
-            "kinds",
-            "scopes",
-            "plans",
-            "revisions",
-            "queues",
-            "dues",
-            "payloads",
-            "max_attempts",
-        )
-        return await self._rows(c, "plan_pending", **params)
+        return await self._rows(c, "plan_pending", **_new_executions(claims))
 
     async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> AsyncCursor[str]:
         return await self._values(c, "lock_limited_queues", queues=list(queues))
@@ -242,86 +247,36 @@ class Statements:
     async def try_claim_new(
         self, c: Connection, runner: str, claims: Sequence[NewClaim]
     ) -> AsyncCursor[Claimed]:
-        params = _columns(
-            [(*claim.key, *claim[1:]) for claim in claims],
-            "jobs",
-            "kinds",
-            "scopes",
-            "plans",
-            "revisions",
-            "queues",
-            "dues",
-            "payloads",
-            "max_attempts",
-            "tokens",
-            "stale_timeouts",
-        )
-        return await self._made(c, "try_claim_new", claimed, runner=runner, **params)
+        leases = _attributes(claims, tokens="token", stale_timeouts="stale_timeout")
+        params = {"runner": runner, **_new_executions(claims), **leases}
+        return await self._made(c, "try_claim_new", claimed, **params)
 
-    async def record_skips(
-        self, c: Connection, skips: Sequence[tuple[ScopeKey, Skip, bool]]
-    ) -> Rows:
-        params = _columns(
-            [
-                (
-                    *key,
-                    k.from_plan_time,
-                    k.through_plan_time,
-                    k.count,
-                    k.reason.value,
-                    k.blocked_by,
-                    k.revision,
-                    first,
-                )
-                for key, k, first in skips
-            ],
-            "jobs",
-            "kinds",
-            "scopes",
-            "froms",
-            "throughs",
-            "counts",
-            "reasons",
-            "blockers",
-            "revisions",
-            "first",
-        )
-        return await self._rows(c, "record_skips", **params)
+    async def record_skips(self, c: Connection, skips: Sequence[NewSkip]) -> Rows:
+        ranges = _attributes(
+            [new.skip for new in skips], froms="from_plan_time", throughs="through_plan_time",
+            counts="count", reasons="reason", blockers="blocked_by", revisions="revision",
+        )  # fmt: skip
+        scopes = _scopes([new.scope for new in skips])
+        first = array([new.first for new in skips])
+        return await self._rows(c, "record_skips", **scopes, **ranges, first=first)
 
     async def advance_schedules(
         self, c: Connection, plans: Sequence[tuple[ScopeKey, Plan]]
     ) -> Rows:
-        params = _columns(
-            [
-                (
-                    *key,
-                    p.planned_through,
-                    p.planned_revision,
-                    p.next_plan_time,
-                    p.next_due_at,
-                    p.parked and p.parked.value,
-                )
-                for key, p in plans
-            ],
-            "jobs",
-            "kinds",
-            "scopes",
-            "throughs",
-            "revisions",
-            "next_plans",
-            "next_dues",
-            "parked",
-        )
-        return await self._rows(c, "advance_schedules", **params)
+        states = _attributes(
+            [plan for _, plan in plans], throughs="planned_through", revisions="planned_revision",
+            next_plans="next_plan_time", next_dues="next_due_at", parked="parked",
+        )  # fmt: skip
+        scopes = _scopes([scope for scope, _ in plans])
+        return await self._rows(c, "advance_schedules", **scopes, **states)
 
     async def request_replacement(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "request_replacement", **_scopes(scopes))
 
     async def set_spec_errors(self, c: Connection, broken: Sequence[BrokenJob]) -> AsyncCursor[str]:
         """Return the names of the jobs whose spec_error was set."""
-        return await self._values(
-            c, "set_spec_errors", **_columns(broken, "jobs", "revisions", "errors")
-        )
+        params = _attributes(broken, jobs="name", revisions="revision", errors="error")
+        return await self._values(c, "set_spec_errors", **params)
 
     async def park_broken(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "park_broken", **_scopes(scopes))
@@ -351,7 +306,7 @@ class Statements:
     async def heartbeat_leases(
         self, c: Connection, leases: Sequence[LeaseKey]
     ) -> AsyncCursor[Renewed]:
-        rest = _columns([lease[1:] for lease in leases], "tokens", "stale_timeouts")
+        rest = _attributes(leases, tokens="token", stale_timeouts="stale_timeout")
         keys = _keys([lease.key for lease in leases])
         return await self._made(c, "heartbeat_leases", Renewed, **keys, **rest)
 
@@ -369,20 +324,12 @@ class Statements:
     @staticmethod
     def finish_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
         """Return the parameters of `finish_executions`, for connections that are not async too."""
-        rest = _columns(
-            [ending[1:] for ending in endings],
-            "tokens",
-            "statuses",
-            "results",
-            "rows_affected",
-            "outputs",
-            "error_codes",
-            "error_msgs",
-            "durations_ms",
-            "retries_after",
-            "watermarks",
-            "covers",
-        )
+        rest = _attributes(
+            endings, tokens="token", statuses="status", results="result",
+            rows_affected="rows_affected", outputs="output", error_codes="error_code",
+            error_msgs="error_msg", durations_ms="duration_ms", retries_after="retry_after",
+            watermarks="watermark", covers="covers",
+        )  # fmt: skip
         return _keys([ending.key for ending in endings]) | rest
 
     async def release_executions(
@@ -409,10 +356,8 @@ class Statements:
 
     async def rearm_unblocked(self, c: Connection, ended: Sequence[tuple[ScopeKey, str]]) -> Rows:
         """`ended`: (job, scope) and queue, once for each execution that ended."""
-        params = _columns(
-            [(*key, queue) for key, queue in ended], "jobs", "kinds", "scopes", "queues"
-        )
-        return await self._rows(c, "rearm_unblocked", **params)
+        scopes, queues = _scopes([key for key, _ in ended]), array([queue for _, queue in ended])
+        return await self._rows(c, "rearm_unblocked", **scopes, queues=queues)
 
     async def settle_inputs(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "settle_inputs", **_scopes(scopes))
@@ -426,7 +371,9 @@ class Statements:
     async def rearm_left_behind(self, c: Connection) -> Rows:
         return await self._rows(c, "rearm_left_behind")
 
-    async def sweep_stale(self, c: Connection, trusted_since: datetime) -> AsyncCursor[Swept]:
+    async def sweep_stale(
+        self, c: Connection, trusted_since: datetime | None
+    ) -> AsyncCursor[Swept]:
         return await self._made(c, "sweep_stale", swept, trusted_since=trusted_since)
 
     async def resume_paused(self, c: Connection) -> AsyncCursor[str]:

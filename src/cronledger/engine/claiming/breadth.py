@@ -2,8 +2,8 @@
 
 LARGEST_CLAIM = 500
 """The most rows of each kind that a claim looks at."""
-SETTLED_AT_ONCE = 100
-"""The most schedules of each kind that a claim plans beyond those that have a slot. Planning 100
+MAX_EXTRA_SCHEDULES = 100
+"""The most schedules of each kind that a claim plans without a slot for them. Planning 100
 takes about 10 ms. Executions that come due meanwhile have to wait for the next claim."""
 LEAST_BREADTH = 50
 """The fewest due schedules that a claim may lock. In a backlog the first few take all slots. The
@@ -23,7 +23,7 @@ class Breadth:
 
     def rows(self, slots: int) -> int:
         """Return how many due schedules to lock while `slots` are free."""
-        beyond = min(SETTLED_AT_ONCE, slots * self._per_slot)
+        beyond = min(MAX_EXTRA_SCHEDULES, slots * self._per_slot)
         return min(self._limit, max(slots, beyond))
 
     def adapt(self, due: int, slotless: int, *, full: bool) -> None:
@@ -36,4 +36,4 @@ class Breadth:
             self._per_slot = 1
         elif full:
             self._limit = min(LARGEST_CLAIM, 2 * self._limit)
-            self._per_slot = min(SETTLED_AT_ONCE, 2 * self._per_slot)
+            self._per_slot = min(MAX_EXTRA_SCHEDULES, 2 * self._per_slot)

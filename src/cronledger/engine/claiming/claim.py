@@ -7,8 +7,10 @@
    statement that takes a lock still sees what was before the lock.
 4. Decide which plan_times run, which are skipped, and which schedules are parked.
 5. Write the new executions, the skips and the cursors.
-6. Ask when the runner has to claim again, and COMMIT.
+6. Read when the runner has to claim again, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
+
+The statements of steps 1 and 2 are sent before the first answer is read: they share a round trip.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +22,7 @@ import psycopg
 from psycopg import AsyncCursor
 
 from cronledger.engine.claiming.abilities import Abilities
-from cronledger.engine.claiming.breadth import LARGEST_CLAIM, SETTLED_AT_ONCE, Breadth
+from cronledger.engine.claiming.breadth import LARGEST_CLAIM, MAX_EXTRA_SCHEDULES, Breadth
 from cronledger.engine.claiming.decide import ClaimDecision, decide
 from cronledger.engine.claiming.inputs import BrokenJobsError, ClaimInputs, InputReader
 from cronledger.engine.claiming.revisions import Revisions
@@ -63,6 +65,10 @@ class ClaimRequest:
     @property
     def max_rows(self) -> int:
         return min(self.slots, LARGEST_CLAIM)
+
+    @property
+    def jobs_not_to_run(self) -> list[str]:
+        return [*self.excluded_jobs, *self.refused_jobs, *self.broken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +141,17 @@ class Claim:
         try:
             async with self._context.pool.connection() as c:
                 async with step_transaction(c):
-                    since = await self._claim_existing_and_lock_schedules(c)  # 1 and 2
+                    clock = await self._statements.read_clock(c)
+                    existing = await self._claim_existing(c)  # 1
+                    schedules = await self._lock_due_schedules(c)  # 2
+                    since = await fetch_now(clock)
+                    await self._note_existing(c, await existing.fetchall())
+                    self._note_schedules(await schedules.fetchall())
                     if self._existing or self.schedules:
                         inputs = await self._read_inputs(c)  # 3
                         self.decision = self._decide(inputs)  # 4
                         await self._write(c)  # 5
-                    next_due = await self._ask_next_due(c, since)  # 6, and COMMIT
+                    next_due = await self._read_next_due(c, since)  # 6, and COMMIT
                 won = [*self._existing, *await self._fetch_inserted()]
                 due = await next_due.fetchone()
                 rearmed = await self._after_commit(c)  # 7
@@ -148,48 +159,48 @@ class Claim:
             if not is_unreachable(error):
                 self._context.unknown_commits.remove(self.executions())  # rolled back
             raise
-        return self._result(won, due, rearmed=rearmed)
+        due_schedules = sum(not row.woken for row in self.schedules)
+        reached_limit = due_schedules >= self._max_due
+        self._context.breadth.adapt(due_schedules, self.decision.slotless, full=reached_limit)
+        return self._result(won, due, more=reached_limit or rearmed)
 
     def executions(self) -> Iterator[Claimed | NewClaim]:
         """Return the executions that the claim wins if its COMMIT succeeds."""
         yield from self._existing
         yield from self.decision.new
 
-    async def _claim_existing_and_lock_schedules(self, c: Connection) -> datetime:
-        """Send both statements in one round trip. Return the database's time before them."""
+    async def _claim_existing(self, c: Connection) -> AsyncCursor[DueExecution]:
         context, request = self._context, self._request
-        clock = await self._statements.read_clock(c)
-        self._sent = self._asked = monotonic()
-        due = await self._claim_existing(c)
-        schedules = await self._statements.lock_due_schedules(
-            c, queues=context.queues, excluded_jobs=self._excluded_jobs(), max_rows=self._max_due,
-            max_woken=SETTLED_AT_ONCE,
+        abilities = context.abilities
+        tokens = context.tokens.offer(request.max_rows)
+        self._sent = monotonic()
+        return await self._statements.claim_due(
+            c, context.runner,
+            queues=context.queues, kinds=list(abilities.kinds),
+            functions=list(abilities.functions), tokens=tokens.literal,
+            trusted_since=context.clock.trusted_since if request.steal else None,
+            sql_commands=abilities.allow_sql_commands,
+            excluded_jobs=request.jobs_not_to_run, max_rows=tokens.size,
         )  # fmt: skip
-        since = await fetch_now(clock)
-        self._due = await due.fetchall()
-        self._existing = [row.claimed for row in self._due if row.refused is None]
+
+    async def _lock_due_schedules(self, c: Connection) -> AsyncCursor[ScheduleRow]:
+        return await self._statements.lock_due_schedules(
+            c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(),
+            max_rows=self._max_due, max_woken=MAX_EXTRA_SCHEDULES,
+        )  # fmt: skip
+
+    async def _note_existing(self, c: Connection, due: Sequence[DueExecution]) -> None:
+        context = self._context
+        self._due = due
+        self._existing = [row.claimed for row in due if row.refused is None]
         context.tokens.spend({row.token for row in self._existing})
         context.unknown_commits.add(self._existing)
         if any(row.how == "stolen" for row in self._existing):
             await self._check_clock(c)
-        locked = await schedules.fetchall()
-        self.schedules = [x for x in locked if request.only is None or x.key in request.only]
-        return since
 
-    async def _claim_existing(self, c: Connection) -> AsyncCursor[DueExecution]:
-        context, request = self._context, self._request
-        abilities = context.abilities
-        steals = request.steal and context.clock.known
-        tokens = context.tokens.offer(request.max_rows)
-        return await self._statements.claim_due(
-            c, context.runner,
-            queues=context.queues, kinds=list(abilities.kinds),
-            functions=list(abilities.functions), tokens=tokens,
-            trusted_since=context.clock.trusted_since if steals else None,
-            sql_commands=abilities.allow_sql_commands,
-            excluded_jobs=[*request.excluded_jobs, *request.refused_jobs, *request.broken],
-            max_rows=context.tokens.offered,
-        )  # fmt: skip
+    def _note_schedules(self, locked: Sequence[ScheduleRow]) -> None:
+        only = self._request.only
+        self.schedules = [row for row in locked if only is None or row.key in only]
 
     async def _check_clock(self, c: Connection) -> None:
         """Read the clock once more, after something was stolen.
@@ -203,8 +214,12 @@ class Claim:
             self._context.clock.distrust()
             raise ClockLeaptError
 
-    def _excluded_jobs(self) -> list[str]:
-        """Return the jobs whose schedules this runner leaves alone, as far as is known by now."""
+    def _jobs_not_to_plan(self) -> list[str]:
+        """Return the jobs whose schedules this runner leaves alone, as far as is known by now.
+
+        These are not the same as `jobs_not_to_run`. Another runner plans a delegated job, but every
+        runner executes it. The schedules of a broken job are decided, because this parks them.
+        """
         request = self._request
         delegated = self._context.abilities.peers.delegated_jobs()
         return [*request.excluded_jobs, *request.refused_jobs, *self._newly_excluded(), *delegated]
@@ -222,7 +237,6 @@ class Claim:
 
     async def _write(self, c: Connection) -> None:
         s, decision = self._statements, self.decision
-        self._asked = monotonic()
         # Before the first write: from here on an interruption leaves the outcome unknown.
         self._context.unknown_commits.add(decision.new)
         if decision.new:
@@ -236,9 +250,11 @@ class Claim:
         if decision.plans:
             await s.advance_schedules(c, decision.plans)
 
-    async def _ask_next_due(self, c: Connection, since: datetime) -> AsyncCursor[NextDue]:
+    async def _read_next_due(self, c: Connection, since: datetime) -> AsyncCursor[NextDue]:
+        """`since`: the database's time before step 1, because more may have come due meanwhile."""
+        self._asked = monotonic()
         return await self._statements.next_due(
-            c, queues=self._context.queues, excluded_jobs=self._excluded_jobs(), since=since
+            c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(), since=since
         )
 
     async def _fetch_inserted(self) -> list[Claimed]:
@@ -267,8 +283,9 @@ class Claim:
             await self._record_spec_errors(c)
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
-        # Without progress, wait for the next poll; otherwise a disagreement between the decision
-        # and the re-arming query would busy-loop.
+        # A claim that parks a schedule and re-arms it makes the next claim run at once. If nothing
+        # was started in between, the decision (which parks) and the query (which re-arms) disagree,
+        # and would do so for ever in a busy loop. Then the next poll decides.
         return rearmed > 0 and bool(decision.new or decision.pending)
 
     def _log_refused_rows(self) -> None:
@@ -285,21 +302,18 @@ class Claim:
             for name in await recorded.fetchall():
                 log.error("job_broken", job=name, error=errors[name])
 
-    def _result(self, won: Sequence[Claimed], due: NextDue | None, *, rearmed: bool) -> ClaimResult:
-        context, request, decision = self._context, self._request, self.decision
-        due_schedules = sum(not row.woken for row in self.schedules)
-        reached_limit = due_schedules >= self._max_due
-        context.breadth.adapt(due_schedules, decision.slotless, full=reached_limit)
-        more = reached_limit or any(row.more for row in self._due)
+    def _result(self, won: Sequence[Claimed], due: NextDue | None, *, more: bool) -> ClaimResult:
+        """`more`: further schedules may be due now."""
+        request = self._request
         return ClaimResult(
             leases=[self._lease(row) for row in won],
-            decision=decision,
+            decision=self.decision,
             excluded_jobs=self._newly_excluded() | request.refused_jobs | request.broken.keys(),
             next_due=due,
             asked=self._asked,
-            full=more or rearmed or request.only is not None,
+            full=more or any(row.more for row in self._due) or request.only is not None,
             lag=self._lag(won),
-            reconsider_after=context.abilities.peers.reconsider_after(),
+            reconsider_after=self._context.abilities.peers.reconsider_after(),
         )
 
     def _lease(self, claimed: Claimed) -> Lease:

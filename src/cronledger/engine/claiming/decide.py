@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.inputs import ClaimInputs
-from cronledger.ledger.rows import BrokenJob, JobFacts, LiveFunction, NewClaim
+from cronledger.ledger.rows import BrokenJob, JobFacts, LiveFunction, NewClaim, NewSkip
 from cronledger.logger import get_logger
 from cronledger.rules.model import (
     CatchUp,
@@ -19,14 +19,13 @@ from cronledger.rules.model import (
     Run,
     ScheduleRow,
     ScopeKey,
-    Skip,
 )
 from cronledger.rules.planner import STEP, Room, plan
 
 log = get_logger(__name__)
 
-PLANNED_AT_ONCE = 100_000
-"""The most plan_times that one claim settles, over all its schedules. This takes about a second,
+MAX_PLAN_TIMES = 100_000
+"""The most plan_times that one claim decides on, over all its schedules. This takes about a second,
 during which the claim holds their locks. After an outage, the rest is due again at once."""
 UNCLAIMED_STEP = 100
 """The most plan_times of one external schedule that one claim plans. They take no slot."""
@@ -46,7 +45,7 @@ class ClaimDecision:
 
     new: list[NewClaim] = field(default_factory=list)
     pending: list[NewClaim] = field(default_factory=list)
-    skips: list[tuple[ScopeKey, Skip, bool]] = field(default_factory=list)
+    skips: list[NewSkip] = field(default_factory=list)
     plans: list[tuple[ScopeKey, Plan]] = field(default_factory=list)
     replaced: list[ScopeKey] = field(default_factory=list)
     parked: list[tuple[ScopeKey, str]] = field(default_factory=list)
@@ -81,7 +80,7 @@ class _Decider:
             name: facts.room for name, facts in inputs.jobs.items() if facts.room is not None
         }
         self._queue_room = dict(inputs.queue_room)
-        self._step = max(1, min(STEP, PLANNED_AT_ONCE // max(1, len(inputs.schedules))))
+        self._step = max(1, min(STEP, MAX_PLAN_TIMES // max(1, len(inputs.schedules))))
         self.decision = ClaimDecision()
 
     def decide(self, row: ScheduleRow) -> None:
@@ -206,7 +205,7 @@ class _Decider:
         decision = self.decision
         decision.plans.append((row.key, planned))
         decision.skips.extend(
-            (row.key, skip, index == 0) for index, skip in enumerate(planned.skips)
+            NewSkip(row.key, skip, index == 0) for index, skip in enumerate(planned.skips)
         )
         if planned.replaces:
             decision.replaced.append(row.key)

@@ -71,10 +71,9 @@ class Dispatcher:
         self.steal_at: datetime | None = None
         self.refused: str | None = None
         self.stats = DispatcherStats()
-        self.wake = asyncio.Event()
 
     async def step(self) -> float:
-        """Claim once. Return the seconds until the next step, unless `wake` is set earlier.
+        """Claim once. Return the seconds until the next step, unless the loop is woken.
 
         Raises psycopg.Error when the database is unreachable. Nothing is lost by that.
         """
@@ -113,7 +112,6 @@ class Dispatcher:
         Call this when the jobs have changed, or the functions that this runner has.
         """
         self._excluded_until.clear()
-        self.wake.set()
 
     def _note_refusal(self, why: str) -> float:
         if self.refused is None:
@@ -153,7 +151,7 @@ class Dispatcher:
         stats = self.stats
         stats.steps += 1
         stats.last_step = monotonic()
-        stats.skipped += sum(skip.count for _, skip, _ in result.decision.skips)
+        stats.skipped += sum(new.skip.count for new in result.decision.skips)
         for lease in result.leases:
             stats.won += lease.claimed.how == "won"
             stats.stolen += lease.claimed.how == "stolen"
