@@ -116,7 +116,7 @@ async def test_a_replica_whose_rights_are_revoked_is_not_ready(
         async with Replica(App("revoked"), url=role.dsn, settings=Settings()) as replica:
             await eventually("it is ready", lambda: replica.health().ready)
             await asyncio.to_thread(role.alter, "REVOKE cronledger_runner FROM {}")
-            replica._runtime.components.wake_dispatcher()
+            replica._runtime.components.loops.wake("dispatcher")
             replica._runtime.components.loops.wake("check_in")
             await eventually("both show", lambda: (
                 {"dispatcher", "check_in"} <= replica.health().failing.keys()

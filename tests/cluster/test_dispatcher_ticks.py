@@ -82,7 +82,7 @@ async def test_f08_a_tick_never_overlaps_itself(
         for _ in range(10):
             numbers.append(await asyncio.to_thread(ledger.trigger, "quick"))
             for _ in range(5):
-                replica._runtime.components.wake_dispatcher()
+                replica._runtime.components.loops.wake("dispatcher")
                 await asyncio.sleep(0.003)
         for number in numbers:
             await eventually("it ended", done(ledger, number))
@@ -194,7 +194,7 @@ async def test_f13_a_full_replica_says_so_once_and_what_is_due_has_a_reason(
             await asyncio.to_thread(ledger.travel, by="3s")
             await eventually("it has a reason", lambda: reasons() == ["no_slot"] * 2)
             for _ in range(5):
-                replica._runtime.components.wake_dispatcher()
+                replica._runtime.components.loops.wake("dispatcher")
                 await asyncio.sleep(0.02)
             assert [x["event"] for x in logged].count("slots_saturated") == 1
             release.set()

@@ -233,7 +233,7 @@ async def test_a_claim_plans_no_more_than_it_can_in_a_second(
     ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds the locks of all its schedules meanwhile."""
-    monkeypatch.setattr(decide, "PLANNED_AT_ONCE", 40)
+    monkeypatch.setattr(decide, "MAX_PLAN_TIMES", 40)
     for n in range(4):
         ledger.job(f"j{n}", schedule="* * * * *", catch_up="latest", grace="1 min")
     ledger.clock.travel(by=timedelta(minutes=25))

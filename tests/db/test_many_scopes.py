@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from cronledger.engine.claiming.breadth import SETTLED_AT_ONCE
+from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES
 from cronledger.engine.lease import Lease
 from cronledger.ledger.queries import text
 from tests.bench import plans
@@ -60,11 +60,11 @@ async def test_what_is_due_starts_in_the_first_claim_while_scopes_are_added_and_
         for scopes in (NAMES, NAMES[: MANY // 2], []):
             ledger.rows(edit, scopes)
             left = woken(ledger, "many")
-            assert left > SETTLED_AT_ONCE
+            assert left > MAX_EXTRA_SCHEDULES
             while left:
                 await tick(ledger, one)
                 before, left = left, woken(ledger, "many")
-                assert before - left == min(before, SETTLED_AT_ONCE)
+                assert before - left == min(before, MAX_EXTRA_SCHEDULES)
     states = dict(ledger.rows("SELECT parked, count(*) FROM schedules GROUP BY 1"))
     assert states == {None: 1, "retired": MANY + 1}
 
@@ -118,7 +118,7 @@ async def test_a_claim_passes_over_the_scopes_that_an_edit_has_locked(
             await tick(ledger, one)
             assert woken(ledger, "many") == MANY
         await tick(ledger, one)
-        assert woken(ledger, "many") == MANY - SETTLED_AT_ONCE
+        assert woken(ledger, "many") == MANY - MAX_EXTRA_SCHEDULES
 
 
 async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(

@@ -271,9 +271,9 @@ def trusts_after_a_leap(_: Database) -> AbstractContextManager[None]:
 
     def make_observe(original: Any) -> Any:
         def observe(self: Any, now: Any, sent: float, received: float | None = None) -> bool:
-            trusted = self._trusted_since
+            trusted = self.trusted_since
             original(self, now, sent, received)
-            self._trusted_since = trusted or now
+            self.trusted_since = trusted or now
             return False
 
         return observe

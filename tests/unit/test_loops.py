@@ -110,7 +110,7 @@ async def test_a_clock_loop_that_is_not_answered_does_not_say_so_at_each_try() -
         raise AWAY
 
     with capture_logs() as logs:
-        made.drive("dispatcher", refused, reads_clock=True)
+        made.drive("dispatcher", refused, observes_clock=True)
         await asyncio.wait_for(turn.wait(), 5)
         await made.halt()
     assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"]
@@ -134,7 +134,7 @@ async def test_each_new_reason_of_an_absence_is_said_once_a_minute(
         raise psycopg.OperationalError(reasons.pop(0))
 
     with capture_logs() as logs:
-        made.drive("check_in", refused, reads_clock=True)
+        made.drive("check_in", refused, observes_clock=True)
         await asyncio.wait_for(done.wait(), 5)
         await made.halt()
     assert [(x["event"], x.get("error"), x["outage_s"]) for x in logs] == [
@@ -159,7 +159,7 @@ async def test_an_absence_right_after_another_is_said() -> None:
         return 0.0
 
     with capture_logs() as logs:
-        made.drive("check_in", step, reads_clock=True)
+        made.drive("check_in", step, observes_clock=True)
         await asyncio.wait_for(done.wait(), 5)
         await made.halt()
     assert [entry["event"] for entry in logs] == ["database_unreachable", "database_recovered"] * 2

@@ -4,14 +4,13 @@ It decides how long to sleep. Only the database itself decides whether something
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from time import monotonic
 
 from psycopg import AsyncCursor
 
 LEAP = timedelta(seconds=1)
 DRIFT = 1e-4  # the largest difference in speed between two clocks, in seconds per second
-NO_TRUST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -19,23 +18,19 @@ class DatabaseClock:
     """The database's clock as this runner knows it.
 
     `trusted_since`: the database time since which the runner was connected and the clock did not
-    leap by more than a second against the monotonic clock. A runner neither steals nor sweeps a
-    lease before it has trusted the clock for one stale_timeout.
+    leap by more than a second against the monotonic clock, or None while it is not trusted. A
+    runner neither steals nor sweeps a lease before it has trusted the clock for one stale_timeout.
     """
+
+    trusted_since: datetime | None = field(default=None, init=False)
 
     _now: datetime | None = field(default=None, init=False)
     _at: float = field(default=0.0, init=False)
     _error: float = field(default=0.0, init=False)  # seconds that _now may be off
-    _trusted_since: datetime | None = field(default=None, init=False)
 
     @property
     def known(self) -> bool:
         return self._now is not None
-
-    @property
-    def trusted_since(self) -> datetime:
-        """The start of the trust. An instant far in the future while there is none."""
-        return NO_TRUST if self._trusted_since is None else self._trusted_since
 
     def observe(self, now: datetime, sent: float, received: float | None = None) -> bool:
         """Learn from an answer of the database. Return whether its clock leapt.
@@ -49,8 +44,8 @@ class DatabaseClock:
         leapt = self._now is not None and abs(self.at(at) - now) > LEAP + timedelta(
             seconds=received - sent
         )
-        if self._trusted_since is None or leapt:
-            self._trusted_since = now
+        if self.trusted_since is None or leapt:
+            self.trusted_since = now
         error = (received - sent) / 2
         before = self._error + (at - self._at) * DRIFT
         if self._now is None or error <= before or self._off(now, at) > error + before:
@@ -70,7 +65,7 @@ class DatabaseClock:
 
     def distrust(self) -> None:
         """End the trust, because the connection was lost. The next answer begins a new one."""
-        self._trusted_since = None
+        self.trusted_since = None
 
     def at(self, monotonic_time: float) -> datetime:
         """Return the database time at a monotonic instant."""

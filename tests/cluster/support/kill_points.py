@@ -280,7 +280,7 @@ class Heir:
             for seconds in (0, 70, 10):
                 self.travel(seconds)
                 await replica._runtime.check_in()  # it sees the clock leap
-                replica._runtime.components.clock._trusted_since = LONG_AGO
+                replica._runtime.components.clock.trusted_since = LONG_AGO
                 replica._runtime.components.dispatcher.steal_at = LONG_AGO
                 for ran in await replica.step():
                     self.started[ran.execution_id] += 1

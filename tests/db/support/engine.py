@@ -189,13 +189,13 @@ class Runner:
 
     def trust(self) -> None:
         """As if connected, with an unbroken view of the clock, since long ago."""
-        self.clock._trusted_since = LONG_AGO
+        self.clock.trusted_since = LONG_AGO
 
     async def live_through(self) -> None:
         """The time that was travelled has passed here as well: that was no leap."""
-        trusted = self.clock._trusted_since
+        trusted = self.clock.trusted_since
         await self.check_in()
-        self.clock._trusted_since = trusted
+        self.clock.trusted_since = trusted
 
     async def step(self) -> list[Lease]:
         """One step of the dispatcher; what it started."""

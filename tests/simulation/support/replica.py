@@ -33,13 +33,15 @@ class SimRuntime(Runtime):
         loops = self.components.loops
         drive = loops.drive
 
-        def counted(name: str, step: Any, wake: Any = None, *, reads_clock: bool = False) -> None:
+        def counted(
+            name: str, step: Any, wake: Any = None, *, observes_clock: bool = False
+        ) -> None:
             async def stepped() -> float | None:
                 self._cluster.steps[name] += 1
                 answer: float | None = await step()
                 return answer
 
-            drive(name, stepped, wake, reads_clock=reads_clock)
+            drive(name, stepped, wake, observes_clock=observes_clock)
 
         loops.drive = counted  # type: ignore[method-assign]
         super()._drive()

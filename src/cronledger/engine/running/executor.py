@@ -38,7 +38,7 @@ log = get_logger(__name__)
 class Running:
     """One execution in this process.
 
-    `began`: the monotonic instant at which its handler was called, or None before that. `stop`: the
+    `called_at`: the monotonic instant at which its task began, or None before that. `stop`: the
     reason why the handler was requested to end, if it was. `overran`: it did not end in time.
     `abandoned`: the executor does not wait for its end any more.
     """
@@ -46,7 +46,7 @@ class Running:
     lease: Lease
     cancel: CancelToken
     task: asyncio.Task[None] | None = None
-    began: float | None = None
+    called_at: float | None = None
     stop: Stop | None = None
     stop_again: asyncio.TimerHandle | None = None
     overran: bool = False
@@ -54,7 +54,7 @@ class Running:
 
     @property
     def duration_ms(self) -> int:
-        return 0 if self.began is None else round((monotonic() - self.began) * 1000)
+        return 0 if self.called_at is None else round((monotonic() - self.called_at) * 1000)
 
 
 class Executor:
@@ -154,7 +154,7 @@ class Executor:
         running.stop = why
         running.cancel.cancel()
         # A task that is cancelled before its first step would never run. `_outcome` reads `stop`.
-        if running.began is not None and self._running.get(running.lease.token) is running:
+        if running.called_at is not None and self._running.get(running.lease.token) is running:
             self._stop_handler(running)
             if running.stop_again is not None:
                 running.stop_again.cancel()
@@ -201,7 +201,7 @@ class Executor:
 
     async def _run(self, running: Running) -> None:
         claimed = running.lease.claimed
-        running.began = monotonic()
+        running.called_at = monotonic()
         with bound_contextvars(
             **running.lease.log_fields,
             plan_time=claimed.key.plan_time.isoformat(),

@@ -4,6 +4,7 @@ import os
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from cronledger.engine.apps import AppRegistry
@@ -106,6 +107,7 @@ class Components:
             self._access, self._statements, self.leases, self.supervisor.extend
         )
         self.finisher = Finisher(self._pool, self._statements, self.leases, coordinator.written)
+        wake_dispatcher = partial(self.loops.wake, "dispatcher")
         self.executor = Executor(
             self.leases,
             self.finisher,
@@ -116,7 +118,7 @@ class Components:
             connections=Connections(self._access, self._statements, self.threads),
             runner=self._runner,
             slots=s.slots,
-            freed=self.wake_dispatcher,
+            freed=wake_dispatcher,
             added=self.heartbeats.wake,
         )
         self.claimer = Claimer(
@@ -134,9 +136,11 @@ class Components:
             start=self.executor.start,
             poll=self.poll,
         )
-        self._housekeeping(coordinator, expected)
+        self._build_maintenance(coordinator, expected)
+        self._build_control(coordinator, expected)
 
-    def _housekeeping(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
+    def _build_maintenance(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
+        """Build the sweeper, the check-ins and the scope providers."""
         s = self._settings
         self.sweeper = Sweeper(
             self._pool,
@@ -144,7 +148,7 @@ class Components:
             self.clock,
             retention=s.retention,
             width=s.partition_interval,
-            rearmed=self.wake_dispatcher,
+            rearmed=partial(self.loops.wake, "dispatcher"),
             stagger=random.random(),
         )
         self.check_ins = CheckIn(
@@ -158,6 +162,12 @@ class Components:
             ttl=ttl(s),
             described=coordinator.describe,
         )
+        self.scopes = ScopeProviders(
+            self._pool, self._statements, self._apps.providers, runner=self._runner
+        )
+
+    def _build_control(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
+        """Build what acts on the other components: diagnostics, drain, Apps, manual steps."""
         self.inspector = Inspector(
             self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
             self.heartbeats, self.listener,
@@ -165,9 +175,6 @@ class Components:
         self.drain = Drain(self._runner, self.claimer, self.executor, self.finisher, self.loops)
         self.lifecycle = AppLifecycle(
             self._apps, self._access.url, expected, self._runner, coordinator.check_in
-        )
-        self.scopes = ScopeProviders(
-            self._pool, self._statements, self._apps.providers, runner=self._runner
         )
         self.manual = ManualSteps(
             self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
@@ -189,7 +196,3 @@ class Components:
         """Return the seconds between two claims. They are fewer while the runner cannot LISTEN."""
         listening = self.listener is not None and self.listener.listening
         return poll_seconds(self._settings, listening=listening)
-
-    def wake_dispatcher(self) -> None:
-        """Let the dispatcher claim now."""
-        self.dispatcher.wake.set()

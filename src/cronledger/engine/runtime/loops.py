@@ -30,14 +30,15 @@ class Loop:
     """One driven step.
 
     `at`: the monotonic instant at which the last step began. `busy`: that step has not ended.
-    `reads_clock`: the step reads the database's clock. `last`: the loop ends after this step.
+    `observes_clock`: the step learns the
+    time of the database. `last`: the loop ends after this step.
     `error`: the error of the last step, or None. `logged`: the last error logged, and when.
     """
 
     name: str
     step: Step
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    reads_clock: bool = False
+    observes_clock: bool = False
     at: float = field(default_factory=monotonic)
     busy: bool = False
     last: bool = False
@@ -64,7 +65,7 @@ class LoopStats:
 class Loops:
     """The loops of one replica by name.
 
-    `away` is called when a loop that reads the database's clock gets no answer: the database is
+    `away` is called when a loop that observes the database's clock gets no answer: the database is
     unreachable. `suspect` is called when any other loop gets no answer, because it may have lost
     only its own connection. The first one that hears from the database again calls `answered`.
 
@@ -84,7 +85,6 @@ class Loops:
         self.elsewhere: str | None = None
         self._loops: dict[str, Loop] = {}
         self.away_since: float | None = None
-        self.away_because: str | None = None
         self._away_logged = False
         self._lines = LogThrottle()
         self.database_errors = 0
@@ -95,10 +95,10 @@ class Loops:
         step: Step,
         wake: asyncio.Event | None = None,
         *,
-        reads_clock: bool = False,
+        observes_clock: bool = False,
     ) -> None:
         """Call `step` now, and again after the delay that it returns or when `wake` is set."""
-        loop = Loop(name, step, wake or asyncio.Event(), reads_clock)
+        loop = Loop(name, step, wake or asyncio.Event(), observes_clock)
         self._loops[name] = loop
         loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
 
@@ -141,7 +141,7 @@ class Loops:
             return elsewhere is not None
         if self._away_logged:
             log.info("database_recovered", outage_s=round(monotonic() - self.away_since, 1))
-        self.away_since, self.away_because, self._away_logged = None, None, False
+        self.away_since, self._away_logged = None, False
         return True
 
     def stuck(self) -> str | None:
@@ -198,7 +198,7 @@ class Loops:
             self._report_elsewhere(other)
         elif not is_unreachable(error):
             self._report(loop, error)
-        elif loop.reads_clock:
+        elif loop.observes_clock:
             self._report_away(loop, loop.error, refused_connection_remedy(error))
         elif self.away_since is None:
             self._suspect()
@@ -220,7 +220,6 @@ class Loops:
         if self.away_since is None:
             self.away_since = monotonic()
             self._away()
-        self.away_because = why
         due = self._lines.due(why)
         # The first failure of a new absence is logged, however soon it follows the last one. A loop
         # that keeps failing while another one is answered does not begin a new absence.

@@ -162,10 +162,10 @@ class Runtime:
         drive("finisher", parts.finisher.step, parts.finisher.wake)
         if self._manual:
             return
-        drive("check_in", self.check_in, reads_clock=True)
+        drive("check_in", self.check_in, observes_clock=True)
         drive("sweeper", parts.sweeper.step)
         drive("scopes", parts.scopes.step)
-        drive("dispatcher", parts.dispatcher.step, parts.dispatcher.wake, reads_clock=True)
+        drive("dispatcher", parts.dispatcher.step, observes_clock=True)
         if parts.listener is not None:
             drive("listener", parts.listener.step)
 
@@ -258,11 +258,11 @@ class Runtime:
     def listening_stopped(self) -> None:
         """LISTEN was lost, so that the dispatcher must not rely on it for its sleep."""
         self.connection_lost()
-        self.components.wake_dispatcher()
+        self.components.loops.wake("dispatcher")
 
     def notified(self, payload: str) -> None:
         """A notification of the ledger arrived, or LISTEN began (`connected`)."""
-        self.components.wake_dispatcher()
+        self.components.loops.wake("dispatcher")
         if payload in ("jobs", "accepted", "connected"):
             # Jobs were edited, or may be those of a restored ledger.
             self.components.peers.reconsider()
@@ -273,7 +273,7 @@ class Runtime:
 
     def written(self, ended: Sequence[Ended]) -> None:
         """The outcomes of these executions are committed."""
-        self.components.wake_dispatcher()
+        self.components.loops.wake("dispatcher")
         self.components.manual.ended(ended)
         if self.state in ("draining", "stopped"):
             self.components.drain.ended(ended)
@@ -297,7 +297,7 @@ class Runtime:
         if due is not None and due <= 0:
             parts.loops.wake("sweeper")
             if reply.stale is not None and reply.stale <= reply.now:
-                parts.wake_dispatcher()
+                parts.loops.wake("dispatcher")
             return min(1.0, parts.poll())
         return parts.poll() if due is None else min(parts.poll(), due + 0.05)
 
@@ -360,5 +360,5 @@ class Runtime:
         """Reconsider what is parked or left to others, because the functions have changed."""
         self.components.sweeper.full_round()
         self.components.dispatcher.reconsider()
-        for loop in ("sweeper", "scopes"):
+        for loop in ("sweeper", "scopes", "dispatcher"):
             self.components.loops.wake(loop)
