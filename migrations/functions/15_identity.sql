@@ -51,8 +51,8 @@ DECLARE
     why text := {schema}_internal.other_database();
 BEGIN
     IF why IS NOT NULL THEN
-        RAISE EXCEPTION 'this is another database than the one the ledger was made in: %', why
-            USING HINT = 'If it was restored or cloned, its original may go on beside it. Nothing is planned or started here until `cronledger accept-database --skip-missed` (what was due until then does not run here) or `--catch-up` (the jobs'' catch_up decides).',
+        RAISE EXCEPTION 'this is not the database in which the ledger was created: %', why
+            USING HINT = 'If it was restored or cloned, the original may still be running. Nothing is planned or started here until `cronledger accept-database --skip-missed` (what was due until then does not run here) or `--catch-up` (the jobs'' catch_up decides).',
                   ERRCODE = 'CL005';
     END IF;
 END $$;
@@ -71,7 +71,7 @@ BEGIN
                         current_database(), (SELECT s.system_identifier FROM pg_control_system() s),
                         here.ledger_id, began_with
             USING DETAIL = concat('Ledger ', here.ledger_id, ', an accepted copy of ' || here.copy_of),
-                  HINT = 'Make the DSN lead to the ledger that the runner began with, or restart the runner if it is to work in this one.',
+                  HINT = 'Correct the DSN so that it leads to the ledger with which the runner began, or restart the runner to use this ledger.',
                   ERRCODE = 'CL006';
     END IF;
 END $$;

@@ -64,12 +64,12 @@ def test_run_ends_with_5_in_a_clone_until_it_is_accepted(
 
             run = cli(url, tmp_path, "run")
             assert run.returncode == 5, run.stderr
-            assert "another database than the one the ledger was made in" in run.stderr
+            assert "this is not the database in which the ledger was created" in run.stderr
             assert "accept-database --skip-missed" in run.stderr
             assert jobs() == ["goes_on", "outlives"]  # its jobs were not applied
             migrated = cli(url, tmp_path, "migrate")
             assert (migrated.returncode, migrated.stdout) == (0, "")
-            assert "Warning: this is another database" in migrated.stderr
+            assert "Warning: this is not the database in which" in migrated.stderr
             assert cli(url, tmp_path, "run").returncode == 5
             assert cli(url, tmp_path, "accept-database").returncode == 2
             both = cli(url, tmp_path, "accept-database", "--skip-missed", "--catch-up")

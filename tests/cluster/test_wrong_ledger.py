@@ -209,7 +209,10 @@ def test_a_start_in_the_middle_of_the_move_ends_with_5(database_url: str) -> Non
     ended = explain(caught.value)
     assert ended is not None
     assert ended.code is Exit.OTHER_DATABASE
-    assert "Hint: make the DSN lead to the ledger that the runner began with" in ended.text
+    assert (
+        "Hint: correct the DSN so that it leads to the ledger with which the runner began"
+        in ended.text
+    )
 
 
 @pytest.mark.slow

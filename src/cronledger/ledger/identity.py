@@ -17,26 +17,26 @@ from cronledger.ledger.schemas import internal
 SQLSTATE = "CL005"
 OTHER_LEDGER = "CL006"
 ACCEPT = (
-    "if it was restored or cloned, its original may go on beside it; decide with "
+    "if it was restored or cloned, the original may still be running; decide with "
     "`cronledger accept-database --skip-missed` (what was due until then does not run here) or "
     "`--catch-up` (the jobs' catch_up decides)"
 )
 
 
 class OtherDatabaseError(RuntimeError):
-    """This is another database than the one the ledger was made in; the message says what differs.
+    """This is not the database in which the ledger was created. The message names the difference.
 
     Nothing is planned or started in it until `cronledger accept-database`.
     """
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"this is another database than the one the ledger was made in: {why}")
+        super().__init__(f"this is not the database in which the ledger was created: {why}")
         self.why = why
 
 
 RETURN = (
-    "make the DSN lead to the ledger that the runner began with, or restart the runner if it is to "
-    "work in this one"
+    "correct the DSN so that it leads to the ledger with which the runner began, or restart the "
+    "runner to use this ledger"
 )
 
 
