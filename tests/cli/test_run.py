@@ -269,7 +269,7 @@ def test_nothing_is_applied_where_the_replica_could_not_run(
             url = make_conninfo(database_url, user=role)
             run = start("a.toml", "--no-migrate", CRONLEDGER_DATABASE_URL=url)
             assert run.end() == 2, run.err
-            assert "permission denied for schema cronledger_internal" in run.err
+            assert "permission denied for table runners" in run.err
             assert ask("SELECT name FROM cronledger.jobs") == []
         finally:
             c.execute(take.format(role=sql.Identifier(role)))
