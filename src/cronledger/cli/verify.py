@@ -61,7 +61,7 @@ def verify(
 
     The command may run beside live replicas. It only reads, unless --accept is given.
 
-    Exit status: 1 if there are violations that nobody has accepted.
+    Exit status: 1 if there are violations that were not accepted.
     """
     from cronledger.cli.session import session
     from cronledger.rules.problems import Exit
