@@ -267,6 +267,7 @@ def test_a_full_disk_is_an_error_and_no_traceback(
     assert (said.returncode, said.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_is_no_error_message(filled: Cli, database_url: str) -> None:
     for arguments in (["jobs", "list"], ["queues", "list"], ["--help"], ["migrate", "--sql"]):
         reader, writer = os.pipe()

@@ -247,6 +247,7 @@ def test_trigger_waits_for_the_end(filled: Cli, database_url: str, status: str, 
     assert f"#{said.stdout.strip()} {status}" in said.stderr
 
 
+@pytest.mark.slow
 def test_embedded(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "embedded")
     monkeypatch.setenv("CRONLEDGER_EMBEDDED_DIR", str(tmp_path / "embedded"))

@@ -18,7 +18,6 @@ from cronledger.testing import Ledger
 from tests.cluster.support.harness import Cluster
 from tests.cluster.support.servers import OwnServer, stopping
 from tests.cluster.test_server_faults import Role
-from tests.marks import first_fast
 from tests.processes import CRONLEDGER, clean_environ
 from tests.waiting import eventually
 
@@ -45,19 +44,14 @@ def run(url: str, directory: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "named", "hint"),
-    first_fast(
-        [
-            (
-                {"password": "wrong"},
-                'password authentication failed for user "guarded"',
-                "PGPASSWORD",
-            ),
-            ({"dbname": "absent"}, 'database "absent" does not exist', "create the database"),
-            ({"user": "absent"}, 'role "absent" does not exist', "create the role"),
-        ]
-    ),
+    [
+        ({"password": "wrong"}, 'password authentication failed for user "guarded"', "PGPASSWORD"),
+        ({"dbname": "absent"}, 'database "absent" does not exist', "create the database"),
+        ({"user": "absent"}, 'role "absent" does not exist', "create the role"),
+    ],
     ids=str,
 )
 def test_a_start_that_is_refused_says_so_at_once(

@@ -52,6 +52,7 @@ STRUCTLOG = (
 )
 
 
+@pytest.mark.slow
 def test_a_host_that_configures_nothing_sees_nothing(database_url: str, tmp_path: Path) -> None:
     out, err = run_host(database_url, tmp_path)
     assert out == "the host's own output\n"
@@ -66,6 +67,7 @@ def test_the_hosts_logging_decides(database_url: str, tmp_path: Path) -> None:
     assert "queues=default" in started[0]
 
 
+@pytest.mark.slow
 def test_a_structlog_of_the_host_decides(database_url: str, tmp_path: Path) -> None:
     out, err = run_host(database_url, tmp_path, before=STRUCTLOG)
     assert out == "the host's own output\n"
@@ -78,6 +80,7 @@ def warnings_only(lines: str) -> bool:
     return all("server_not_durable" in line for line in lines.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [INFO, STRUCTLOG], ids=["logging", "structlog"])
 def test_the_log_level_takes_effect(database_url: str, tmp_path: Path, before: str) -> None:
     given = ", settings=Settings(log_level='warning')"
@@ -87,6 +90,7 @@ def test_the_log_level_takes_effect(database_url: str, tmp_path: Path, before: s
     assert warnings_only(err)
 
 
+@pytest.mark.slow
 def test_the_log_format_takes_effect(database_url: str, tmp_path: Path) -> None:
     for before in ("", INFO):
         out, err = run_host(database_url, tmp_path, before=before, CRONLEDGER_LOG_FORMAT="json")

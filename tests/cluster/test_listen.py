@@ -14,6 +14,7 @@ from cronledger.settings import Settings
 from cronledger.testing import Ledger
 from tests.cluster.support.harness import Cluster
 from tests.cluster.support.proxy import Proxy
+from tests.marks import first_fast
 from tests.waiting import eventually, until
 
 CLOSED = "postgresql://127.0.0.1:1/nowhere"
@@ -24,7 +25,7 @@ IDLE_LIMIT = (
 )
 
 
-@pytest.mark.parametrize("how", ["closed_port", "idle_session_timeout"])
+@pytest.mark.parametrize("how", first_fast(["closed_port", "idle_session_timeout"]))
 def test_stale_leases_are_stolen_and_swept(cluster: Cluster, ledger: Ledger, how: str) -> None:
     settings: dict[str, Any] = {}
     if how == "closed_port":

@@ -17,6 +17,9 @@ from tests.database import Databases, fast_directory, scratch_directory
 from tests.processes import CRONLEDGER, clean_environ
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
+
 JOBS = """
 [jobs.tick]
 schedule = "@every 1s"
@@ -43,7 +46,6 @@ def on(url: str, directory: Path) -> Iterator[Cluster]:
         print(made.report())
 
 
-@pytest.mark.slow
 def test_run_ends_with_5_in_a_clone_until_it_is_accepted(
     database_url: str, databases: Databases, tmp_path: Path
 ) -> None:
@@ -118,7 +120,6 @@ def test_a_replica_that_runs_finishes_what_it_has_and_waits(
     assert replica.events("step_failed") == []
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(Pair.missing() is not None, reason=Pair.missing() or "")
 def test_a_promoted_copy_is_a_failover_only_if_a_runner_was_just_seen(tmp_path: Path) -> None:
     """Same system identifier, same oid: the timeline and the last heartbeats tell."""

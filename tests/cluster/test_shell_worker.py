@@ -114,6 +114,7 @@ def test_f17_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> N
     assert worker.popen.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_f17_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, workers: Any) -> None:
     _declare(cluster, max_attempts=2, retry_backoff=["0 s"])
     cluster.trigger("foreign")
@@ -127,6 +128,7 @@ def test_f17_a_command_that_fails_says_so_and_is_retried(cluster: Cluster, worke
     assert [entry["error_code"] for entry in row["attempts"]] == ["exit_code"]
 
 
+@pytest.mark.slow
 def test_f17_a_killed_worker_is_stolen_from_or_swept(cluster: Cluster, workers: Any) -> None:
     """SIGKILL: reentrant work runs again elsewhere, other work is never started again; and the
     work itself does not outlive its lease."""
@@ -173,6 +175,7 @@ def test_f06_a_worker_whose_lease_was_stolen_writes_nothing(cluster: Cluster, wo
     assert (row["runner_id"], row["attempt"]) == ("thief", 2)
 
 
+@pytest.mark.slow
 def test_f17_a_cancel_ends_the_work_of_a_worker(cluster: Cluster, workers: Any) -> None:
     _declare(cluster)
     cluster.trigger("foreign")

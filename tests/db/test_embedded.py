@@ -133,6 +133,7 @@ def test_data_is_kept_between_runs(base: Path, binaries: Binaries) -> None:
         assert _value(embedded.start(), "SELECT n FROM kept") == 7
 
 
+@pytest.mark.slow
 def test_ten_processes_at_once_make_and_share_one_server(
     empty_base: Path, binaries: Binaries
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from cronledger import Context, Discard, Result, Retry
 from cronledger.engine.running.handlers.transaction import Connections, ExecutionTransaction
 from tests.db.support.whole_replica import Whole
+from tests.marks import first_fast
 from tests.waiting import eventually
 
 WRITE = "INSERT INTO done VALUES (%s)"
@@ -175,7 +176,7 @@ async def test_f30_a_transaction_is_refused_without_the_lease(whole: Whole) -> N
     assert done(whole) == []
 
 
-@pytest.mark.parametrize("how", ["cancel", "timeout", "drain"])
+@pytest.mark.parametrize("how", first_fast(["cancel", "timeout", "drain"]))
 async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> None:
     inside = threading.Event()
 

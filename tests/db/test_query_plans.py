@@ -57,6 +57,7 @@ def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connect
     assert verdicts["read_leases", "generic"].measured.partitions <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["kept", "planned_anew", "analyzed_while_empty", "analyzed"])
 def test_plans_made_on_an_empty_ledger_serve_a_full_one(database_url: str, state: str) -> None:
     """A replica keeps its plans until autovacuum has come by: a minute of a fresh installation,
@@ -94,6 +95,7 @@ def _tables_to_fill(c: psycopg.Connection) -> list[str]:
     return [f"cronledger.{name}" for name in names]
 
 
+@pytest.mark.slow
 def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Connection) -> None:
     def cost() -> plans.Measured:
         statement = plans.again(filled, BATCH)["lock_due_existing"]
@@ -117,6 +119,7 @@ def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Conne
     assert after.buffers <= before.buffers + 2 * BATCH
 
 
+@pytest.mark.slow
 def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection) -> None:
     """In a generic plan `<> ALL ($1)` and, where no index serves, `= ANY ($1)` have no hash."""
     texts = {file.stem: file.read_text() for file in STATEMENTS.glob("*.sql")}
@@ -138,6 +141,7 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
             assert plans.plan(filled, statement, "generic").count("hashed SubPlan") >= 2
 
 
+@pytest.mark.slow
 def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
     calls = {
         "lock_due_schedules": lambda s, c: s.lock_due_schedules(

@@ -155,6 +155,7 @@ async def test_f28_a_role_of_the_script_does_not_stop_its_end(whole: Whole) -> N
         assert (await whole.run("lowered"))["status"] == "SUCCESS"
 
 
+@pytest.mark.slow
 async def test_f28_more_executions_than_connections_wait_for_their_turn(whole: Whole) -> None:
     sql(whole, "many", "INSERT INTO done VALUES ('x', 'y')", overlap="allow")
     async with whole.replica(slots=20):

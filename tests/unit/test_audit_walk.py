@@ -401,6 +401,7 @@ def both_answers(
         yield None
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     window=windows(),

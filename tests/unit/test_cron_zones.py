@@ -323,6 +323,7 @@ def around_changes(draw: st.DrawFn) -> tuple[str, str, datetime]:
 policies = {"gap": st.sampled_from(["shift", "skip"]), "fold": st.sampled_from(["first", "both"])}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(case=around_changes(), lead=st.sampled_from([-15, 0, 30, 60, 540]), **policies)
 def test_equals_the_oracle(case: tuple[str, str, datetime], lead: int, gap: Any, fold: Any) -> None:

@@ -32,7 +32,7 @@ from tests.waiting import until
 
 PACKAGE = ROOT / "src" / "cronledger"
 
-ENGINE = ("claim", "steal", "refused", "unknown", "finish", "heartbeat", "sweep")
+ENGINE = ("heartbeat", "claim", "steal", "refused", "unknown", "finish", "sweep")
 WHOLE = ("drain", "transaction", "answer_lost", "commit_lost", "scopes", "deploy")
 
 SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
