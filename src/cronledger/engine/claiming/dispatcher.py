@@ -49,7 +49,8 @@ class Dispatcher:
     `free` returns the number of free slots and of all slots. `start` receives the leases that were
     claimed. `poll` returns the longest time between two steps.
     `steal_at`: when the next lease is stale, in database time. `refused`: why the database refused
-    the last claim, because it is not the ledger's own.
+    the last claim, because it is not the ledger's own. `saturated`: the last step found no free
+    slot.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Dispatcher:
         self._start = start
         self._poll = poll
         self._excluded_until: dict[str, float] = {}
-        self._saturated = False
+        self.saturated = False
         self.steal_at: datetime | None = None
         self.refused: str | None = None
         self.stats = DispatcherStats()
@@ -82,7 +83,7 @@ class Dispatcher:
         if free <= 0:
             self._note_saturation(slots)
             return self._poll()
-        self._saturated = False
+        self.saturated = False
         if free < slots:
             await asyncio.sleep(YIELD_SECONDS * (slots - free) / slots)
         steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
@@ -100,11 +101,6 @@ class Dispatcher:
         if steal:
             self.steal_at = None
         return self._delay(result)
-
-    @property
-    def saturated(self) -> bool:
-        """Whether the last step found no free slot."""
-        return self._saturated
 
     def reconsider(self) -> None:
         """Include jobs again that were left to other runners, from the next step on.
@@ -126,8 +122,8 @@ class Dispatcher:
             self.refused = None
 
     def _note_saturation(self, slots: int) -> None:
-        if not self._saturated:
-            self._saturated = True
+        if not self.saturated:
+            self.saturated = True
             log.warning("slots_saturated", slots=slots)
 
     def _excluded_jobs(self) -> list[str]:
