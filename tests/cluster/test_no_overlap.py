@@ -13,11 +13,11 @@ import psycopg
 import pytest
 
 from cronledger.sources.apply import apply
+from cronledger.testing import Travel
 from tests.cluster.support.harness import Process
 from tests.cluster.support.marks import VARIABLE, read
 from tests.cluster.support.overlap_jobs import FIRINGS, SCOPES, app
 from tests.processes import clean_environ
-from tests.travel import Travel
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from cronledger.testing import Travel
 from tests.db.support.engine import Ledger
-from tests.travel import Travel
+from tests.db.support.rows import Db, connected
 
 
 @pytest.fixture
@@ -25,3 +26,17 @@ def ledger(database_url: str, travel: Travel) -> Iterator[Ledger]:
     made = Ledger(database_url, travel)
     yield made
     made.close()
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    """A connection whose rows are dictionaries."""
+    with connected(database_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def other(database_url: str) -> Iterator[Db]:
+    """Another such connection."""
+    with connected(database_url) as connection:
+        yield connection

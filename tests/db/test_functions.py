@@ -1,7 +1,6 @@
 """Operator functions and roles."""
 
 import uuid
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -26,18 +25,6 @@ from tests.marks import first_fast
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 NOT_NOW = errors.ObjectNotInPrerequisiteState
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
-
-
-@pytest.fixture
-def other(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
 
 
 def call(db: Db, function: str, *arguments: Any, **named: Any) -> Any:

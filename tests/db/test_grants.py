@@ -1,13 +1,12 @@
 """Who may do what: decided for every object, in one place, and granted whenever roles appear."""
 
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 from psycopg import errors, sql
 
 from cronledger.ledger.migrate import check, migrate
-from tests.db.support.rows import Db, connected, job, value
+from tests.db.support.rows import Db, job, value
 from tests.marks import first_fast
 
 SCHEMAS = ("cronledger", "cronledger_internal")
@@ -33,12 +32,6 @@ CROSS JOIN LATERAL aclexplode(o.acl) a
 LEFT JOIN pg_roles r ON r.oid = a.grantee
 WHERE a.grantee <> o.owner
 """
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
 
 
 def test_every_object_has_a_decided_right(db: Db) -> None:

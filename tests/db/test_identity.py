@@ -17,10 +17,10 @@ from cronledger.ledger.identity import Accepted, OtherDatabaseError
 from cronledger.replica import Replica
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
+from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
-from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)
 

@@ -1,13 +1,10 @@
 """What the scripts create, as their texts tell it, against the catalog of a migrated database."""
 
-from collections.abc import Iterator
-
 import psycopg
-import pytest
 
 from cronledger.ledger.inventory import Made, inventory, lost
 from cronledger.ledger.migrate import check, created
-from tests.db.support.rows import Db, connected, value
+from tests.db.support.rows import Db, value
 
 CATALOG = """
 SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table' END AS kind,
@@ -35,12 +32,6 @@ WHERE t.typnamespace::regnamespace::text ~ '^cronledger' AND c.relkind = 'c'
 FUNCTIONS = """
 SELECT count(*) FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^cronledger'
 """
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
 
 
 def test_the_texts_tell_what_the_catalog_has(db: Db, database_url: str) -> None:

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
+from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners, waiting
 from tests.db.support.ledger_bench import STOPPED, TICK
 from tests.marks import first_fast
-from tests.travel import Travel
 from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)

@@ -14,9 +14,9 @@ from cronledger.ledger.access import connect
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Replica
 from cronledger.settings import Settings
+from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
-from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)
 _TABLES = """

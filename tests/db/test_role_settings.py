@@ -23,10 +23,10 @@ from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
-from tests.travel import Travel
 
 MINUTE = timedelta(minutes=1)
 PINNED = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c synchronous_commit=on"

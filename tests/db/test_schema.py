@@ -1,7 +1,6 @@
 """Tables, the triggers on jobs, and partitions."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,6 @@ from psycopg import errors, sql
 from cronledger.ledger.migrate import REPEATED, directory, migrate
 from tests.db.support.rows import (
     Db,
-    connected,
     execution,
     insert,
     job,
@@ -28,18 +26,6 @@ from tests.marks import first_fast
 LEDGER_SQL = Path(__file__).parents[2] / "src" / "cronledger" / "ledger" / "sql"
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MONDAY = datetime(2001, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
-
-
-@pytest.fixture
-def other(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
 
 
 # Comments and clocks

@@ -27,8 +27,8 @@ from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
+from cronledger.testing import Travel
 from tests.marks import first_fast
-from tests.travel import Travel
 
 
 class Asked:
@@ -276,7 +276,7 @@ async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answer
 
     await replica.step()
     assert asked.execute(OVERDUE) == []
-    assert found(database_url) == [("ok", "each scope provider answers")]
+    assert found(database_url) == [("ok", "all scope providers return")]
     assert asked.execute(status) == [("active", False, 0, None)]
     await replica.step()
     travel.travel(by=timedelta(seconds=5))

@@ -1,6 +1,5 @@
 """Every view shows each kind of row that it is for."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -11,7 +10,6 @@ from psycopg.types.json import Jsonb
 
 from tests.db.support.rows import (
     Db,
-    connected,
     execution,
     insert,
     job,
@@ -24,12 +22,6 @@ from tests.db.support.rows import (
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
 
 
 def rows(db: Db, view: str, order: str = "job_name") -> list[dict[str, Any]]:

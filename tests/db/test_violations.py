@@ -1,6 +1,5 @@
 """The view `violations` names what was planted and nothing else; nothing of what the engine did."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -28,12 +27,6 @@ from tests.marks import first_fast
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Db]:
-    with connected(database_url) as connection:
-        yield connection
 
 
 def violations(db: Db) -> list[tuple[str, datetime | None]]:

@@ -22,12 +22,12 @@ import psycopg
 from cronledger.audit.verify import verify
 from cronledger.rules import outcome
 from cronledger.sources.apply import apply
+from cronledger.testing import Travel
 from tests.cluster.support import killed_process
 from tests.cluster.support.harness import ROOT
 from tests.cluster.support.marks import read
 from tests.db.support.engine import LONG_AGO, Ledger, Runner
 from tests.processes import clean_environ
-from tests.travel import Travel
 from tests.waiting import until
 
 PACKAGE = ROOT / "src" / "cronledger"

@@ -22,8 +22,8 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
+from cronledger.testing import Travel
 from tests.db.support.rows import TARGETS
-from tests.travel import Travel
 
 FUNCTION = "tests:work"
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)

@@ -9,10 +9,10 @@ import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
+from cronledger.testing import Travel
 from tests.db.support.engine import FUNCTION, Ledger, Runner
 from tests.db.support.model_of_ledger import Model
 from tests.db.support.model_of_rows import COLUMNS, Known, Policy, Row, Rows
-from tests.travel import Travel
 
 START = datetime(2030, 1, 7, 12, 0, 30, 500_000, tzinfo=UTC)
 TICK = timedelta(milliseconds=1)
