@@ -224,7 +224,7 @@ class World:
         """All that is due has run, what was killed is swept or stolen, everybody drained."""
         self.load.stop()
         # Who starts later applies its jobs anew, without this end, and does not heed SIGTERM yet.
-        until("everybody has started", self._all_started, 150)
+        self._wait_for_starts()
         time.sleep(1)
         self.sql("UPDATE cronledger.jobs SET ends_at = cronledger.db_now() WHERE schedule <> ''")
         unsettled: LiteralString = """
@@ -262,10 +262,22 @@ class World:
             )
         return self.sql(unsettled)
 
-    def _all_started(self) -> bool:
+    def _wait_for_starts(self) -> None:
+        """Raise with the log of whoever has not started ten minutes after the last fault."""
+        give_up_at = time.monotonic() + 600
+        while waiting := self._not_started():
+            assert time.monotonic() < give_up_at, "not started:" + "".join(
+                f"\n{x.name}:\n{x.log.read_text()[-3000:]}" for x in waiting
+            )
+            time.sleep(0.2)
+
+    def _not_started(self) -> list[Member]:
         known = {name for (name,) in self.sql("SELECT id FROM cronledger.runners")}
-        members = self.fleet.members.values()
-        return all(x.has_started or x.environ.get("WORKER_NAME") in known for x in members)
+        return [
+            x
+            for x in self.fleet.members.values()
+            if not x.has_started and x.environ.get("WORKER_NAME") not in known
+        ]
 
 
 def _started(member: Member) -> bool:
