@@ -300,9 +300,9 @@ def obey(order: dict[str, Any]) -> dict[str, Any]:
         os.close(reading)
         work(order, writing)
     os.close(writing)
-    _, status = os.waitpid(child, 0)
-    with os.fdopen(reading) as told:
+    with os.fdopen(reading) as told:  # to its end first: a child that fills the pipe waits for us
         lines = [json.loads(line) for line in told]
+    _, status = os.waitpid(child, 0)
     answer = {key: value for line in lines for key, value in line.items()}
     return {**answer, "killed": os.WIFSIGNALED(status)}
 
