@@ -1,4 +1,4 @@
-"""`jobs diff`: what applying would do, without doing it."""
+"""`jobs diff` and `jobs apply --dry-run`: what applying would do, without doing it."""
 
 import json
 from datetime import datetime
@@ -48,9 +48,12 @@ def test_a_diff_says_what_apply_then_does(cli: Cli, applied: Path, database_url:
     applied.write_text(CHANGED)
     before = _everything(database_url)
     said = cli("jobs", "diff", "jobs.toml", "--json", "--days", "2")
-    assert said.exit_code == 0
+    dry = cli("jobs", "apply", "jobs.toml", "--dry-run", "--json")
+    assert (said.exit_code, dry.exit_code) == (0, 0)
     assert _everything(database_url) == before
     found = json.loads(said.stdout)
+    changed = {change["job"]: change["change"] for change in found["jobs"]}
+    assert changed == {c["job"]: c["change"] for c in json.loads(dry.stdout)["jobs"]}
     changes = {change["job"]: change for change in found["jobs"]}
     did = json.loads(cli("jobs", "apply", "jobs.toml", "--json").stdout)
     for what in ("added", "changed", "retired"):

@@ -35,7 +35,12 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_source_options
-def apply(*, source: str, deploy: int | None, force: bool, name: str | None, as_json: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Do what `jobs diff` does.")
+@click.pass_context
+def apply(
+    context: click.Context, *, source: str, deploy: int | None, force: bool, name: str | None,
+    as_json: bool, dry_run: bool,
+) -> None:  # fmt: skip
     """Apply the jobs of a file (….toml) or an App (package.module:app) to the ledger.
 
     Jobs that this source declared before and no longer declares are retired. If one job is invalid,
@@ -47,6 +52,9 @@ def apply(*, source: str, deploy: int | None, force: bool, name: str | None, as_
 
     Exit status: 1 if a newer deploy was applied before.
     """
+    if dry_run:
+        context.invoke(diff, source=source, deploy=deploy, force=force, name=name, as_json=as_json)
+        return
     from cronledger.cli.session import database, requester
     from cronledger.sources import apply as sources
 
