@@ -47,7 +47,7 @@ def test_what_does_not_end_in_time_is_given_back_or_fails_for_good(cluster: Clus
         row = cluster.execution(job)
         assert (row["status"], row["error_code"]) == ("FAILED", "shutdown")
         assert (row["attempt"], row["next_attempt_at"]) == (1, None)
-        assert ("its end is not known" in row["error_msg"]) is (job == "deaf_thread")
+        assert ("its end is unknown" in row["error_msg"]) is (job == "deaf_thread")
     assert len(first.events("handler_not_stopped")) == 1
     assert cluster.rows("SELECT state FROM cronledger.runners") == ["stopped"]
 
