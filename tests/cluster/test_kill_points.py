@@ -83,7 +83,7 @@ def worlds(
     return Worlds(databases, template_database, killer, tmp_path_factory.mktemp("recorded"))
 
 
-@pytest.mark.timeout(0 if ALL else 240)
+@pytest.mark.timeout(0 if ALL else 1800)
 @pytest.mark.parametrize("step", first_fast([*ENGINE, *WHOLE]))
 def test_killed_at_any_statement_nothing_is_lost_or_doubled(
     step: str, worlds: Worlds, killer: Killer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,7 +134,7 @@ def test_every_statement_of_these_steps_has_a_case(worlds: Worlds) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0 if ALL else 120)
+@pytest.mark.timeout(0 if ALL else 1800)
 @pytest.mark.parametrize("half", [0, 1])  # of the statements: one for each of two workers
 def test_migrate_killed_at_any_statement_leaves_what_a_second_run_completes(
     half: int, databases: Databases, killer: Killer, tmp_path: Path

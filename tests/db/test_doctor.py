@@ -62,7 +62,10 @@ def this_database(ledger: Ledger, what: str) -> None:
     ledger.rows(f'ALTER DATABASE "{name}" {what}')
 
 
-def test_a_healthy_ledger_has_nothing_but_ok(database_url: str) -> None:
+def test_a_healthy_ledger_has_nothing_but_ok(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_server, "SLOW_MS", float("inf"))  # this machine may be busy
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute(
             "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"

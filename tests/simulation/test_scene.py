@@ -52,7 +52,7 @@ def happened(part: str, database: Database, verdict: Verdict) -> bool:
     return row is not None and row[0] > 0
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "part", first_fast(["workers", "transactions", "providers", "moves", "crowd"])
 )
