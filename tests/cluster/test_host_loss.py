@@ -295,12 +295,15 @@ def test_whoever_reaches_the_database_fires(site: Site) -> None:
 
 
 def _fires_alone(site: Site, name: str, away: str) -> None:
-    """That one fires, and the one that is away fires nothing any more."""
+    """The replica `name` fires, and the one that is away fires nothing any more.
+
+    The host that is away may have been lost in the middle of a claim or of an execution: its locks
+    are free after KEEPALIVES at the latest, its executions are swept after LEASE.
+    """
     since = site.now()
     until(f"{name} fires", lambda: len(site.fired(name, since)) > 5)
-    _assert_within(
-        CONNECTS, instant(site.fired(name, since)[0]["started_at"]) - since, f"{name} fires"
-    )
+    first = instant(site.fired(name, since)[0]["started_at"])
+    _assert_within(max(CONNECTS, KEEPALIVES, LEASE), first - since, f"{name} fires")
     assert not site.fired(away, since + SETTLES)
 
 

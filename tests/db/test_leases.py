@@ -176,11 +176,15 @@ class Beating:
             assert "heartbeats" not in {thread.name for thread in threading.enumerate()}
 
     def renewed(self, seconds: float = 3.0) -> set[str]:
-        """Return the scopes whose rows were renewed, for so long, since they were made."""
+        """Return the scopes whose rows were renewed, for so long, since they were made.
+
+        heartbeat_at and stale_after come from two readings of the clock.
+        """
         found = self.rows(
             "SELECT scope_id FROM cronledger.executions WHERE heartbeat_at > started_at"
-            " AND stale_after - heartbeat_at = %s", timedelta(seconds=seconds),
-        )  # fmt: skip
+            " AND stale_after - heartbeat_at - %s BETWEEN interval '0 s' AND interval '0.5 s'",
+            timedelta(seconds=seconds),
+        )
         return {scope for (scope,) in found}
 
     def close(self) -> None:

@@ -620,23 +620,27 @@ def test_kill_9_of_the_runner_ends_its_commands(tmp_path: Path, options: list[st
 @pytest.mark.parametrize("first", ["runner", "supervisor"])
 def test_nothing_outlives_kill_9_of_runner_and_supervisor(tmp_path: Path, first: str) -> None:
     """Neither a grandchild, nor what left the session, nor what ignores SIGTERM."""
-    seen, hard = tmp_path / "pids", tmp_path / "stamps"
-    shell = f"""
-        {daemon(seen, "deaf")}
-        (trap '' TERM; sh -c 'echo $PPID' >> {seen}; while :; do sleep 0.01; done) &
-        setsid sh -c 'echo $$ >> {seen}; sleep 600; :' &
-        {shlex.join([*PYTHON, STAMPS, str(hard)])} &
-        sh -c 'echo $PPID' >> {seen}
-        wait
-    """
-    with runner(600, [["sh", "-c", shell], ["sh", "-c", shell]]) as (process, supervisor, _):
-        wait_until(lambda: pids(seen, 8)() and numbers(hard))
-        members = [int(pid) for pid in numbers(seen)]
+    seen, stamps = tmp_path / "pids", (tmp_path / "stamps-1", tmp_path / "stamps-2")
+
+    def command(hard: Path) -> list[str]:
+        shell = f"""
+            {daemon(seen, "deaf")}
+            (trap '' TERM; sh -c 'echo $PPID' >> {seen}; while :; do sleep 0.01; done) &
+            setsid sh -c 'echo $$ >> {seen}; sleep 600; :' &
+            {shlex.join([*PYTHON, STAMPS, str(hard)])} &
+            sh -c 'echo $PPID' >> {seen}
+            wait
+        """
+        return ["sh", "-c", shell]
+
+    with runner(600, [command(hard) for hard in stamps]) as (process, supervisor, _):
+        wait_until(lambda: pids(seen, 8)() and all(map(numbers, stamps)))
+        members = [*map(int, numbers(seen)), *map(stamper, stamps)]
         guardians = [int(pid) for pid in Path(children_of(supervisor)).read_text().split()]
-        assert all(map(alive, members))
+        assert [pid for pid in members if not alive(pid)] == []
         for pid in (process.pid, supervisor) if first == "runner" else (supervisor, process.pid):
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not any(map(alive, [*members, stamper(hard)])))
+        wait_until(lambda: not any(map(alive, members)))
         wait_until(lambda: not any(map(alive, guardians)))
     assert LAST < 2
 

@@ -293,7 +293,7 @@ async def is_answered(ctx: Context) -> None:
             await c.execute("SELECT pg_sleep(0.2)")
 
 
-@lost.job("@every 1s", grace="1h", scope_kind="shard", scopes=["a", "b"])
+@lost.job("@every 1s", grace="1h", stale_timeout=LEASE, scope_kind="shard", scopes=["a", "b"])
 async def fires(ctx: Context) -> None:
     say("start", ctx)
 
