@@ -49,8 +49,8 @@ SELECT set_config('datestyle', 'ISO', false), set_config('timezone', 'UTC', fals
 """
 
 _INSTALL = """
-CREATE TABLE {schema}.time_travel (ahead interval NOT NULL);
-INSERT INTO {schema}.time_travel VALUES ('0');
+CREATE TABLE IF NOT EXISTS {schema}.time_travel (ahead interval NOT NULL);
+INSERT INTO {schema}.time_travel SELECT '0' WHERE NOT EXISTS (SELECT FROM {schema}.time_travel);
 GRANT SELECT ON {schema}.time_travel TO PUBLIC;
 CREATE OR REPLACE FUNCTION {schema}.db_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
     AS 'SELECT statement_timestamp() + (SELECT t.ahead FROM {schema}.time_travel t)';
@@ -116,11 +116,6 @@ class Ledger:
         self._clock = Travel(url)
         self._connection = _connect(url)
         self._connection.row_factory = dict_row
-        # A clone gets an identity of its own, because replicas refuse to work in a copy.
-        self.rows(
-            "UPDATE identity SET ledger_id = gen_random_uuid(), database_oid ="
-            " (SELECT oid FROM pg_database WHERE datname = current_database())"
-        )
 
     def replica(self, *apps: App, **settings: Any) -> Replica:
         """Return a replica that works when a test awaits its `step`.
@@ -219,6 +214,11 @@ class Server:
         try:
             made = Ledger(self._url(name))
             try:
+                # A clone gets an identity of its own, because replicas refuse to work in a copy.
+                made.rows(
+                    "UPDATE identity SET ledger_id = gen_random_uuid(), database_oid ="
+                    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
                 yield made
             finally:
                 made.close()

@@ -108,7 +108,7 @@ def test_f35_a_terminal_shows_a_progress_bar(past: Cli) -> None:
     command = [*CRONLEDGER, "backfill", "hourly", "--from", "3h", "--to"]
     with subprocess.Popen([*command, "0s"], stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=90)
     seen = b""
     with contextlib.suppress(OSError):  # the end of a terminal whose other side is closed
         while more := os.read(ours, 4096):

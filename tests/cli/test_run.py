@@ -215,7 +215,7 @@ def test_health_and_an_older_deploy(start: Start, surroundings: Path, ask: Any) 
     run = start("a.toml", "--deploy", "4", CRONLEDGER_HEALTH_PORT="0", CRONLEDGER_SLOT="1")
     port = run.until_event("health_listening")["port"]
     run.until_event("runner_started")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=90) as answer:
         body = json.loads(answer.read())
     assert (answer.status, body["state"], body["database"]) == (200, "running", "ok")
     assert run.until_event("source_refused")

@@ -78,7 +78,7 @@ async def test_a_blocked_listener_does_not_block_its_server(tcp: str) -> None:
             await listener.step()
 
     task = asyncio.create_task(listen())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(90):
         await listening.wait()
     with psycopg.connect(tcp, autocommit=True) as c:  # which blocks the loop
         until("it hangs in its write", lambda: _notify(c) == "ClientWrite")

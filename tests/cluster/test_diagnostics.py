@@ -136,7 +136,7 @@ def test_f14_diagnostics_over_http_and_by_signal_while_the_loop_is_blocked(
 ) -> None:
     port = run.event("health_listening")["port"]
     run.event("runner_started")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/diagnostics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/diagnostics", timeout=90) as answer:
         body = json.load(answer)
     assert (body["state"], body["slots"], body["executions"]) == ("running", 4, [])
     ledger.trigger("hogs_the_loop")

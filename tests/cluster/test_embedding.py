@@ -28,7 +28,7 @@ async def test_f24_one_block_is_all_it_takes(
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", ledger.url)
     async with Replica(app) as replica:
         assert not replica.is_draining
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             await told.wait()
     assert str(replica.state) == "stopped"
     assert ledger.rows("SELECT state FROM runners") == [{"state": "stopped"}]

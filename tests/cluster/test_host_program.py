@@ -37,7 +37,7 @@ def run_host(
     program.write_text(HOST.replace("{settings}", settings).replace("{before}", before))
     ended = subprocess.run(
         [sys.executable, str(program), url], cwd=directory, env={**clean_environ(), **variables},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=90, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return ended.stdout, ended.stderr

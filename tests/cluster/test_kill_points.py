@@ -96,13 +96,15 @@ def test_killed_at_any_statement_nothing_is_lost_or_doubled(
         url = worlds.databases.url(name)
         with psycopg.connect(url, autocommit=True) as connection:
             alone(connection)
-            heir = Heir(url, connection)
-            try:
-                judge_looks(connection, step)
-                asyncio.run(heir.take_over(step))
-                judge(heir, step, marks)
-            except AssertionError as error:
-                raise AssertionError(f"killed at {point}: {error}") from error
+        heir = Heir(url)
+        try:
+            judge_looks(heir, step)
+            asyncio.run(heir.take_over(step))
+            judge(heir, step, marks)
+        except AssertionError as error:
+            raise AssertionError(f"killed at {point}: {error}") from error
+        finally:
+            heir.close()
         worlds.databases.drop(name)
 
 

@@ -32,7 +32,7 @@ def cli(url: str, directory: Path, *arguments: str) -> subprocess.CompletedProce
     return subprocess.run(
         [*CRONLEDGER, *arguments],
         cwd=directory, env={**clean_environ(), "CRONLEDGER_DATABASE_URL": url}, check=False,
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=90,
     )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def test_a_promoted_copy_is_a_failover_only_if_a_runner_was_just_seen(tmp_path: 
             with on(copy.start(), tmp_path) as cluster:
                 started = cluster.start("away", wait=False, runner_id="two")
                 if other:
-                    started.popen.wait(30)
+                    started.popen.wait(90)
                     assert "OtherDatabaseError" in started.text()
                     assert cluster.execution("outlives")["status"] == "PENDING"
                 else:

@@ -111,7 +111,7 @@ def test_f17_firings_reach_a_worker_in_bash(cluster: Cluster, workers: Any) -> N
         ("bash", '{"n": 7}\n for foreign')
     }
     worker.popen.send_signal(signal.SIGTERM)
-    assert worker.popen.wait(20) == 0
+    assert worker.popen.wait(90) == 0
 
 
 @pytest.mark.slow

@@ -5,25 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from cronledger.testing import Travel
 from tests.db.support.engine import Ledger
 from tests.db.support.rows import Db, connected
 
 
 @pytest.fixture
-def travel(database_url: str) -> Iterator[Travel]:
-    """The clock of `database_url`; it says half a minute past noon of tomorrow and goes on."""
-    clock = Travel(database_url)
-    tomorrow = (clock.now() + timedelta(days=1)).replace(hour=12, minute=0, second=30)
-    clock.travel(to=tomorrow.replace(microsecond=0))
-    yield clock
-    clock.close()
-
-
-@pytest.fixture
-def ledger(database_url: str, travel: Travel) -> Iterator[Ledger]:
-    """The database with its travelling clock."""
-    made = Ledger(database_url, travel)
+def ledger(database_url: str) -> Iterator[Ledger]:
+    """The ledger of `database_url`; its clock shows half a minute past noon of tomorrow."""
+    made = Ledger(database_url)
+    tomorrow = (made.now() + timedelta(days=1)).replace(hour=12, minute=0, second=30)
+    made.travel(to=tomorrow.replace(microsecond=0))
     yield made
     made.close()
 

@@ -24,7 +24,7 @@ def job(name: str, schedule: str = "* * * * *", **more: Any) -> Job:
 async def test_a_source_is_what_it_says(ledger: Ledger, database_url: str) -> None:
     first = apply(database_url, [job("a"), job("b"), job("c")], source="file", by="me")
     assert first.added == ("a", "b", "c")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     second = apply(database_url, [job("a"), job("b", "@hourly"), job("d")], source="file")
     assert (second.added, second.changed, second.retired, second.unchanged) == (
         ("d",), ("b",), ("c",), 1,
@@ -35,7 +35,7 @@ async def test_a_source_is_what_it_says(ledger: Ledger, database_url: str) -> No
         assert started == {"a": 1, "b": 1}
         third = apply(database_url, [job("a"), job("b", "@hourly"), job("c")], source="file")
         assert (third.added, third.retired) == (("c",), ("d",))
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert [s.claimed.key.job_name for s in await one.settle()] == ["c"]
     assert ledger.one("SELECT requested_by FROM job_revisions WHERE job_name='a'") == "me"
 
@@ -65,7 +65,7 @@ def test_an_older_deploy_is_refused_unless_forced(ledger: Ledger, database_url: 
     assert older.refused is not None and "deploy 4 is older" in older.refused
     unversioned = apply(database_url, [job("old")], source="app")
     assert unversioned.refused is not None and "no deploy was given" in unversioned.refused
-    assert ledger.rows("SELECT name FROM jobs WHERE retired_at IS NULL") == ["new"]
+    assert ledger.values("SELECT name FROM jobs WHERE retired_at IS NULL") == ["new"]
     assert apply(database_url, [job("new")], source="app", deploy=5).unchanged == 1
     forced = apply(database_url, [job("old")], source="app", deploy=4, force=True)
     assert (forced.added, forced.retired) == (("old",), ("new",))
@@ -76,9 +76,9 @@ def test_sources_do_not_take_each_others_jobs(ledger: Ledger, database_url: str)
     apply(database_url, [job("shared"), job("mine")], source="one")
     with pytest.raises(ConfigurationError, match="one"):
         apply(database_url, [job("theirs"), job("shared")], source="two")
-    assert ledger.rows("SELECT name FROM jobs ORDER BY 1") == ["mine", "shared"]
+    assert ledger.values("SELECT name FROM jobs ORDER BY 1") == ["mine", "shared"]
     apply(database_url, [], source="two")
-    assert ledger.rows("SELECT name FROM jobs WHERE retired_at IS NULL ORDER BY 1") == [
+    assert ledger.values("SELECT name FROM jobs WHERE retired_at IS NULL ORDER BY 1") == [
         "mine", "shared",
     ]  # fmt: skip
     apply(database_url, [job("mine")], source="one")  # `shared` is free now
@@ -98,14 +98,14 @@ async def test_of_two_sources_with_one_name_at_once_one_is_refused(
         first.commit()
         with pytest.raises(ConfigurationError, match="one"):
             second.result()
-    assert ledger.rows("SELECT name, source FROM jobs") == [("shared", "one")]
+    assert ledger.values("SELECT name, source FROM jobs") == [("shared", "one")]
 
 
 def test_a_pause_survives_a_deploy_and_a_job_of_sql_is_taken_over(
     ledger: Ledger, database_url: str
 ) -> None:
     apply(database_url, [job("paused")], source="app", deploy=1)
-    ledger.rows("SELECT pause('paused', 'broken')")
+    ledger.values("SELECT pause('paused', 'broken')")
     ledger.job("by hand", schedule="* * * * *")
     apply(database_url, [job("paused", "@hourly"), job("by hand")], source="app", deploy=2)
     assert ledger.one("SELECT paused_reason FROM jobs WHERE name = 'paused'") == "broken"
@@ -120,5 +120,5 @@ def test_an_application_is_all_or_nothing(ledger: Ledger, database_url: str) -> 
     bad = job("bad", payload="\x00")
     with pytest.raises(Exception, match=r"u0000|NUL|Unicode"):
         apply(database_url, [job("b"), bad], source="file", deploy=3)
-    assert ledger.rows("SELECT name, retired_at FROM jobs") == [("a", None)]
+    assert ledger.values("SELECT name, retired_at FROM jobs") == [("a", None)]
     assert ledger.one("SELECT deploy FROM sources") is None

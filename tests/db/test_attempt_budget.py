@@ -29,7 +29,7 @@ def test_f05_input_during_a_backoff_has_all_attempts_at_once(ledger: Ledger, pus
     fail(ledger, claimed(ledger))
     second = enqueue(ledger, **push)
     rows = "SELECT id, status, attempt, max_attempts, next_attempt_at <= db_now() FROM executions"
-    assert ledger.rows(f"{rows} ORDER BY id") == [
+    assert ledger.values(f"{rows} ORDER BY id") == [
         (first, "FAILED", 1, 2, None), (second, "PENDING", 0, 2, True),
     ]  # fmt: skip
     finish(ledger, claimed(ledger))

@@ -24,14 +24,14 @@ KEY = ScopeKey("job", "global", "global")
 def db(database_url: str, ledger: Ledger) -> Iterator[Db]:
     """The travelling database: it is noon, and the hourly `job` is planned through now."""
     ledger.job(schedule="@hourly")
-    ledger.rows("UPDATE schedules SET planned_through = db_clock()")
+    ledger.values("UPDATE schedules SET planned_through = db_clock()")
     with connected(database_url) as connection:
         yield connection
 
 
 @pytest.fixture
 def noon(ledger: Ledger) -> datetime:
-    now: datetime = ledger.clock.now()
+    now: datetime = ledger.now()
     return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
@@ -51,7 +51,7 @@ def hours(noon: datetime, *ago: int) -> list[datetime]:
 
 
 def table(ledger: Ledger) -> list[Any]:
-    return ledger.rows("SELECT plan_time, status, trigger FROM executions ORDER BY plan_time")
+    return ledger.values("SELECT plan_time, status, trigger FROM executions ORDER BY plan_time")
 
 
 async def test_f35_past_plan_times_become_ordinary_rows_that_run_in_their_order(
@@ -61,7 +61,7 @@ async def test_f35_past_plan_times_become_ordinary_rows_that_run_in_their_order(
     ledger.edit(overlap="allow", payload={"now": 1}, max_attempts=3)
     assert backfill(db, wanted, requested_by="me") == (3, 0, 0, 0)
     assert (
-        ledger.rows(
+        ledger.values(
             "SELECT plan_time FROM executions WHERE status = 'PENDING' AND trigger = 'backfill'"
             " AND due_at = next_attempt_at AND due_at <= db_clock() AND revision = 2"
             " AND attempt = 0 AND max_attempts = 3 AND payload = '{\"now\": 1}'"
@@ -87,9 +87,9 @@ def test_f35_live_work_is_never_doubled(
     execution(db, "RUNNING", plan_time=wanted[0])
     execution(db, "PENDING", plan_time=wanted[1])
     execution(db, "FAILED", plan_time=wanted[2], next_attempt_at=noon)
-    rows = ledger.rows("SELECT to_jsonb(e) FROM executions e ORDER BY plan_time")
+    rows = ledger.values("SELECT to_jsonb(e) FROM executions e ORDER BY plan_time")
     assert backfill(db, wanted, reprocess=reprocess) == (0, 0, 3, 0)
-    assert ledger.rows("SELECT to_jsonb(e) FROM executions e ORDER BY plan_time") == rows
+    assert ledger.values("SELECT to_jsonb(e) FROM executions e ORDER BY plan_time") == rows
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_f35_what_has_ended_runs_again_only_when_asked(
     execution(db, "CANCELLED", plan_time=cancelled)
     execution(db, "FAILED", plan_time=unknown, error_code="stale_timeout")
     assert backfill(db, hours(noon, 1, 2, 3, 4), reprocess=reprocess) == answer
-    again = ledger.rows("SELECT plan_time FROM executions WHERE next_attempt_at IS NOT NULL"
+    again = ledger.values("SELECT plan_time FROM executions WHERE next_attempt_at IS NOT NULL"
                         " AND trigger = 'schedule' ORDER BY plan_time DESC")  # fmt: skip
     assert again == ([] if reprocess == "none" else [failed, cancelled])
     assert ledger.one("SELECT status FROM executions WHERE plan_time = %s", unknown) == "FAILED"
     # I4: the success stands; the repetition is a row of its own beside it.
     assert ledger.one("SELECT status FROM executions WHERE plan_time = %s", success) == "SUCCESS"
-    beside = ledger.rows("SELECT plan_time, status FROM executions WHERE trigger = 'backfill'")
+    beside = ledger.values("SELECT plan_time, status FROM executions WHERE trigger = 'backfill'")
     one = timedelta(microseconds=1)
     assert beside == ([(success + one, "PENDING")] if reprocess == "all" else [])
     assert backfill(db, hours(noon, 1, 2, 3, 4), reprocess=reprocess) == (0, 0, 4, 0)
@@ -123,19 +123,19 @@ def test_f35_a_stopped_backfill_goes_on_where_it_stopped(
     wanted = hours(noon, 1, 2, 3)
     for plan_time in wanted:
         execution(db, "SUCCESS", plan_time=plan_time, finished_at=plan_time)
-    began = ledger.clock.now()
+    began = ledger.now()
     again: Callable[[], tuple[int, ...]] = lambda: backfill(  # noqa: E731
         db, wanted, reprocess="all", ended_before=began, cap=2
     )
     assert again() == (2, 0, 0, 1)
-    ledger.rows(
+    ledger.values(
         "UPDATE executions SET status = 'SUCCESS', lease_token = gen_random_uuid(),"
         " duration_ms = 1, started_at = db_now(), finished_at = db_now(), next_attempt_at = NULL"
         " WHERE status = 'PENDING'"
     )
     assert again() == (1, 0, 2, 0)
     assert again() == (0, 0, 3, 0)
-    assert backfill(db, wanted, reprocess="all", ended_before=ledger.clock.now())[0] == 2
+    assert backfill(db, wanted, reprocess="all", ended_before=ledger.now())[0] == 2
 
 
 def test_f35_the_cap_counts_what_is_made_and_says_what_remains(
@@ -158,19 +158,19 @@ def test_f35_partitions_of_the_past_are_made(db: Db, ledger: Ledger, noon: datet
 async def test_f35_what_was_skipped_runs_and_the_skip_stays(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
-    ledger.rows("UPDATE schedules SET planned_through = %s", noon - 6 * HOUR)
+    ledger.values("UPDATE schedules SET planned_through = %s", noon - 6 * HOUR)
     ledger.edit(catch_up="skip")
-    ledger.rows("UPDATE job_revisions SET effective_from = %s", noon - 7 * HOUR)
+    ledger.values("UPDATE job_revisions SET effective_from = %s", noon - 7 * HOUR)
     async with runners(ledger.url, {}) as (r,):
         await r.settle()
-        skips = ledger.skips()
+        skips = ledger.skipped()
         assert [reason for reason, _ in skips] == ["missed"]
         assert backfill(db, hours(noon, 2, 3)) == (2, 0, 0, 0)
         while starts := [*r.held, *await r.settle()]:
             await r.finish(starts[0])
     ran = [row[0] for row in table(ledger) if row[1:] == ("SUCCESS", "backfill")]
     assert ran == hours(noon, 3, 2)
-    assert ledger.skips() == skips
+    assert ledger.skipped() == skips
 
 
 BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
@@ -188,7 +188,7 @@ BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
 def test_f35_what_cannot_be_backfilled_is_refused(
     db: Db, ledger: Ledger, wrong: dict[str, Any], message: str, error: Any
 ) -> None:
-    noon, wrong = ledger.clock.now().replace(minute=0, second=0, microsecond=0), dict(wrong)
+    noon, wrong = ledger.now().replace(minute=0, second=0, microsecond=0), dict(wrong)
     plan_times = wrong.pop("plan_times", [noon - wrong.pop("ago", HOUR)])
     with pytest.raises(error, match=message):
         backfill(db, plan_times, **wrong)
@@ -198,13 +198,13 @@ def test_f35_what_cannot_be_backfilled_is_refused(
 def test_f35_a_plan_time_that_is_not_planned_yet_is_the_schedules(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
-    ledger.rows("UPDATE schedules SET planned_through = %s", noon - 2 * HOUR)
+    ledger.values("UPDATE schedules SET planned_through = %s", noon - 2 * HOUR)
     assert backfill(db, hours(noon, 2)) == (1, 0, 0, 0)
     with pytest.raises(errors.InvalidParameterValue, match="not planned yet"):
         backfill(db, hours(noon, 1))
     ledger.edit(schedule=None)
     assert backfill(db, hours(noon, 1)) == (1, 0, 0, 0)
-    ledger.rows("SELECT retire('job')")
+    ledger.values("SELECT retire('job')")
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="it is retired"):
         backfill(db, hours(noon, 3))
 
@@ -212,11 +212,11 @@ def test_f35_a_plan_time_that_is_not_planned_yet_is_the_schedules(
 async def test_f35_a_paused_job_keeps_them_until_it_is_resumed(
     db: Db, ledger: Ledger, noon: datetime
 ) -> None:
-    ledger.rows("SELECT pause('job')")
+    ledger.values("SELECT pause('job')")
     assert backfill(db, hours(noon, 1)) == (1, 0, 0, 0)
     async with runners(ledger.url, {}) as (r,):
         assert await r.settle() == []
-        ledger.rows("SELECT resume('job')")
+        ledger.values("SELECT resume('job')")
         assert [s.claimed.trigger for s in await r.settle()] == ["backfill"]
 
 
@@ -228,7 +228,7 @@ def test_f35_two_backfills_take_turns(
         assert backfill(db, hours(noon, 1, 2)) == (2, 0, 0, 0)
         second = start_blocked(db, other, lambda: backfill(other, hours(noon, 2, 1)))
         db.execute("COMMIT")
-        assert second.result(10) == (0, 0, 2, 0)
+        assert second.result(90) == (0, 0, 2, 0)
 
 
 # Which plan_times there are
@@ -243,10 +243,10 @@ def test_f35_plan_times_are_those_of_the_history(
     db: Db, ledger: Ledger, database_url: str, noon: datetime
 ) -> None:
     ledger.edit(schedule="30 * * * *")
-    ledger.rows("SELECT pause('job')")
-    ledger.rows("SELECT resume('job')")
+    ledger.values("SELECT pause('job')")
+    ledger.values("SELECT resume('job')")
     edited = noon - 5 * HOUR
-    ledger.rows(
+    ledger.values(
         "UPDATE job_revisions SET effective_from = CASE revision WHEN 1 THEN %s"
         " WHEN 2 THEN %s WHEN 3 THEN %s ELSE %s END",
         noon - 8 * HOUR - timedelta(minutes=1), edited, noon - 4 * HOUR, noon - HOUR,
@@ -264,7 +264,7 @@ def test_f35_plan_times_are_those_of_the_history(
 def test_f35_plan_times_end_at_the_cursor_and_include_both_ends(
     db: Db, ledger: Ledger, database_url: str, noon: datetime
 ) -> None:
-    ledger.rows("UPDATE schedules SET planned_through = %s", noon - HOUR)
+    ledger.values("UPDATE schedules SET planned_through = %s", noon - HOUR)
     assert found(database_url, noon - 3 * HOUR, noon + HOUR) == hours(noon, 3, 2, 1)
     assert found(database_url, noon, noon + HOUR) == []
     ledger.edit(schedule=None)

@@ -64,7 +64,7 @@ def test_a_target_that_no_handler_can_run_is_refused(
     assert str(said.message_primary).startswith("job bad: ")
     assert message in str(said.message_primary)
     assert hint in str(said.message_hint)
-    assert ledger.rows("SELECT FROM jobs") == []
+    assert ledger.values("SELECT FROM jobs") == []
 
 
 def test_a_refusal_shows_no_value_that_may_be_secret(ledger: Ledger) -> None:
@@ -144,8 +144,8 @@ def test_payloads_of_trigger_and_enqueue_have_the_same_limits(ledger: Ledger, pa
     ledger.job("job", schedule=None)
     for call in ("trigger('job', payload => %s)", "enqueue('job', payload => %s)"):
         with pytest.raises(errors.InvalidParameterValue, match="job job: payload"):
-            ledger.rows(f"SELECT {call}", Jsonb(payload))
-    assert ledger.rows("SELECT FROM executions") == []
+            ledger.values(f"SELECT {call}", Jsonb(payload))
+    assert ledger.values("SELECT FROM executions") == []
 
 
 def test_a_workers_result_that_is_too_deep_is_not_stored(ledger: Ledger) -> None:
@@ -179,14 +179,14 @@ async def test_an_old_row_with_a_bad_target_shows_its_spec_error_and_does_not_fi
     ledger.trigger("bad")
     with ledger.unchecked():
         ledger.edit("bad", handler=handler, target=target)
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
         assert said in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
         assert ledger.parked("bad") == "spec_error"
         assert ledger.statuses("bad") == ["PENDING"]
         # It can be paused and resumed as it is, and an edit that puts it right lets it run.
-        ledger.rows("SELECT pause('bad'), resume('bad')")
+        ledger.values("SELECT pause('bad'), resume('bad')")
         ledger.edit("bad", handler="python", target={"python": "tests:work"})
         assert "bad" in [s.claimed.key.job_name for s in await two.settle()]
     assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None

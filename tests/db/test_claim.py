@@ -20,7 +20,7 @@ FAILURE = outcome.failure(ValueError("no"))
 
 async def test_i1_one_of_two_runners_wins_a_plan_time(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         won = await one.settle() + await two.settle()
     assert [(s.claimed.how, s.claimed.attempt) for s in won] == [("won", 1)]
@@ -32,11 +32,11 @@ async def test_i1_a_cursor_that_is_wrong_makes_no_second_row(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="allow")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         (won,) = await one.settle()
         await one.finish(won)
-        ledger.rows(
+        ledger.values(
             "UPDATE schedules SET planned_through = planned_through - interval '50 s',"
             " next_due_at = db_now()"
         )
@@ -60,7 +60,7 @@ async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
     async with runners(database_url, {}) as (one,):
         (first,) = await one.settle()
         await one.finish(first, FAILURE)
-        ledger.clock.travel(by=10 * MINUTE)
+        ledger.travel(by=10 * MINUTE)
         before = _everything(ledger)
         for name in names:
             _die_before(one, name)
@@ -71,15 +71,15 @@ async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
         started = {s.claimed.key.job_name: s.claimed.how for s in await one.settle()}
     assert started == {"failed": "retried", "late": "won"}
     assert ledger.statuses("foreign") == ["PENDING"]
-    assert ledger.skips("late") == [("superseded", 9)]
+    assert ledger.skipped("late") == [("superseded", 9)]
     assert ledger.accounted("late") == 10
 
 
 def _everything(ledger: Ledger) -> list[object]:
     return [
-        *ledger.rows("SELECT job_name, plan_time, status, attempt FROM executions ORDER BY 1, 2"),
-        *ledger.rows("SELECT job_name, planned_through, parked FROM schedules ORDER BY 1"),
-        *ledger.rows("SELECT job_name, from_plan_time, count FROM skips ORDER BY 1"),
+        *ledger.values("SELECT job_name, plan_time, status, attempt FROM executions ORDER BY 1, 2"),
+        *ledger.values("SELECT job_name, planned_through, parked FROM schedules ORDER BY 1"),
+        *ledger.values("SELECT job_name, from_plan_time, count FROM skips ORDER BY 1"),
     ]
 
 
@@ -101,7 +101,7 @@ async def test_i2_a_long_outage_settles_into_one_skip_and_one_run(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="*/6 * * * * *")
-    ledger.clock.travel(by=timedelta(days=25))
+    ledger.travel(by=timedelta(days=25))
     firings = 25 * 14_400
     async with runners(database_url, {}) as (one,):
         longest, started = 0.0, []
@@ -115,7 +115,7 @@ async def test_i2_a_long_outage_settles_into_one_skip_and_one_run(
     assert steps < 45
     assert len(started) == 1
     # The clock goes on: plan_times of the last seconds are skips behind the run.
-    (reason, count), *rest = ledger.skips()
+    (reason, count), *rest = ledger.skipped()
     assert reason == "superseded"
     assert firings - 3 <= count <= firings + 10
     assert [reason for reason, _ in rest] in ([], ["overlap"])
@@ -125,25 +125,25 @@ async def test_i2_skips_go_on_in_place_while_reason_and_revision_hold(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         (running,) = await one.settle()
         for _ in range(3):
-            ledger.clock.travel(by=MINUTE)
+            ledger.travel(by=MINUTE)
             assert await one.settle() == []
-        assert ledger.skips() == [("overlap", 3)]
+        assert ledger.skipped() == [("overlap", 3)]
         assert ledger.one("SELECT blocked_by FROM skips") == running.claimed.id
         ledger.edit(grace="59 s")  # another revision: another range
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await one.settle() == []
-        assert ledger.skips() == [("overlap", 3), ("overlap", 1)]
+        assert ledger.skipped() == [("overlap", 3), ("overlap", 1)]
         await one.finish(running)
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         (second,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await one.settle() == []
         # An execution lies between: the range does not go on across it.
-        assert ledger.skips() == [("overlap", 3), ("overlap", 1), ("overlap", 1)]
+        assert ledger.skipped() == [("overlap", 3), ("overlap", 1), ("overlap", 1)]
         assert second.claimed.attempt == 1
     assert ledger.accounted() == 7
 
@@ -211,16 +211,16 @@ async def test_i8_nothing_starts_before_due_at(
     ledger: Ledger, database_url: str, more: dict[str, str]
 ) -> None:
     ledger.job(schedule="@hourly", **more)
-    ledger.clock.travel(by=30 * MINUTE)  # 12:30:30
+    ledger.travel(by=30 * MINUTE)  # 12:30:30
     async with runners(database_url, {}) as (one,):
         assert await one.settle() == []
         due = ledger.one("SELECT next_due_at FROM schedules")
         plan_time = ledger.one("SELECT next_plan_time FROM schedules")
         assert (plan_time.minute, plan_time.second) == (0, 0)
         assert timedelta(0) <= due - plan_time <= 20 * MINUTE
-        ledger.clock.travel(to=due - timedelta(seconds=5))
+        ledger.travel(to=due - timedelta(seconds=5))
         assert await one.settle() == []
-        ledger.clock.travel(to=due)
+        ledger.travel(to=due)
         (start,) = await one.settle()
     assert start.claimed.key.plan_time == plan_time
     assert start.claimed.started_at >= due
@@ -231,14 +231,14 @@ async def test_i8_the_clock_of_the_database_goes_back_and_nothing_fires_twice_or
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
         await one.finish(start)
-        ledger.clock.travel(by=-10 * MINUTE)
-        ledger.rows("UPDATE schedules SET next_due_at = db_now()")
+        ledger.travel(by=-10 * MINUTE)
+        ledger.values("UPDATE schedules SET next_due_at = db_now()")
         assert await one.settle() == []
-        ledger.clock.travel(by=12 * MINUTE)
+        ledger.travel(by=12 * MINUTE)
         (after,) = await one.settle()
     assert after.claimed.key.plan_time > start.claimed.key.plan_time
     assert ledger.accounted() == 3
@@ -257,7 +257,7 @@ async def test_i6_only_reentrant_rows_are_stolen_and_not_before_trust(
         for name in ("once", "again"):
             ledger.expire(name)
         await two.check_in()
-        two.dispatcher.steal_at = ledger.clock.now() - HOUR
+        two.dispatcher.steal_at = ledger.now() - HOUR
         assert await two.settle() == []  # connected a moment ago: it may be the one that was away
         stolen = await two.steal()
         assert [s.claimed.key.job_name for s in stolen] == ["again"]
@@ -295,7 +295,7 @@ async def test_a_job_that_only_another_runner_can_run_is_left_to_it(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     able, unable = {"functions": frozenset({FUNCTION})}, {"functions": frozenset({"x:y"})}
     async with runners(database_url, able, unable) as (one, other):
         assert await other.settle(most=3) == []
@@ -309,7 +309,7 @@ async def test_slots_bound_a_claim_and_the_rest_stays_due(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=[f"s{n:02}" for n in range(30)])
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {"slots": 7}, {}) as (one, two):
         assert len(await one.settle()) == 7
         first, second = await asyncio.gather(one.settle(), two.settle())
@@ -330,25 +330,26 @@ async def test_a_backlog_that_takes_all_slots_keeps_nobody_who_needs_none(
         await one.settle()
         for n in range(60):
             ledger.job(f"late-{n:02}", **every)
-        ledger.rows("UPDATE schedules SET woken = false")  # as if a claim had planned them
-        before = ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
+        ledger.values("UPDATE schedules SET woken = false")  # as if a claim had planned them
+        before = ledger.values("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
         # First the backlog, then who needs no slot; among the others chance decides.
-        ledger.rows(
+        ledger.values(
             "UPDATE schedules SET planned_through = db_now() - interval '20 min',"
             " next_due_at = db_now() - interval '20 min' WHERE job_name = 'backlog'"
         )
-        ledger.rows(
+        ledger.values(
             "UPDATE schedules SET next_due_at = db_now() - interval '1 min'"
             " WHERE job_name IN ('blocked', 'foreign')"
         )
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert {s.claimed.key.job_name for s in await one.step()} == {"backlog"}
         assert len(one.held) == 11
         assert one.claimer.breadth.rows(LARGEST_CLAIM) < LARGEST_CLAIM
         assert (
-            ledger.rows("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1") == before
+            ledger.values("SELECT * FROM schedules WHERE job_name LIKE 'late%%' ORDER BY 1")
+            == before
         )
-        assert ledger.skips("blocked") == [("overlap", 1)]
+        assert ledger.skipped("blocked") == [("overlap", 1)]
         assert ledger.statuses("foreign") == ["PENDING"]
         one.slots = 1000
         await one.settle()

@@ -66,7 +66,7 @@ def test_f03_retry_pending_and_then_retried(ledger: Ledger) -> None:
     assert ledger.one(
         "SELECT answer, execution_id, due_at > db_now() + interval '9 m' FROM claim('job', 'other')"
     ) == ("retry_pending", failed.id, True)
-    ledger.clock.travel(by=timedelta(minutes=10))
+    ledger.travel(by=timedelta(minutes=10))
     assert answer(ledger) == "retried"
 
 
@@ -86,7 +86,7 @@ def test_f03_concurrency_limit(ledger: Ledger, of: str) -> None:
     limited: dict[str, Any] = {"max_running": 1} if of == "job" else {}
     ledger.job(**EXTERNAL, scope_kind="tenant", **limited)
     if of == "queue":
-        ledger.rows("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
+        ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
     first = claimed(ledger, scope="a")
     assert answer(ledger, scope="b") == "concurrency_limit"
     finish(ledger, first)
@@ -97,7 +97,7 @@ def test_f03_concurrency_limit(ledger: Ledger, of: str) -> None:
 def test_f03_paused(ledger: Ledger, pause: str) -> None:
     ledger.job(**EXTERNAL)
     enqueue(ledger)
-    ledger.rows(f"SELECT {pause}")
+    ledger.values(f"SELECT {pause}")
     assert answer(ledger) == "paused"
     assert ledger.statuses() == ["PENDING"]
 
@@ -107,7 +107,7 @@ def test_f03_a_stale_lease_of_a_reentrant_job_is_stolen(ledger: Ledger) -> None:
     first = claimed(ledger)
     ledger.expire()
     assert answer(ledger) == "already_running"  # seen for a moment only, it steals nothing
-    ledger.rows("UPDATE runners SET started_at = started_at - interval '1 h'")
+    ledger.values("UPDATE runners SET started_at = started_at - interval '1 h'")
     assert answer(ledger) == "stolen"
     (ended,) = ledger.one("SELECT attempts FROM executions")
     assert (ended["error_code"], ended["runner_id"]) == ("runner_crashed", "worker")
@@ -119,7 +119,7 @@ def test_f03_a_stale_lease_that_is_not_reentrant_is_left_alone(ledger: Ledger) -
     claimed(ledger)
     ledger.expire()
     answer(ledger)
-    ledger.rows("UPDATE runners SET started_at = started_at - interval '1 h'")
+    ledger.values("UPDATE runners SET started_at = started_at - interval '1 h'")
     assert answer(ledger) == "already_running"
 
 
@@ -136,7 +136,7 @@ def test_f03_bad_input_is_refused(
 ) -> None:
     ledger.job(**EXTERNAL)
     with pytest.raises(error, match=names) as raised:
-        ledger.rows(f"SELECT * FROM {call}")
+        ledger.values(f"SELECT * FROM {call}")
     assert raised.value.diag.message_hint
 
 
@@ -159,7 +159,7 @@ async def test_f03_no_replica_runs_beside_it(ledger: Ledger, database_url: str) 
     async with runners(database_url, {}) as (one,):
         await one.settle()
         held = claimed(ledger)
-        ledger.clock.travel(by=timedelta(minutes=1))
+        ledger.travel(by=timedelta(minutes=1))
         assert await one.settle() == []
         assert ledger.parked() == "waiting"
         finish(ledger, held)

@@ -50,16 +50,16 @@ def one(url: str, check: str, **settings: Any) -> Finding:
 def runner(ledger: Ledger, name: str = "r1", **columns: Any) -> None:
     values = {
         "id": name, "host": "h", "pid": 1, "version": "1", "state": "running",
-        "queues": ["default"], "slots": 10, "stale_after": ledger.clock.now() + DAY,
+        "queues": ["default"], "slots": 10, "stale_after": ledger.now() + DAY,
     } | columns  # fmt: skip
     names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
     adapted = [Jsonb(v) if isinstance(v, dict) else v for v in values.values()]
-    ledger.rows(f"INSERT INTO runners ({names}) VALUES ({marks})", *adapted)
+    ledger.values(f"INSERT INTO runners ({names}) VALUES ({marks})", *adapted)
 
 
 def this_database(ledger: Ledger, what: str) -> None:
     name = ledger.one("SELECT current_database()")
-    ledger.rows(f'ALTER DATABASE "{name}" {what}')
+    ledger.values(f'ALTER DATABASE "{name}" {what}')
 
 
 def test_a_healthy_ledger_has_nothing_but_ok(
@@ -199,30 +199,30 @@ def pgbouncer(url: str, directory: Path) -> Iterator[str]:
 
 def test_schema(ledger: Ledger, empty_database_url: str) -> None:
     assert one(ledger.url, "schema").severity == "ok"
-    ledger.rows("UPDATE schema_migrations SET checksum = 'other' WHERE phase = 'repeated'")
+    ledger.values("UPDATE schema_migrations SET checksum = 'other' WHERE phase = 'repeated'")
     old = one(ledger.url, "schema")
     assert (old.severity, old.remedy) == ("problem", "run `cronledger migrate`")
     assert "functions and views" in old.found
     with patient(empty_database_url) as seen:
         problems = [x.check for x in examine(seen) if x.severity == "problem"]
         assert problems == ["schema"]
-    ledger.rows("UPDATE schema_migrations SET name = '0009_post_x' WHERE phase = 'repeated'")
+    ledger.values("UPDATE schema_migrations SET name = '0009_post_x' WHERE phase = 'repeated'")
     newer = one(ledger.url, "schema")
     assert "0009_post_x, which this cronledger" in newer.found
 
 
 def test_identity(ledger: Ledger) -> None:
     assert one(ledger.url, "identity").severity == "ok"
-    ledger.rows("UPDATE identity SET database_oid = 0")
+    ledger.values("UPDATE identity SET database_oid = 0")
     other = one(ledger.url, "identity")
     assert (other.severity, "with oid 0" in other.found) == ("problem", True)
-    ledger.rows("SELECT accept_database(false)")
+    ledger.values("SELECT accept_database(false)")
     assert one(ledger.url, "identity").severity == "ok"
 
 
 def test_roles(ledger: Ledger) -> None:
     name = f"cronledger_test_{ledger.one('SELECT oid FROM pg_database WHERE datname = current_database()')}"  # noqa: E501
-    ledger.rows(f"CREATE ROLE {name} LOGIN IN ROLE cronledger_viewer")
+    ledger.values(f"CREATE ROLE {name} LOGIN IN ROLE cronledger_viewer")
     try:
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
@@ -231,15 +231,15 @@ def test_roles(ledger: Ledger) -> None:
         assert "executions: INSERT" in poor["roles"].found
         assert poor["roles"].remedy == f"to run replicas with it: GRANT cronledger_runner TO {name}"
         assert not [x for x in poor.values() if x.severity == "unchecked"]
-        ledger.rows(f"GRANT cronledger_runner TO {name}")
+        ledger.values(f"GRANT cronledger_runner TO {name}")
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
             enough = {x.check: x for x in examine(seen)}
         assert enough["roles"].severity == "ok"
         assert not [x for x in enough.values() if x.severity == "unchecked"]
     finally:
-        ledger.rows(f"DROP OWNED BY {name}")
-        ledger.rows(f"DROP ROLE {name}")
+        ledger.values(f"DROP OWNED BY {name}")
+        ledger.values(f"DROP ROLE {name}")
 
 
 def test_roles_that_are_not_there(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,11 +256,11 @@ def test_clock(database_url: str, ledger: Ledger) -> None:
     apart = one(ledger.url, "clock")  # the database's clock has travelled to tomorrow
     assert apart.severity == "warning"
     assert "this host -" in apart.found
-    ledger.clock.travel(by=-(ledger.clock.now() - ledger.one("SELECT clock_timestamp()")))
+    ledger.travel(by=-(ledger.now() - ledger.one("SELECT clock_timestamp()")))
     assert one(ledger.url, "clock").severity == "ok"
     runner(ledger, clock_skew=timedelta(seconds=-4))
     assert one(ledger.url, "clock").found == "compared with the database: runner r1 -4.0 s"
-    ledger.rows("UPDATE runners SET state = 'stopped'")
+    ledger.values("UPDATE runners SET state = 'stopped'")
     assert one(ledger.url, "clock").severity == "ok"
 
 
@@ -272,15 +272,15 @@ def test_time_zones(ledger: Ledger) -> None:
     assert apart.severity == "warning"
     assert f"tzdata 2020.1, croniter {cron.FINGERPRINT['croniter']}: old" in apart.found
     assert ": r1, this host" in apart.found
-    ledger.rows("UPDATE runners SET stale_after = db_now() WHERE id = 'old'")
+    ledger.values("UPDATE runners SET stale_after = db_now() WHERE id = 'old'")
     assert one(ledger.url, "time_zones").severity == "ok"
 
 
 def test_tables(ledger: Ledger) -> None:
     assert one(ledger.url, "tables").severity == "ok"
-    ledger.rows("ALTER TABLE skips SET (autovacuum_enabled = off)")
+    ledger.values("ALTER TABLE skips SET (autovacuum_enabled = off)")
     assert one(ledger.url, "tables").found == "autovacuum is disabled on skips"
-    ledger.rows(
+    ledger.values(
         "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
         " count, reason, revision) SELECT 'j', 'global', 'global', at, at, 1, 'missed', 1"
         " FROM generate_series(1, 10001) n, LATERAL (SELECT db_now() + n * interval '1 s') t(at)"
@@ -288,18 +288,18 @@ def test_tables(ledger: Ledger) -> None:
     with psycopg.connect(ledger.url, autocommit=True) as c:
         c.execute("UPDATE cronledger.skips SET count = 1")
         c.execute("SELECT pg_stat_force_next_flush()")
-    ledger.rows("SELECT pg_stat_clear_snapshot()")
+    ledger.values("SELECT pg_stat_clear_snapshot()")
 
     def said() -> list[str]:
         return [finding.found for finding in found(ledger.url, "tables")]
 
     until("the statistics are there", lambda: "never analyzed: skips" in said())
-    ledger.rows("ANALYZE skips")
+    ledger.values("ANALYZE skips")
     until("they are analyzed", lambda: "never analyzed: skips" not in said())
-    ledger.rows("DELETE FROM skips")
+    ledger.values("DELETE FROM skips")
     until("they are dead", lambda: any(x.startswith("more dead rows") for x in said()))
-    ledger.rows("VACUUM skips")
-    ledger.rows("ALTER TABLE skips RESET (autovacuum_enabled)")
+    ledger.values("VACUUM skips")
+    ledger.values("ALTER TABLE skips RESET (autovacuum_enabled)")
     until("all is well", lambda: said() == ["vacuumed and analyzed"])
 
 
@@ -307,9 +307,9 @@ def test_horizon(ledger: Ledger) -> None:
     assert one(ledger.url, "horizon").severity == "ok"
     with psycopg.connect(ledger.url, application_name="sleeper") as other:
         other.execute("SELECT 1")
-        ledger.clock.travel(by=-(ledger.clock.now() - ledger.one("SELECT clock_timestamp()")))
+        ledger.travel(by=-(ledger.now() - ledger.one("SELECT clock_timestamp()")))
         assert one(ledger.url, "horizon").severity == "ok"
-        ledger.clock.travel(by=timedelta(minutes=6))
+        ledger.travel(by=timedelta(minutes=6))
         old = one(ledger.url, "horizon")
         assert (old.severity, "sleeper of" in old.found) == ("warning", True)
         assert "idle in transaction, open for 0:06:0" in old.found
@@ -340,22 +340,22 @@ def test_jit(ledger: Ledger) -> None:
 def test_partitions(ledger: Ledger) -> None:
     assert one(ledger.url, "partitions").severity == "ok"
     end = ledger.one("SELECT max(before_plan_time) FROM partitions()")
-    ledger.clock.travel(to=end - 6 * DAY)
+    ledger.travel(to=end - 6 * DAY)
     assert one(ledger.url, "partitions").severity == "warning"
-    ledger.clock.travel(to=end - DAY / 2)
+    ledger.travel(to=end - DAY / 2)
     gone = one(ledger.url, "partitions")
     assert (gone.severity, "maintain_partitions()" in str(gone.remedy)) == ("problem", True)
-    ledger.rows("SELECT maintain_partitions()")
+    ledger.values("SELECT maintain_partitions()")
     assert one(ledger.url, "partitions").severity == "ok"
 
 
 def drop_partition(ledger: Ledger, days: int) -> tuple[datetime, datetime]:
     """Drop the partition of so many days from now; return what it was for."""
-    ((name, first, before),) = ledger.rows(
+    ((name, first, before),) = ledger.values(
         "SELECT * FROM partitions() WHERE db_now() + %s >= from_plan_time"
         " AND db_now() + %s < before_plan_time", days * DAY, days * DAY,
     )  # fmt: skip
-    ledger.rows(f"DROP TABLE {name}")
+    ledger.values(f"DROP TABLE {name}")
     return first, before
 
 
@@ -367,35 +367,35 @@ def test_a_hole_ahead(ledger: Ledger) -> None:
     drop_partition(ledger, 0)
     now, *_ = found(ledger.url, "partitions")
     assert (now.severity, "partitions, 0:00:00 ahead" in now.found) == ("problem", True)
-    ledger.rows("SELECT maintain_partitions()")
+    ledger.values("SELECT maintain_partitions()")
     assert one(ledger.url, "partitions").severity == "ok"
-    ledger.rows(
+    ledger.values(
         "SELECT cronledger_internal.create_missing_partitions(ARRAY[db_now() + interval '1 year'])"
     )
     assert one(ledger.url, "partitions").severity == "ok"
 
 
 def test_a_hole_behind(ledger: Ledger) -> None:
-    ledger.clock.travel(by=28 * DAY)
-    ledger.rows("SELECT maintain_partitions()")
+    ledger.travel(by=28 * DAY)
+    ledger.values("SELECT maintain_partitions()")
     drop_partition(ledger, -14)
     assert one(ledger.url, "partitions").severity == "ok"  # there were no jobs at that time
     ledger.job("j")
-    ledger.rows("UPDATE job_revisions SET effective_from = db_now() - interval '28 days'")
+    ledger.values("UPDATE job_revisions SET effective_from = db_now() - interval '28 days'")
     hole = one(ledger.url, "partitions")
     assert (hole.severity, "executions may be lost" in hole.found) == ("problem", True)
     assert hole.remedy is not None
-    ledger.rows(hole.remedy.partition(": ")[2])
+    ledger.values(hole.remedy.partition(": ")[2])
     assert one(ledger.url, "partitions").severity == "ok"
 
 
 def test_partitions_that_were_dropped_behind_retention_are_no_hole(ledger: Ledger) -> None:
     ledger.job("j")
-    ledger.clock.travel(by=28 * DAY)
-    ledger.rows("SELECT maintain_partitions(interval '14 days')")
+    ledger.travel(by=28 * DAY)
+    ledger.values("SELECT maintain_partitions(interval '14 days')")
     assert one(ledger.url, "partitions").severity == "ok"
-    ((name, first),) = ledger.rows("SELECT name, from_plan_time FROM partitions() LIMIT 1")
-    ledger.rows(f"DROP TABLE {name}")
+    ((name, first),) = ledger.values("SELECT name, from_plan_time FROM partitions() LIMIT 1")
+    ledger.values(f"DROP TABLE {name}")
     hole = one(ledger.url, "partitions")
     at = first.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     assert (hole.severity, f"from {at} to" in hole.found) == ("problem", True)
@@ -405,12 +405,12 @@ def test_retention(ledger: Ledger) -> None:
     assert one(ledger.url, "retention").severity == "ok"
     ledger.job("j")
     ledger.trigger("j")
-    ledger.clock.travel(by=120 * DAY)
-    ledger.rows("SELECT maintain_partitions()")
+    ledger.travel(by=120 * DAY)
+    ledger.values("SELECT maintain_partitions()")
     kept = one(ledger.url, "retention")
     assert (kept.severity, kept.found.count("executions_p")) == ("warning", 1)
-    ledger.rows("SELECT cancel(id) FROM executions")
-    ledger.rows("SELECT maintain_partitions()")
+    ledger.values("SELECT cancel(id) FROM executions")
+    ledger.values("SELECT maintain_partitions()")
     assert one(ledger.url, "retention").severity == "ok"
 
 
@@ -422,11 +422,11 @@ def test_runners(ledger: Ledger) -> None:
     assert one(ledger.url, "runners").found == "1 alive"
     runner(ledger, "idle", queues=["reports"])
     assert "idle (reports)" in one(ledger.url, "runners").found
-    ledger.rows("UPDATE runners SET state = 'stopped' WHERE id = 'idle'")
-    runner(ledger, "dead", heartbeat_at=ledger.clock.now() - timedelta(minutes=3),
-           stale_after=ledger.clock.now() - timedelta(minutes=2))  # fmt: skip
+    ledger.values("UPDATE runners SET state = 'stopped' WHERE id = 'idle'")
+    runner(ledger, "dead", heartbeat_at=ledger.now() - timedelta(minutes=3),
+           stale_after=ledger.now() - timedelta(minutes=2))  # fmt: skip
     assert "dead (0:03:0" in one(ledger.url, "runners").found
-    ledger.rows("DELETE FROM runners WHERE id = 'dead'")
+    ledger.values("DELETE FROM runners WHERE id = 'dead'")
     assert one(ledger.url, "runners").severity == "ok"
 
 
@@ -444,7 +444,7 @@ def test_jobs_without_a_runner(ledger: Ledger, handler: str, able: dict[str, Any
     runner(ledger, "other", handlers=["tests:other"], queues=["default"] * (handler == "python"))
     alone = one(ledger.url, "jobs")
     assert (alone.severity, "j (queue default" in alone.found) == ("problem", True)
-    ledger.edit("j", paused_at=ledger.clock.now())
+    ledger.edit("j", paused_at=ledger.now())
     assert one(ledger.url, "jobs").severity == "ok"
     ledger.edit("j", paused_at=None)
     runner(ledger, "able", **able)
@@ -454,7 +454,7 @@ def test_jobs_without_a_runner(ledger: Ledger, handler: str, able: dict[str, Any
 def test_jobs_that_cannot_be_planned(ledger: Ledger) -> None:
     runner(ledger)
     ledger.job("j", handler="sql", schedule="@daily")
-    ledger.rows("UPDATE jobs SET spec_error = 'no such day'")
+    ledger.values("UPDATE jobs SET spec_error = 'no such day'")
     broken = one(ledger.url, "jobs")
     assert (broken.severity, broken.found) == ("problem", "j cannot be planned: no such day")
     ledger.edit("j", schedule="@hourly")
@@ -463,20 +463,20 @@ def test_jobs_that_cannot_be_planned(ledger: Ledger) -> None:
 
 def test_queues(ledger: Ledger) -> None:
     ledger.job("j")
-    ledger.rows("SELECT pause_queue('default', 'a migration', 'ann')")
+    ledger.values("SELECT pause_queue('default', 'a migration', 'ann')")
     assert one(ledger.url, "queues").severity == "ok"
-    ledger.clock.travel(by=3 * DAY)
+    ledger.travel(by=3 * DAY)
     paused = one(ledger.url, "queues")
     assert paused.found == "default was paused 3 days ago by ann: a migration"
     assert paused.remedy == "cronledger queues resume default"
-    ledger.rows("SELECT resume_queue('default')")
+    ledger.values("SELECT resume_queue('default')")
     assert one(ledger.url, "queues").severity == "ok"
 
 
 def test_violations(ledger: Ledger) -> None:
     ledger.job("j", handler="sql")
     assert one(ledger.url, "violations").severity == "ok"
-    ledger.rows(
+    ledger.values(
         "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
         " revision, queue, due_at, attempt, max_attempts, runner_id, lease_token, started_at,"
         " finished_at, duration_ms) SELECT 'j', 'global', 'global', at, 'SUCCESS', 'schedule', 1,"
@@ -485,7 +485,7 @@ def test_violations(ledger: Ledger) -> None:
     )
     early = one(ledger.url, "violations")
     assert (early.severity, early.found) == ("problem", "1 early")
-    ledger.rows("UPDATE executions SET started_at = due_at")
+    ledger.values("UPDATE executions SET started_at = due_at")
     assert one(ledger.url, "violations").severity == "ok"
 
 
@@ -509,7 +509,7 @@ DAMAGED = [
 @pytest.mark.parametrize(("statement", "name"), DROPPED)
 def test_what_somebody_dropped_is_a_problem(ledger: Ledger, statement: str, name: str) -> None:
     assert one(ledger.url, "objects").severity == "ok"
-    ledger.rows(statement)
+    ledger.values(statement)
     lost = found(ledger.url, "objects")[0]
     assert (lost.severity, name in lost.found) == ("problem", True)
     assert "restore it from a backup" in str(lost.remedy)
@@ -519,7 +519,7 @@ def test_what_somebody_dropped_is_a_problem(ledger: Ledger, statement: str, name
 def test_dropped_functions_and_views_are_created_again(
     ledger: Ledger, statement: str, name: str
 ) -> None:
-    ledger.rows(statement)
+    ledger.values(statement)
     lost = one(ledger.url, "objects")
     assert (lost.severity, name in lost.found) == ("problem", True)
     assert "run `cronledger migrate`" in str(lost.remedy)
@@ -530,13 +530,13 @@ def test_dropped_functions_and_views_are_created_again(
 
 def test_a_check_that_cannot_be_made_does_not_pass(ledger: Ledger) -> None:
     name = f"cronledger_test_{ledger.one('SELECT pg_backend_pid()')}_{token_hex(4)}"
-    ledger.rows(f"CREATE ROLE {name}")
+    ledger.values(f"CREATE ROLE {name}")
     try:
         with patient(ledger.url) as seen:
             seen.connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(name)))
             findings = {x.check: x for x in examine(seen)}
     finally:
-        ledger.rows(f"DROP ROLE {name}")
+        ledger.values(f"DROP ROLE {name}")
     assert {check for check, x in findings.items() if x.severity == "unchecked"} >= {
         "identity", "clock", "partitions", "retention", "runners", "jobs", "queues", "violations",
     }  # fmt: skip
@@ -547,7 +547,7 @@ def test_a_check_that_cannot_be_made_does_not_pass(ledger: Ledger) -> None:
 
 
 def test_a_check_that_cannot_be_made_hides_nothing_else(ledger: Ledger) -> None:
-    ledger.rows("DROP VIEW queue_status CASCADE")
+    ledger.values("DROP VIEW queue_status CASCADE")
     with patient(ledger.url) as seen:
         findings = {x.check: x for x in examine(seen)}
     assert (findings["queues"].severity, findings["queues"].remedy) == (

@@ -13,14 +13,14 @@ FAILURE = outcome.failure(ValueError("no"))
 async def test_i10_an_edit_fires_nothing_of_the_past(ledger: Ledger, database_url: str) -> None:
     """A schedule that would have fired a hundred times already fires from the edit on."""
     ledger.job(schedule="0 0 1 1 *", catch_up="all", overlap="allow")
-    ledger.clock.travel(by=100 * MINUTE)
+    ledger.travel(by=100 * MINUTE)
     ledger.edit(schedule="* * * * *")
     async with runners(database_url, {}) as (one,):
         assert await one.settle() == []
-        ledger.clock.travel(by=2 * MINUTE)
+        ledger.travel(by=2 * MINUTE)
         started = await one.settle()
     assert [s.claimed.revision for s in started] == [2, 2]
-    assert ledger.skips() == []
+    assert ledger.skipped() == []
 
 
 async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_to(
@@ -29,9 +29,9 @@ async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_t
     ledger.job(
         schedule="*/10 * * * *", catch_up="all", overlap="allow", payload={"v": 1}, max_attempts=2
     )
-    ledger.clock.travel(by=25 * MINUTE)  # 12:25:30
+    ledger.travel(by=25 * MINUTE)  # 12:25:30
     ledger.edit(schedule="*/7 * * * *", payload={"v": 2}, max_attempts=3)
-    ledger.clock.travel(by=10 * MINUTE)  # 12:35:30
+    ledger.travel(by=10 * MINUTE)  # 12:35:30
     async with runners(database_url, {}) as (one,):
         started = await one.settle()
     ran = [
@@ -43,12 +43,12 @@ async def test_i10_plan_times_up_to_an_edit_run_under_the_revision_they_belong_t
 
 async def test_i10_a_resume_fires_nothing_of_the_pause(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.rows("SELECT pause('job')")
-    ledger.clock.travel(by=30 * MINUTE)
-    ledger.rows("SELECT resume('job')")
+    ledger.values("SELECT pause('job')")
+    ledger.travel(by=30 * MINUTE)
+    ledger.values("SELECT resume('job')")
     async with runners(database_url, {}) as (one,):
         assert await one.settle() == []
-        assert ledger.skips() == [("paused", 30)]
+        assert ledger.skipped() == [("paused", 30)]
 
 
 async def test_i10_an_edit_between_the_end_of_a_pause_and_its_notice(
@@ -56,10 +56,10 @@ async def test_i10_an_edit_between_the_end_of_a_pause_and_its_notice(
 ) -> None:
     """What was planned under the edit stays its own when the sweeper writes the resume."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.rows("SELECT pause('job', until => %s)", ledger.clock.now() + 5 * MINUTE)
-    ledger.clock.travel(by=7 * MINUTE)
+    ledger.values("SELECT pause('job', until => %s)", ledger.now() + 5 * MINUTE)
+    ledger.travel(by=7 * MINUTE)
     ledger.edit(schedule="*/2 * * * *")
-    ledger.clock.travel(by=4 * MINUTE)
+    ledger.travel(by=4 * MINUTE)
     async with runners(database_url, {}) as (one,):
         started = await one.settle()
         assert {s.claimed.revision for s in started} == {2, 3}
@@ -67,7 +67,7 @@ async def test_i10_an_edit_between_the_end_of_a_pause_and_its_notice(
             await one.finish(start)
         await one.sweep()
         assert ledger.one("SELECT max(revision) FROM job_revisions") == 4
-        ledger.clock.travel(by=2 * MINUTE)
+        ledger.travel(by=2 * MINUTE)
         (late,) = await one.settle()
         assert late.claimed.revision == 4
         await one.finish(late)
@@ -79,16 +79,16 @@ async def test_i10_paused_until_ends_by_itself_at_its_instant(
 ) -> None:
     """Whenever it is noticed: what is due after `until` runs, what was before does not."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    until = ledger.clock.now() + 5 * MINUTE
-    ledger.rows("SELECT pause('job', until => %s)", until)
+    until = ledger.now() + 5 * MINUTE
+    ledger.values("SELECT pause('job', until => %s)", until)
     async with runners(database_url, {}) as (one,):
         await one.settle()
         assert ledger.parked() == "paused"
-        ledger.clock.travel(by=8 * MINUTE)
+        ledger.travel(by=8 * MINUTE)
         await one.sweep()
         assert one.wakes == 1
         started = await one.settle()
-    assert ledger.skips() == [("paused", 5)]
+    assert ledger.skipped() == [("paused", 5)]
     assert [s.claimed.key.plan_time > until for s in started] == [True] * 3
     assert ledger.one("SELECT requested_by FROM job_revisions WHERE revision = 3") == "paused_until"
 
@@ -98,8 +98,8 @@ async def test_i10_a_pause_until_infinity_is_one_until_resumed(
 ) -> None:
     ledger.job(schedule="* * * * *")
     ledger.job("other", schedule="* * * * *")
-    ledger.rows("SELECT pause('job', until => 'infinity')")
-    ledger.clock.travel(by=MINUTE)
+    ledger.values("SELECT pause('job', until => 'infinity')")
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         (other,) = await one.settle()
         await one.check_in()
@@ -116,7 +116,7 @@ async def test_a_pause_lets_the_running_end_and_holds_retries_and_pending(
     ledger.trigger()
     async with runners(database_url, {"slots": 1}) as (one,):
         (running,) = await one.step()
-        ledger.rows("SELECT pause('job')")
+        ledger.values("SELECT pause('job')")
         await one.finish(running, FAILURE)
         assert ledger.statuses() == ["FAILED", "PENDING"]
         assert await one.settle() == []
@@ -125,7 +125,7 @@ async def test_a_pause_lets_the_running_end_and_holds_retries_and_pending(
         assert start.claimed.id == forced
         await one.finish(start)
         assert await one.settle() == []
-        ledger.rows("SELECT resume('job')")
+        ledger.values("SELECT resume('job')")
         one.slots = 10
         assert len(await one.settle()) == 2
 
@@ -138,13 +138,13 @@ async def test_i10_retirement_cancels_what_waits_and_what_fails_later(
     async with runners(database_url, {}) as (one,):
         (running,) = await one.settle()
         ledger.trigger()
-        ledger.rows("SELECT retire('job')")
+        ledger.values("SELECT retire('job')")
         assert ledger.statuses() == ["CANCELLED", "RUNNING"]
         await one.finish(running, FAILURE)  # would be retried in a minute
         await one.repair()
         assert ledger.statuses() == ["CANCELLED", "CANCELLED"]
         ledger.edit(retired_at=None)
-        ledger.clock.travel(by=5 * MINUTE)
+        ledger.travel(by=5 * MINUTE)
         assert await one.settle() == []
 
 
@@ -152,13 +152,13 @@ async def test_i10_what_was_due_in_a_retirement_never_runs(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.rows("SELECT retire('job')")
-    ledger.clock.travel(by=10 * MINUTE)
+    ledger.values("SELECT retire('job')")
+    ledger.travel(by=10 * MINUTE)
     ledger.edit(retired_at=None)
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         assert len(await one.settle()) == 1
-    assert ledger.skips() == [("retired", 10)]
+    assert ledger.skipped() == [("retired", 10)]
 
 
 async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(
@@ -168,16 +168,16 @@ async def test_i10_a_deleted_job_ends_and_its_name_may_come_back(
     async with runners(database_url, {}, {}) as (one, two):
         ledger.trigger()
         (running,) = await one.settle()
-        ledger.rows("DELETE FROM jobs")
-        ledger.clock.travel(by=3 * MINUTE)
+        ledger.values("DELETE FROM jobs")
+        ledger.travel(by=3 * MINUTE)
         assert await two.settle() == []
         assert ledger.parked() == "retired"
         await one.finish(running)
         ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-        ledger.clock.travel(by=2 * MINUTE)
+        ledger.travel(by=2 * MINUTE)
         # `two` knows the revisions of the job as it was.
         assert [s.claimed.revision for s in await two.settle()] == [3, 3]
-    assert ledger.skips() == [("retired", 3)]
+    assert ledger.skipped() == [("retired", 3)]
     assert ledger.accounted() == 5
 
 
@@ -186,15 +186,15 @@ async def test_i10_scopes_appear_retire_and_return_at_now(
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard",
                scopes=["a"])  # fmt: skip
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         ledger.edit(scopes=["a", "b"])
         assert [s.claimed.key.scope_id for s in await one.settle()] == ["a"]
         ledger.edit(scopes=["b"])
-        ledger.clock.travel(by=2 * MINUTE)
+        ledger.travel(by=2 * MINUTE)
         assert [s.claimed.key.scope_id for s in await one.settle()] == ["b", "b"]
         assert ledger.parked(scope="a") == "retired"
         ledger.edit(scopes=["a", "b"])
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert sorted(s.claimed.key.scope_id for s in await one.settle()) == ["a", "b"]
-    assert ledger.rows("SELECT scope_id, reason, count FROM skips") == [("a", "retired", 2)]
+    assert ledger.values("SELECT scope_id, reason, count FROM skips") == [("a", "retired", 2)]

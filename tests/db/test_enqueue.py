@@ -25,7 +25,7 @@ def test_f01_a_push_makes_a_pending_execution(ledger: Ledger) -> None:
     second = enqueue(ledger)
     assert ledger.one(ROW, first) == ("PENDING", "enqueue", 0, {"n": 1}, None, None)
     assert ledger.one(ROW, second)[3] == {"of": "job"}
-    assert ledger.rows("SELECT requested_by FROM executions ORDER BY id") == [
+    assert ledger.values("SELECT requested_by FROM executions ORDER BY id") == [
         "ann", ledger.one("SELECT session_user"),
     ]  # fmt: skip
 
@@ -108,7 +108,7 @@ def test_f01_input_watermark_only_grows(ledger: Ledger) -> None:
 def test_f01_a_scope_appears_by_a_push(ledger: Ledger) -> None:
     ledger.job(schedule=None, scope_kind="tenant")
     enqueue(ledger, scope_id="acme")
-    assert ledger.rows("SELECT scope_kind, scope_id, next_due_at IS NULL FROM schedules") == [
+    assert ledger.values("SELECT scope_kind, scope_id, next_due_at IS NULL FROM schedules") == [
         ("tenant", "acme", False)
     ]
 
@@ -139,21 +139,21 @@ def test_f01_bad_input_is_refused_and_names_the_remedy(
 
 def test_f01_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> None:
     ledger.job(schedule=None)
-    ledger.rows("SELECT pause('job')")
+    ledger.values("SELECT pause('job')")
     enqueue(ledger)
     assert ledger.statuses() == ["PENDING"]
-    ledger.rows("SELECT retire('job')")
+    ledger.values("SELECT retire('job')")
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="retired"):
         enqueue(ledger)
 
 
 async def test_f01_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
-    ledger.rows("SELECT pause('job')")
+    ledger.values("SELECT pause('job')")
     enqueue(ledger)
     async with runners(database_url, {}) as (one,):
         assert await one.settle() == []
-        ledger.rows("SELECT resume('job')")
+        ledger.values("SELECT resume('job')")
         assert len(await one.settle()) == 1
 
 

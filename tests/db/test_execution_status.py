@@ -47,7 +47,7 @@ def test_f07_listing_by_job_and_status(ledger: Ledger) -> None:
     for status, scope in (
         ("FAILED", "failed"), ("SUCCESS", "done"), ("RUNNING", "held"), ("PENDING", "waits"),
     ):  # fmt: skip
-        assert ledger.rows(listed, status) == [ids[scope]]
+        assert ledger.values(listed, status) == [ids[scope]]
 
 
 def test_f07_an_unknown_job_is_named(ledger: Ledger) -> None:
@@ -69,10 +69,10 @@ def test_f07_roles_read_push_and_settle(ledger: Ledger, call: str, role: str) ->
     """Viewers read, operators push and take, runners do everything."""
     ledger.job(**EXTERNAL)
     allowed = role == "runner" or (CALLS[call] if role == "viewer" else CALLS[call] is not None)
-    ledger.rows(f"SET ROLE cronledger_{role}")
-    ledger.rows("SELECT * FROM input_status")
+    ledger.values(f"SET ROLE cronledger_{role}")
+    ledger.values("SELECT * FROM input_status")
     if allowed:
-        ledger.rows(f"SELECT * FROM {call}")
+        ledger.values(f"SELECT * FROM {call}")
     else:
         with pytest.raises(errors.InsufficientPrivilege):
-            ledger.rows(f"SELECT * FROM {call}")
+            ledger.values(f"SELECT * FROM {call}")

@@ -56,14 +56,14 @@ async def test_schedules_that_a_stopped_claim_has_locked_are_free_again(
     ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=timedelta(minutes=1))
+    ledger.travel(by=timedelta(minutes=1))
     async with runners(database_url, {}, {}) as (stopped, other):
         stands = StandsStill(stopped, monkeypatch)
         claim = asyncio.create_task(stopped.step())
         pid = await stands.pid
         await eventually(
             "its session has ended",
-            lambda: not ledger.rows("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid),
+            lambda: not ledger.values("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid),
         )
         (won,) = await other.step()
         stands.go_on.set()
@@ -236,7 +236,7 @@ async def test_a_claim_plans_no_more_than_it_can_in_a_second(
     monkeypatch.setattr(decide, "MAX_PLAN_TIMES", 40)
     for n in range(4):
         ledger.job(f"j{n}", schedule="* * * * *", catch_up="latest", grace="1 min")
-    ledger.clock.travel(by=timedelta(minutes=25))
+    ledger.travel(by=timedelta(minutes=25))
     async with runners(database_url, {}) as (one,):
         assert await one.step() == []
         assert [ledger.accounted(f"j{n}") for n in range(4)] == [10, 10, 10, 10]

@@ -195,7 +195,7 @@ def test_trigger_that_waited_for_an_edit_sees_it_and_its_own_time(db: Db, other:
         db.execute("UPDATE cronledger.jobs SET queue = 'new'")
         waiting = start_blocked(db, other, lambda: call(other, "trigger", "job"))
         edited = now(db)
-    made = row(db, waiting.result(30))
+    made = row(db, waiting.result(90))
     assert (made["queue"], made["revision"]) == ("new", 2)
     assert made["plan_time"] > edited
 
@@ -207,7 +207,7 @@ def test_trigger_that_waited_for_a_claim_sees_what_it_started(db: Db, other: Db)
         waiting = start_blocked(db, other, lambda: call(other, "trigger", "job"))
         execution(db, "RUNNING")
     with pytest.raises(NOT_NOW, match="is RUNNING, and overlap is skip"):
-        waiting.result(30)
+        waiting.result(90)
 
 
 # pause, resume, retire
@@ -278,7 +278,7 @@ def test_pause_that_waited_begins_after_the_wait(db: Db, other: Db) -> None:
         db.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
         waiting = start_blocked(db, other, lambda: call(other, "pause", "job"))
         claimed_until = now(db)
-    assert waiting.result(30) is True
+    assert waiting.result(90) is True
     assert value(db, "SELECT max(effective_from) FROM cronledger.job_revisions") > claimed_until
 
 
@@ -485,7 +485,7 @@ def test_retry_waits_for_the_schedule_and_judges_anew(db: Db, other: Db) -> None
             " error_code = NULL"
         )
     with pytest.raises(NOT_NOW, match="it is SUCCESS"):
-        waiting.result(30)
+        waiting.result(90)
 
 
 # assert_lease
@@ -529,7 +529,7 @@ def test_assert_lease_that_waited_for_a_thief_is_refused(db: Db, other: Db) -> N
         waiting = start_blocked(db, other, lambda: call(other, "assert_lease", *arguments))
         db.execute("UPDATE cronledger.executions SET lease_token = gen_random_uuid()")
     with pytest.raises(psycopg.Error) as caught:
-        waiting.result(30)
+        waiting.result(90)
     assert caught.value.sqlstate == "CL001"
 
 
@@ -738,7 +738,7 @@ def test_roles_that_another_migration_makes_meanwhile_are_taken(db: Db, other: D
                 db.execute(sql.SQL("CREATE ROLE {}").format(name))
             granting = "SELECT cronledger.grant_roles()"
             waiting = start_blocked(db, other, lambda: other.execute(granting))
-        waiting.result(30)
+        waiting.result(90)
         role = f"{family}viewer"
         assert value(db, "SELECT has_schema_privilege(%s, 'cronledger', 'USAGE')", role)
     finally:

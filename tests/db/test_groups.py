@@ -30,8 +30,8 @@ def test_f22_a_group_is_followed_as_one(ledger: Ledger) -> None:
     claim = claimed(ledger, scope="c")
     assert ledger.one(COUNTS, group) == (4, 1, 1, 1, 1, 0, 0, False)
     finish(ledger, claim, {"n": 3})
-    ledger.rows("SELECT cancel(%s)", ids["d"])
-    ledger.rows("SELECT retry(%s)", ids["b"])
+    ledger.values("SELECT cancel(%s)", ids["d"])
+    ledger.values("SELECT retry(%s)", ids["b"])
     fail(ledger, claimed(ledger, scope="b"))
     assert ledger.one(COUNTS, group) == (4, 0, 0, 0, 2, 1, 1, True)
 

@@ -137,7 +137,7 @@ async def test_f30_a_lost_lease_rolls_everything_back(whole: Whole) -> None:
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["never"])
             inside.set()
-            assert go.wait(20)
+            assert go.wait(90)
 
     job = whole.job(loses)
     async with whole.replica():
@@ -190,7 +190,7 @@ async def test_f30_who_was_stopped_commits_nothing(whole: Whole, how: str) -> No
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["never"])
         inside.set()
-        ctx.cancel_token.wait(20)  # and returns as if all were well
+        ctx.cancel_token.wait(90)  # and returns as if all were well
 
     async def swallows(ctx: Context) -> None:
         async with ctx.transaction() as conn:
@@ -253,7 +253,7 @@ async def test_f30_who_waits_for_a_connection_can_be_cancelled(
         with ctx.transaction() as conn:
             conn.execute(WRITE, ["holds"])
             inside.set()
-            assert go.wait(20)
+            assert go.wait(90)
 
     def waits(ctx: Context) -> None:
         with ctx.transaction() as conn:

@@ -45,7 +45,7 @@ async def test_i2_i5_i7_i8_i10_i11_hold_in_any_history(
 ) -> None:
     random = Random(seed)
     reentrant, limit = seed % 2 == 0, 2 if seed > 1 else None
-    ledger.rows(_STARTS)
+    ledger.values(_STARTS)
     ledger.job(
         schedule="* * * * *", overlap=overlap, allow_stale_reentry=reentrant, max_running=limit,
         catch_up="latest" if overlap == "skip" else random.choice(["latest", "all"]),
@@ -55,14 +55,14 @@ async def test_i2_i5_i7_i8_i10_i11_hold_in_any_history(
     async with runners(database_url, {"slots": 3}, {}, {"slots": 2}) as three:
         for _ in range(120):
             await _act(ledger, random, random.choice(three), reentrant)
-        ledger.rows("UPDATE jobs SET paused_at = NULL, retired_at = NULL")
+        ledger.values("UPDATE jobs SET paused_at = NULL, retired_at = NULL")
         await _come_to_rest(ledger, three)
     beside = ledger.one("SELECT max(beside) FROM starts")
     assert overlap == "allow" or beside == 1
     assert limit is None or ledger.one("SELECT max(of_job) FROM starts") <= limit
     assert ledger.one("SELECT count(*) FROM starts WHERE early") == 0
     assert ledger.one("SELECT count(*) FROM executions WHERE attempt > max_attempts") == 0
-    assert ledger.rows("SELECT parked FROM schedules") == [None] * len(SCOPES)
+    assert ledger.values("SELECT parked FROM schedules") == [None] * len(SCOPES)
     for scope in SCOPES:
         _account_for(ledger, scope)
 
@@ -77,16 +77,16 @@ async def _act(ledger: Ledger, random: Random, runner: Runner, reentrant: bool) 
             back = reentrant and random.random() < 0.2
             await runner.finish(random.choice(runner.held), ended, release=back)
         case x if x < 0.72:
-            ledger.clock.travel(by=timedelta(seconds=random.choice(LEAPS)))
+            ledger.travel(by=timedelta(seconds=random.choice(LEAPS)))
         case x if x < 0.78:
             ledger.edit(schedule=random.choice(list(EVERY)))
         case x if x < 0.86:
             call = random.choice(["pause('job')", "resume('job')", "trigger('job', 'shard', 'a')"])
             # Refused where retired, paused, or RUNNING under skip.
             with suppress(psycopg.errors.ObjectNotInPrerequisiteState):
-                ledger.rows(f"SELECT {call}")
+                ledger.values(f"SELECT {call}")
         case x if x < 0.88:
-            ledger.edit(retired_at=random.choice([None, ledger.clock.now()]))
+            ledger.edit(retired_at=random.choice([None, ledger.now()]))
         case x if x < 0.92:
             await runner.steal()
         case x if x < 0.94:
@@ -104,7 +104,9 @@ async def _come_to_rest(ledger: Ledger, three: list[Runner]) -> None:
                 await runner.finish(start)
             await runner.repair()
         ledger.expire()
-        if not ledger.rows("SELECT FROM executions WHERE status = 'RUNNING'") and not ledger.rows(
+        if not ledger.values(
+            "SELECT FROM executions WHERE status = 'RUNNING'"
+        ) and not ledger.values(
             "SELECT FROM schedules WHERE next_due_at <= db_now() OR parked IS NOT NULL"
         ):
             return
@@ -114,12 +116,12 @@ async def _come_to_rest(ledger: Ledger, three: list[Runner]) -> None:
 def _account_for(ledger: Ledger, scope: str) -> None:
     """Each plan_time up to the cursor is an execution or lies in one skip, of its own revision."""
     expected = _expected(ledger, scope)
-    ran = dict(ledger.rows(
+    ran = dict(ledger.values(
         "SELECT plan_time, revision FROM executions WHERE scope_id = %s AND trigger = 'schedule'",
         scope,
     ))  # fmt: skip
     found: dict[datetime, int] = dict(ran)
-    for first, last, count, revision in ledger.rows(
+    for first, last, count, revision in ledger.values(
         "SELECT from_plan_time, through_plan_time, count, revision FROM skips WHERE scope_id = %s",
         scope,
     ):
@@ -132,7 +134,7 @@ def _account_for(ledger: Ledger, scope: str) -> None:
 
 def _expected(ledger: Ledger, scope: str) -> dict[datetime, int]:
     cursor = ledger.one("SELECT planned_through FROM schedules WHERE scope_id = %s", scope)
-    history: list[Any] = ledger.rows(
+    history: list[Any] = ledger.values(
         "SELECT revision, effective_from, definition ->> 'schedule' FROM job_revisions ORDER BY 1"
     )
     ends = [*(since for _, since, _ in history[1:]), cursor]

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import errors, sql
+from psycopg import errors
 
 from cronledger.audit.verify import verify
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
@@ -17,7 +17,6 @@ from cronledger.ledger.identity import Accepted, OtherDatabaseError
 from cronledger.replica import Replica
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
-from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
@@ -30,17 +29,12 @@ def cloned(ledger: Ledger, databases: Databases) -> Iterator[Ledger]:
     """A copy of the ledger's database with all that is in it, its clock included."""
     name = ledger.one("SELECT current_database()")
     ledger.close()
-    ledger.clock.close()
     copy = databases.clone(name)
-    travel = Travel.__new__(Travel)  # its table came along with the copy
-    travel._schema = sql.Identifier("cronledger")
-    travel._connection = psycopg.connect(databases.url(copy), autocommit=True)
-    made = Ledger(databases.url(copy), travel)
+    made = Ledger(databases.url(copy))
     try:
         yield made
     finally:
         made.close()
-        travel.close()
         databases.drop(copy)
 
 
@@ -51,8 +45,8 @@ def why(ledger: Ledger) -> str | None:
 
 def fail_over(ledger: Ledger) -> None:
     """As if the ledger's rows had been written on another timeline, and this one came after it."""
-    ledger.rows("UPDATE identity SET timeline = 99")
-    ledger.rows("UPDATE runners SET timeline = 99")
+    ledger.values("UPDATE identity SET timeline = 99")
+    ledger.values("UPDATE runners SET timeline = 99")
 
 
 def accept(ledger: Ledger, *, skip_missed: bool) -> Accepted:
@@ -61,7 +55,7 @@ def accept(ledger: Ledger, *, skip_missed: bool) -> Accepted:
 
 
 def planned(ledger: Ledger) -> list[Any]:
-    return ledger.rows("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
+    return ledger.values("SELECT job_name, planned_through, next_due_at FROM schedules ORDER BY 1")
 
 
 async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
@@ -71,17 +65,17 @@ async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
     ledger.job("once", overlap="wait")
     ledger.job("again", allow_stale_reentry=True, max_attempts=3)
     async with runners(ledger.url, {}) as (original,):
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert len(await original.settle()) == 1
         for job in ("once", "again"):
             ledger.trigger(job)
         await original.settle()
     ledger.trigger("once")
-    ledger.rows("UPDATE jobs SET paused_at = db_now(), paused_until = db_now() + '1 s'"
+    ledger.values("UPDATE jobs SET paused_at = db_now(), paused_until = db_now() + '1 s'"
                 " WHERE name = 'again'")  # fmt: skip
     with cloned(ledger, databases) as clone:
-        clone.clock.travel(by=timedelta(hours=1))
-        before = clone.rows("SELECT to_jsonb(e) FROM executions e ORDER BY id"), planned(clone)
+        clone.travel(by=timedelta(hours=1))
+        before = clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id"), planned(clone)
         async with runners(clone.url, {}) as (runner,):
             await runner.settle()
             assert runner.delay == 5.0
@@ -91,9 +85,9 @@ async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
         assert said == why(clone)
         assert said is not None
         assert "the ledger is of the database with oid" in said
-        assert clone.rows("SELECT to_jsonb(e) FROM executions e ORDER BY id") == before[0]
+        assert clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id") == before[0]
         assert planned(clone) == before[1]
-        assert clone.rows("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
+        assert clone.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
 
 
 async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: Databases) -> None:
@@ -111,10 +105,10 @@ async def test_in_a_clone_no_scope_provider_is_asked(ledger: Ledger, databases: 
                 runner.pool, runner.statements, {"job": (declared, provider)}, runner="r1"
             )
             await scopes.step()
-            assert (asked, clone.rows("SELECT scope_id FROM schedules")) == ([], [])
+            assert (asked, clone.values("SELECT scope_id FROM schedules")) == ([], [])
             accept(clone, skip_missed=True)
             await scopes.step()
-            assert sorted(clone.rows("SELECT scope_id FROM schedules")) == ["a", "b"]
+            assert sorted(clone.values("SELECT scope_id FROM schedules")) == ["a", "b"]
 
 
 def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
@@ -125,15 +119,15 @@ def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
     held = ledger.one("SELECT id, lease_token FROM claim_next('default', 'php')")
     ledger.trigger("outside")
     with cloned(ledger, databases) as clone:
-        seen = clone.rows("SELECT id, heartbeat_at FROM runners")
+        seen = clone.values("SELECT id, heartbeat_at FROM runners")
         with pytest.raises(
             psycopg.Error, match="not the database in which the ledger was created"
         ) as caught:
-            clone.rows("SELECT id FROM claim_next('default', 'php')")
+            clone.values("SELECT id FROM claim_next('default', 'php')")
         assert caught.value.sqlstate == "CL005"
         assert caught.value.diag.message_hint is not None
         assert "accept-database" in caught.value.diag.message_hint
-        assert clone.rows("SELECT id, heartbeat_at FROM runners") == seen
+        assert clone.values("SELECT id, heartbeat_at FROM runners") == seen
         assert clone.one("SELECT heartbeat(%s, %s)", *held) == "ok"
         assert clone.one("SELECT finish(%s, %s)", *held) == "ok"
 
@@ -142,12 +136,12 @@ async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Da
     with cloned(ledger, databases) as clone:
         with pytest.raises(OtherDatabaseError, match="the ledger is of the database with oid"):
             await Replica(url=clone.url, settings=Settings(), manual=True).start()
-        assert clone.rows("SELECT id FROM runners") == []
+        assert clone.values("SELECT id FROM runners") == []
 
 
 async def test_another_server_is_another_database(ledger: Ledger) -> None:
     async with runners(ledger.url, {}) as (runner,):
-        ledger.rows("UPDATE identity SET system_identifier = 7")
+        ledger.values("UPDATE identity SET system_identifier = 7")
         await runner.check_in()
         await runner.step()
         assert runner.dispatcher.refused is not None
@@ -160,12 +154,12 @@ async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
         here = ledger.one("SELECT timeline FROM identity")
         fail_over(ledger)
         assert why(ledger) is None
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert len(await one.settle()) == 1  # also before anybody was seen on the new timeline
         await other.check_in()
         assert ledger.one("SELECT timeline FROM identity") == here
-        assert sorted(ledger.rows("SELECT timeline FROM runners")) == sorted([99, here])
-        ledger.clock.travel(by=timedelta(hours=1))  # nobody is seen: it stays the ledger's own
+        assert sorted(ledger.values("SELECT timeline FROM runners")) == sorted([99, here])
+        ledger.travel(by=timedelta(hours=1))  # nobody is seen: it stays the ledger's own
         assert why(ledger) is None
         await one.settle()
         assert one.dispatcher.refused is None
@@ -176,7 +170,7 @@ async def test_a_failover_of_a_ledger_with_one_runner(ledger: Ledger) -> None:
         fail_over(ledger)
         await runner.check_in()
         assert why(ledger) is None
-        assert 99 not in ledger.rows("SELECT timeline FROM identity")
+        assert 99 not in ledger.values("SELECT timeline FROM identity")
 
 
 async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_minutes(
@@ -185,9 +179,9 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
     ledger.job(schedule="* * * * *")
     async with runners(ledger.url, {}) as (runner,):
         fail_over(ledger)
-        ledger.clock.travel(by=10 * MINUTE - timedelta(seconds=30))
+        ledger.travel(by=10 * MINUTE - timedelta(seconds=30))
         assert why(ledger) is None
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         cursor = planned(ledger)
         for _ in range(2):  # that it is seen here makes it no failover
             await runner.check_in()
@@ -195,21 +189,21 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
             assert runner.dispatcher.refused == why(ledger)
         assert "no runner was seen on timeline 99 in the last 10 minutes" in str(why(ledger))
         assert planned(ledger) == cursor
-        ledger.rows("SELECT cronledger_internal.register_worker('php', 'default')")
+        ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
         assert why(ledger) is not None
 
 
 async def test_what_is_refused_goes_on_once_it_is_accepted(ledger: Ledger) -> None:
     ledger.job(schedule="* * * * *", grace="1 s", catch_up="latest")
     async with runners(ledger.url, {}) as (runner,):
-        ledger.rows("UPDATE identity SET database_oid = 0")
-        ledger.clock.travel(by=5 * MINUTE)
+        ledger.values("UPDATE identity SET database_oid = 0")
+        ledger.travel(by=5 * MINUTE)
         assert await runner.settle() == []
         assert accept(ledger, skip_missed=False).why is not None
         (start,) = await runner.settle()
         assert runner.dispatcher.refused is None
-        assert start.claimed.key.plan_time > ledger.clock.now() - MINUTE
-        assert ledger.skips() == [("superseded", 4)]
+        assert start.claimed.key.plan_time > ledger.now() - MINUTE
+        assert ledger.skipped() == [("superseded", 4)]
         kept = ledger.one("SELECT recorded_by FROM identity")
         assert kept == "me@here (accept-database)"
         assert accept(ledger, skip_missed=True) == Accepted(None, 0, 0, 0)
@@ -224,27 +218,27 @@ async def test_skip_missed_leaves_out_what_was_due_and_nothing_else(
     ledger.job(schedule="* * * * *", catch_up=catch_up, overlap="wait", grace="1 h")
     ledger.job("daily", schedule="0 9 * * *")
     ledger.job("paused", schedule="* * * * *")
-    ledger.edit("paused", paused_at=ledger.clock.now())
+    ledger.edit("paused", paused_at=ledger.now())
     with cloned(ledger, databases) as clone:
-        began = clone.clock.now()
-        clone.clock.travel(by=timedelta(days=10))
+        began = clone.now()
+        clone.travel(by=timedelta(days=10))
         done = accept(clone, skip_missed=True)
         assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 0, 0)
-        accepted = clone.clock.now()
+        accepted = clone.now()
         async with runners(clone.url, {}) as (runner,):
             assert await runner.settle() == []
             minutes = (accepted - began) // MINUTE
-            (skipped,) = clone.skips()
+            (skipped,) = clone.skipped()
             assert skipped[0] == "missed"
             assert skipped[1] in (minutes, minutes + 1)
-            assert clone.skips("daily") == [("missed", 10)]
-            clone.clock.travel(by=MINUTE)
+            assert clone.skipped("daily") == [("missed", 10)]
+            clone.travel(by=MINUTE)
             assert len(await runner.settle()) == 1
             assert clone.accounted() == skipped[1] + 1
-            assert clone.skips("paused") in ([], [("paused", skipped[1])])
+            assert clone.skipped("paused") in ([], [("paused", skipped[1])])
             assert clone.parked("paused") == "paused"
             assert list(verify(clone.url)) == []
-        assert clone.rows(
+        assert clone.values(
             "SELECT state, requested_by FROM job_revisions WHERE job_name = 'daily'"
             " AND revision > 1 ORDER BY revision"
         ) == [("retired", "me@here (accept-database)"), ("active", "me@here (accept-database)")]
@@ -264,12 +258,12 @@ async def test_skip_missed_ends_what_the_original_has_begun(
     with cloned(ledger, databases) as clone:
         done = accept(clone, skip_missed=True)
         assert (done.jobs, done.cancelled, done.asked_to_end) == (3, 1, 2)
-        clone.clock.travel(by=timedelta(hours=1))
+        clone.travel(by=timedelta(hours=1))
         async with runners(clone.url, {}) as (runner,):
             assert await runner.steal() == []
             await runner.sweep()
             assert await runner.settle() == []
-        assert clone.rows(
+        assert clone.values(
             "SELECT job_name, status, error_code, next_attempt_at FROM executions ORDER BY 1"
         ) == [
             ("again", "CANCELLED", "stale_timeout", None),
@@ -289,7 +283,7 @@ async def test_catch_up_treats_what_the_original_has_begun_like_a_crash(
         await original.settle()
     with cloned(ledger, databases) as clone:
         accept(clone, skip_missed=False)
-        clone.clock.travel(by=timedelta(hours=1))
+        clone.travel(by=timedelta(hours=1))
         async with runners(clone.url, {}) as (runner,):
             (stolen,) = await runner.steal()
             assert (stolen.claimed.key.job_name, stolen.claimed.how) == ("again", "stolen")
@@ -299,22 +293,22 @@ async def test_catch_up_treats_what_the_original_has_begun_like_a_crash(
 
 
 def test_who_may_accept(ledger: Ledger) -> None:
-    ledger.rows("UPDATE identity SET database_oid = 0")
+    ledger.values("UPDATE identity SET database_oid = 0")
     for role in ("cronledger_viewer", "cronledger_runner"):
-        ledger.rows(f"SET ROLE {role}")
+        ledger.values(f"SET ROLE {role}")
         assert why(ledger) is not None
         with pytest.raises(errors.InsufficientPrivilege):
-            ledger.rows("SELECT accept_database(true)")
-        ledger.rows("RESET ROLE")
-    ledger.rows("SET ROLE cronledger_operator")
+            ledger.values("SELECT accept_database(true)")
+        ledger.values("RESET ROLE")
+    ledger.values("SET ROLE cronledger_operator")
     with pytest.raises(errors.InvalidParameterValue):
-        ledger.rows("SELECT accept_database(NULL)")
+        ledger.values("SELECT accept_database(NULL)")
     assert "with oid 0, and" in ledger.one("SELECT why FROM accept_database(false)")
     assert why(ledger) is None
 
 
 def test_a_ledger_without_identity_is_another_database_until_accepted(ledger: Ledger) -> None:
-    ledger.rows("DELETE FROM identity")
+    ledger.values("DELETE FROM identity")
     assert why(ledger) == "its table identity is empty"
     assert accept(ledger, skip_missed=False).why == "its table identity is empty"
     assert why(ledger) is None

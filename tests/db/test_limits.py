@@ -21,11 +21,11 @@ async def test_f04_i11_limits_are_exact_under_concurrent_claims(
     """Three runners claim, finish and re-arm at once; no instant sees more than five RUNNING."""
     limit: dict[str, Any] = {"max_running": 5} if of == "job" else {}
     if of == "queue":
-        ledger.rows("INSERT INTO queues (name, max_running) VALUES ('default', 5)")
-    ledger.rows(_WATCH)
+        ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 5)")
+    ledger.values(_WATCH)
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=SHARDS, max_attempts=2,
                retry_backoff=["0 s"], **limit)  # fmt: skip
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     done: set[Any] = set()
 
     async def work(runner: Any, failing: bool) -> None:
@@ -64,10 +64,10 @@ CREATE TRIGGER watch AFTER INSERT OR UPDATE ON executions
 async def test_i11_a_queue_holds_over_its_jobs_and_parks_what_waits(
     ledger: Ledger, database_url: str
 ) -> None:
-    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('default', 2)")
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 2)")
     for name in ("a", "b", "c"):
         ledger.job(name, schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         started = await one.settle() + await two.settle()
         assert len(started) == 2
@@ -83,17 +83,17 @@ async def test_i11_an_edit_of_the_queue_counts_where_it_runs(
     ledger: Ledger, database_url: str
 ) -> None:
     """A plan_time of before the edit runs in the queue of now, whose room was asked for."""
-    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('small', 1)")
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('small', 1)")
     ledger.job("first", schedule=None, queue="small")
     ledger.job(schedule="* * * * *", queue="small")
     async with runners(database_url, {"queues": ["small", "large"]}) as (one,):
         ledger.trigger("first")
         (running,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         ledger.edit(queue="large")
         (start,) = await one.settle()
         assert start.queue == "large"
-        counts = dict(ledger.rows("SELECT queue, count(*) FROM executions GROUP BY 1"))
+        counts = dict(ledger.values("SELECT queue, count(*) FROM executions GROUP BY 1"))
         assert counts == {"small": 1, "large": 1}
         await one.finish(running)
 
@@ -102,7 +102,7 @@ async def test_i11_a_stale_row_blocks_neither_itself_nor_its_limit(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", max_running=1, allow_stale_reentry=True)
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (first,) = await one.settle()
         one.crash()
@@ -115,7 +115,7 @@ async def test_parked_limit_is_rearmed_by_the_sweeper_after_a_crash(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=1)
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (running,) = await one.settle()
         (other,) = {"a", "b"} - {running.claimed.key.scope_id}
@@ -133,13 +133,13 @@ async def test_what_waits_is_rearmed_though_another_scope_has_the_room(
     """Its own block is gone; the limit is the next claim's to see, and its finish re-arms."""
     ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=2,
                overlap="wait")  # fmt: skip
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         first = {s.claimed.key.scope_id: s for s in await one.settle()}
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         await one.settle()
         assert ledger.parked(scope="a") == ledger.parked(scope="b") == "waiting"
-        ledger.rows("UPDATE jobs SET max_running = 1")
+        ledger.values("UPDATE jobs SET max_running = 1")
         await one.settle()
         await one.finish(first["a"])  # no room for anybody: b is RUNNING
         await one.settle()
@@ -156,7 +156,7 @@ async def test_what_waits_is_rearmed_though_another_scope_has_the_room(
 async def test_pending_rows_of_a_full_queue_cost_no_busy_loop_and_hide_nothing(
     ledger: Ledger, database_url: str
 ) -> None:
-    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('q', 1)")
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('q', 1)")
     ledger.job("a", schedule=None, queue="q", overlap="allow")
     ledger.job("z", schedule=None)
     for _ in range(12):
@@ -174,11 +174,11 @@ async def test_pending_rows_of_a_full_queue_cost_no_busy_loop_and_hide_nothing(
 async def test_a_paused_queue_starts_nothing_and_goes_on(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *", queue="q", catch_up="latest")
     ledger.trigger()
-    ledger.rows("SELECT pause_queue('q')")
-    ledger.clock.travel(by=3 * MINUTE)
+    ledger.values("SELECT pause_queue('q')")
+    ledger.travel(by=3 * MINUTE)
     async with runners(database_url, {"queues": ["q"]}) as (one,):
         assert await one.settle() == []
         assert one.delay is not None and one.delay > 0
-        ledger.rows("SELECT resume_queue('q')")
+        ledger.values("SELECT resume_queue('q')")
         (manual,) = await one.settle()
         assert manual.claimed.trigger == "manual"

@@ -38,7 +38,7 @@ async def finish_all(runner: Runner) -> None:
 async def tick(ledger: Ledger, runner: Runner) -> None:
     """A second passes, and the first claim after it starts what is due each second."""
     await finish_all(runner)
-    ledger.clock.travel(by=SECOND)
+    ledger.travel(by=SECOND)
     assert jobs(await runner.step()) == ["tick"]
 
 
@@ -58,14 +58,14 @@ async def test_what_is_due_starts_in_the_first_claim_while_scopes_are_added_and_
     async with runners(database_url, {"slots": 4}) as (one,):
         await one.settle()
         for scopes in (NAMES, NAMES[: MANY // 2], []):
-            ledger.rows(edit, scopes)
+            ledger.values(edit, scopes)
             left = woken(ledger, "many")
             assert left > MAX_EXTRA_SCHEDULES
             while left:
                 await tick(ledger, one)
                 before, left = left, woken(ledger, "many")
                 assert before - left == min(before, MAX_EXTRA_SCHEDULES)
-    states = dict(ledger.rows("SELECT parked, count(*) FROM schedules GROUP BY 1"))
+    states = dict(ledger.values("SELECT parked, count(*) FROM schedules GROUP BY 1"))
     assert states == {None: 1, "retired": MANY + 1}
 
 
@@ -84,7 +84,7 @@ async def test_what_is_due_starts_in_the_first_claim_after_a_job_is_retired_paus
     async with runners(database_url, {"slots": 4}) as (one,):
         await one.settle()
         for edit in edits:
-            ledger.rows(edit)
+            ledger.values(edit)
             assert woken(ledger, "many") == MANY
             while woken(ledger, "many"):
                 await tick(ledger, one)
@@ -101,7 +101,7 @@ async def test_an_edit_does_not_wait_for_the_scopes_of_another_job(
         assert woken(ledger, "late") == 0
         assert woken(ledger, "a-many") == woken(ledger, "z-many") < MANY
         await finish_all(one)
-        ledger.clock.travel(by=SECOND)
+        ledger.travel(by=SECOND)
         assert jobs(await one.step()) == ["late"]
 
 
@@ -129,7 +129,7 @@ async def test_without_a_slot_what_was_woken_becomes_due_as_anything_else(
     ledger.job("second", **policies)
     async with runners(database_url, {"slots": 1}) as (one,):
         await one.settle()
-        ledger.clock.travel(by=timedelta(hours=1))
+        ledger.travel(by=timedelta(hours=1))
         ledger.edit("second", description="not an edit", max_attempts=2)
         assert woken(ledger, "second") == 1
         (start,) = await one.step()
@@ -152,14 +152,14 @@ async def test_schedules_that_need_no_slot_are_not_limited_by_the_slots(
     ledger.job("missed", **missed, scope_kind="shard", scopes=NAMES[:500])
     async with runners(database_url, {"slots": 2}) as (one,):
         await one.settle()
-        noon = ledger.clock.now().replace(hour=12)
-        ledger.clock.travel(to=noon + timedelta(days=1))
+        noon = ledger.now().replace(hour=12)
+        ledger.travel(to=noon + timedelta(days=1))
         claims = 0
         while ledger.one("SELECT count(*) FROM schedules WHERE next_due_at <= db_now()"):
             await one.step()
             claims += 1
     assert claims < 15
-    assert [reason for reason, _ in ledger.skips("missed")] == ["missed"] * 500
+    assert [reason for reason, _ in ledger.skipped("missed")] == ["missed"] * 500
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ async def test_a_sync_handler_learns_it_when_it_asks(whole: Whole) -> None:
             return "second run"
         lines.append("began")
         ready.set()
-        assert go_on.wait(20)
+        assert go_on.wait(90)
         ctx.cancel_token.child().check()
         lines.append("went on")
         return "first run"

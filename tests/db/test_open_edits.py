@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from cronledger.testing import Travel
 from tests.db.support.engine import Ledger, Runner, runners, waiting
 from tests.db.support.ledger_bench import STOPPED, TICK
 from tests.marks import first_fast
@@ -28,12 +27,10 @@ NEW_JOB = (
 
 
 @pytest.fixture
-def ledger(database_url: str, travel: Travel) -> Iterator[Ledger]:
+def ledger(ledger: Ledger) -> Ledger:
     """A ledger whose clock stands still until a test moves it."""
-    made = Ledger(database_url, travel)
-    made.rows(STOPPED.format(at=travel.now().isoformat()))
-    yield made
-    made.close()
+    ledger.values(STOPPED.format(at=ledger.now().isoformat()))
+    return ledger
 
 
 class Editor:
@@ -53,7 +50,7 @@ class Editor:
 
 
 def pass_time(ledger: Ledger, by: timedelta) -> None:
-    ledger.rows("UPDATE time_travel SET ahead = ahead + %s", by)
+    ledger.values("UPDATE time_travel SET ahead = ahead + %s", by)
 
 
 @contextmanager
@@ -71,12 +68,12 @@ def edited(ledger: Ledger, *statements: str) -> datetime:
         for statement in statements:
             execute(statement)
             execute.wait(OPEN / len(statements))
-        return ledger.clock.now()
+        return ledger.now()
 
 
 def fired(ledger: Ledger, after: datetime) -> list[Any]:
     """The executions of a schedule with later plan_times than `after`."""
-    return ledger.rows(
+    return ledger.values(
         "SELECT job_name, scope_id, revision, plan_time FROM executions"
         " WHERE trigger = 'schedule' AND plan_time > %s ORDER BY 1, 2, 4", after,
     )  # fmt: skip
@@ -117,9 +114,9 @@ async def test_i10_an_edit_takes_effect_at_its_commit(
 ) -> None:
     """What was due before the COMMIT is due under the old definition, and nothing else is."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    began = ledger.clock.now()
+    began = ledger.now()
     committed = edited(ledger, *statements)
-    dates = ledger.rows("SELECT effective_from FROM job_revisions WHERE revision > 1 ORDER BY 1")
+    dates = ledger.values("SELECT effective_from FROM job_revisions WHERE revision > 1 ORDER BY 1")
     assert all(date >= committed for date in dates)
     async with runners(database_url, {}) as (one,):
         await settled(one)
@@ -133,7 +130,7 @@ async def test_i10_an_edit_takes_effect_at_its_commit(
 
 async def test_i10_a_new_job_begins_at_its_commit(ledger: Ledger, database_url: str) -> None:
     committed = edited(ledger, NEW_JOB)
-    ((born, cursor),) = ledger.rows("SELECT created_at, planned_through FROM schedules")
+    ((born, cursor),) = ledger.values("SELECT created_at, planned_through FROM schedules")
     assert ledger.one("SELECT effective_from FROM job_revisions") == born == cursor == committed
     async with runners(database_url, {}) as (one,):
         assert await settled(one) == 0
@@ -144,11 +141,11 @@ async def test_i10_a_new_job_begins_at_its_commit(ledger: Ledger, database_url: 
 
 async def test_i10_a_resume_takes_effect_at_its_commit(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    ledger.rows("SELECT pause('job')")
+    ledger.values("SELECT pause('job')")
     edited(ledger, "SELECT resume('job')")
     async with runners(database_url, {}) as (one,):
         assert await settled(one) == 0
-        assert ledger.skips() == [("paused", 14)]
+        assert ledger.skipped() == [("paused", 14)]
         pass_time(ledger, MINUTE)
         assert await settled(one) == 1
     assert [str(violation) for violation in verify(database_url)] == []
@@ -165,7 +162,7 @@ async def test_i10_a_pause_that_begins_and_ends_in_one_transaction_was_never_in_
         execute.wait()
         execute("SELECT resume('job')")
         execute.wait()
-        committed = ledger.clock.now()
+        committed = ledger.now()
     async with runners(database_url, {}) as (one,):
         assert await settled(one) == 0
         pass_time(ledger, 2 * MINUTE)
@@ -178,21 +175,21 @@ async def test_i10_a_pause_that_ended_by_itself_ended_then_whenever_that_is_comm
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    until = ledger.clock.now() + 5 * MINUTE
-    ledger.rows("SELECT pause('job', until => %s)", until)
+    until = ledger.now() + 5 * MINUTE
+    ledger.values("SELECT pause('job', until => %s)", until)
     pass_time(ledger, 6 * MINUTE)
     with transaction(ledger) as execute:
         execute("UPDATE jobs SET paused_at = NULL")
         execute.wait(2 * MINUTE)
         execute(EVERY_SECOND)
         execute.wait(2 * MINUTE)
-        committed = ledger.clock.now()
-    dates = ledger.rows("SELECT effective_from FROM job_revisions ORDER BY revision")
+        committed = ledger.now()
+    dates = ledger.values("SELECT effective_from FROM job_revisions ORDER BY revision")
     assert dates[2] == until
     assert dates[3] == committed
     async with runners(database_url, {}) as (one,):
         assert await settled(one) == 5
-        assert ledger.skips() == [("paused", 5)]
+        assert ledger.skipped() == [("paused", 5)]
     assert [str(violation) for violation in verify(database_url)] == []
 
 
@@ -213,11 +210,11 @@ async def test_i10_a_scope_begins_at_its_commit(
     ledger: Ledger, database_url: str, statements: Sequence[str], immediate: bool
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", scope_kind="shard")
-    ledger.rows("SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{a}')")
+    ledger.values("SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{a}')")
     earlier = ledger.one("SELECT created_at FROM schedules")
     more = ["SET CONSTRAINTS ALL IMMEDIATE"] if immediate else []
     committed = edited(ledger, *statements, *more)
-    born = dict(ledger.rows("SELECT scope_id, created_at FROM schedules"))
+    born = dict(ledger.values("SELECT scope_id, created_at FROM schedules"))
     assert born["a"] == earlier
     assert born["b"] == born["c"] == committed
     async with runners(database_url, {}) as (one,):
@@ -243,7 +240,7 @@ async def test_i10_scopes_retire_and_return_at_the_commit(
             return f"UPDATE jobs SET scopes = '{names}'"
         return f"SELECT * FROM cronledger_internal.set_scopes('job', 'shard', '{names}')"
 
-    ledger.rows(scopes("{a,b}"))
+    ledger.values(scopes("{a,b}"))
     async with runners(database_url, {}) as (one,):
         gone = edited(ledger, scopes("{a}"))
         assert ledger.one("SELECT retired_at FROM schedules WHERE scope_id = 'b'") == gone
@@ -254,7 +251,7 @@ async def test_i10_scopes_retire_and_return_at_the_commit(
         await settled(one)
         assert {row[1] for row in fired(ledger, gone)} == {"a"}
         # What was due before the retirement had not started, because an open edit holds its job.
-        assert ledger.skips() == [("missed", 14), ("retired", 14)]
+        assert ledger.skipped() == [("missed", 14), ("retired", 14)]
         pass_time(ledger, MINUTE)
         await settled(one)
         assert [row[1] for row in fired(ledger, back)] == ["a", "b"]
@@ -265,11 +262,11 @@ async def test_i10_skip_missed_takes_effect_at_its_commit(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow", grace="1 h")
-    ledger.rows("UPDATE identity SET database_oid = 0")
+    ledger.values("UPDATE identity SET database_oid = 0")
     edited(ledger, "SELECT accept_database(skip_missed => true)")
     async with runners(database_url, {}) as (one,):
         assert await settled(one) == 0
-        assert ledger.skips() == [("missed", 14)]
+        assert ledger.skipped() == [("missed", 14)]
     assert [str(violation) for violation in verify(database_url)] == []
 
 
@@ -294,25 +291,27 @@ async def test_a_claim_sees_the_old_definition_until_the_commit(
 def test_nothing_undated_is_ever_committed(ledger: Ledger) -> None:
     ledger.job(scope_kind="shard")
     edited(ledger, NEW_JOB, "SELECT enqueue('job', 'a')", "SELECT retire('new')")
-    ledger.rows("DELETE FROM jobs")
+    ledger.values("DELETE FROM jobs")
     assert ledger.one("SELECT count(*) FROM undated") == 0
 
 
 def test_a_retirement_is_seen_though_the_clock_went_back(ledger: Ledger) -> None:
     """Otherwise what was due before the retirement would run after the return."""
     ledger.job(schedule="* * * * *")
-    ledger.rows("SELECT retire('job')")
+    ledger.values("SELECT retire('job')")
     pass_time(ledger, -MINUTE)
     ledger.edit(retired_at=None)
-    _, retired, returned = ledger.rows("SELECT effective_from FROM job_revisions ORDER BY revision")
+    _, retired, returned = ledger.values(
+        "SELECT effective_from FROM job_revisions ORDER BY revision"
+    )
     assert returned > retired
 
 
 def test_a_commit_ends_though_the_clock_went_back_during_it(ledger: Ledger) -> None:
     """It would otherwise date its edits again and again until the clock has caught up."""
     ledger.job(schedule="* * * * *")
-    began = ledger.clock.now()
-    ledger.rows(
+    began = ledger.now()
+    ledger.values(
         "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
         " AS $$ SELECT cronledger.db_now() - interval '1 second' $$"
     )
@@ -337,6 +336,6 @@ async def test_edits_that_wait_for_each_other_are_dated_in_their_order(ledger: L
         await eventually("it waits for a lock", lambda: waiting(ledger))
         execute.wait()
     await followed
-    dates = ledger.rows("SELECT effective_from FROM job_revisions ORDER BY revision")
+    dates = ledger.values("SELECT effective_from FROM job_revisions ORDER BY revision")
     assert dates == sorted(dates)
     assert dates[1] - dates[0] == OPEN

@@ -16,14 +16,14 @@ OTHER = {"functions": frozenset({"x:y"})}
 
 async def test_i7_overlap_skip_records_what_did_not_run(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (running,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await two.settle() == []
         assert ledger.one("SELECT reason, blocked_by FROM skips") == ("overlap", running.claimed.id)
         await one.finish(running)
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert len(await two.settle()) == 1
 
 
@@ -35,9 +35,9 @@ async def test_i7_a_manual_execution_blocks_the_schedule_and_is_refused_beside_i
         ledger.trigger()
         (manual,) = await one.settle()
         assert manual.claimed.trigger == "manual"
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await one.settle() == []
-        assert ledger.skips() == [("overlap", 1)]
+        assert ledger.skipped() == [("overlap", 1)]
         with pytest.raises(psycopg.Error, match="is RUNNING, and overlap is skip"):
             ledger.trigger()
 
@@ -46,24 +46,24 @@ async def test_i7_overlap_wait_buffers_one_with_catch_up_latest(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="wait", catch_up="latest")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (running,) = await one.settle()
-        ledger.clock.travel(by=3 * MINUTE)
+        ledger.travel(by=3 * MINUTE)
         assert await two.settle() == []
         assert ledger.parked() == "waiting"
         await one.finish(running)
         assert ledger.parked() is None
         (waited,) = await two.settle()
     assert waited.claimed.key.plan_time - running.claimed.key.plan_time == 3 * MINUTE
-    assert ledger.skips() == [("superseded", 2)]
+    assert ledger.skipped() == [("superseded", 2)]
 
 
 async def test_i7_overlap_wait_is_a_queue_with_catch_up_all(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="wait", catch_up="all")
-    ledger.clock.travel(by=4 * MINUTE)
+    ledger.travel(by=4 * MINUTE)
     plans = []
     async with runners(database_url, {}, {}) as pair:
         for turn in range(4):
@@ -73,12 +73,12 @@ async def test_i7_overlap_wait_is_a_queue_with_catch_up_all(
             await pair[turn % 2].finish(start)
         assert await pair[0].settle() == []
     assert plans == [plans[0] + n * MINUTE for n in range(4)]
-    assert ledger.skips() == []
+    assert ledger.skipped() == []
 
 
 async def test_overlap_allow_runs_side_by_side(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *", overlap="allow", catch_up="all")
-    ledger.clock.travel(by=3 * MINUTE)
+    ledger.travel(by=3 * MINUTE)
     async with runners(database_url, {}) as (one,):
         assert len(await one.settle()) == 3
         ledger.trigger()
@@ -90,10 +90,10 @@ async def test_i7_overlap_replace_asks_first_and_starts_after_the_end(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="replace")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (old,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await two.settle() == []
         assert ledger.parked() == "waiting"
         asked = "SELECT cancel_requested_by FROM executions WHERE status = 'RUNNING'"
@@ -109,10 +109,10 @@ async def test_i7_replace_reaches_an_execution_whose_user_holds_its_row(
 ) -> None:
     """assert_lease keeps the row FOR KEY SHARE; the request must not get lost over it."""
     ledger.job(schedule="* * * * *", overlap="replace")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         (old,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         with psycopg.connect(database_url) as user:
             fence = "SELECT cronledger.assert_lease(%s, %s)"
             user.execute(fence, [old.claimed.id, old.claimed.token])
@@ -125,16 +125,16 @@ async def test_i7_a_replacement_that_could_not_be_asked_for_is_asked_for_later(
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="replace", stale_timeout="1 h")
     ledger.job("other", schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     asked = "SELECT cancel_requested_at IS NOT NULL FROM executions WHERE job_name = 'job'"
     async with runners(database_url, {}) as (one,):
         await one.settle()
         with psycopg.connect(database_url) as writer:
             writer.execute("SELECT FROM cronledger.executions FOR UPDATE")
-            ledger.clock.travel(by=MINUTE)
+            ledger.travel(by=MINUTE)
             await one.settle()  # waits for nobody
             assert ledger.parked() == "waiting"
-            assert ledger.skips("other") == [("overlap", 1)]
+            assert ledger.skipped("other") == [("overlap", 1)]
         assert not ledger.one(asked)
         await one.repair()
         await one.settle()
@@ -145,14 +145,14 @@ async def test_i7_a_retry_waits_for_the_next_plan_time_that_runs(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", max_attempts=2, retry_backoff=["30 s"])
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (first,) = await one.settle()
         await one.finish(first, FAILURE)
-        ledger.rows("UPDATE executions SET next_attempt_at = next_attempt_at + interval '1 m'")
-        ledger.clock.travel(by=MINUTE)
+        ledger.values("UPDATE executions SET next_attempt_at = next_attempt_at + interval '1 m'")
+        ledger.travel(by=MINUTE)
         (second,) = await two.settle()
-        ledger.clock.travel(by=45 * timedelta(seconds=1))
+        ledger.travel(by=45 * timedelta(seconds=1))
         assert await one.settle() == []  # due again, and another one is RUNNING
         await two.finish(second)
         (retried,) = await one.settle()
@@ -175,13 +175,13 @@ async def test_catch_up_after_an_outage(
         schedule="*/10 * * * *", catch_up=catch_up, overlap="allow", catch_up_limit=4,
         catch_up_window="1 day",
     )  # fmt: skip
-    ledger.clock.travel(by=95 * MINUTE)  # 13:35:30: the newest is five minutes late
+    ledger.travel(by=95 * MINUTE)  # 13:35:30: the newest is five minutes late
     async with runners(database_url, {}) as (one,):
         started = await one.settle()
         assert len(started) == runs
         plans = [s.claimed.key.plan_time for s in started]
     assert plans == sorted(plans)
-    assert ledger.skips() == skips
+    assert ledger.skipped() == skips
     assert ledger.accounted() == 9
 
 
@@ -189,11 +189,11 @@ async def test_what_is_missed_for_longer_than_the_window_never_runs(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="@hourly", catch_up="latest", catch_up_window="10 m", grace="1 m")
-    ledger.clock.travel(by=timedelta(hours=3))  # 15:00:30
-    ledger.clock.travel(by=20 * MINUTE)
+    ledger.travel(by=timedelta(hours=3))  # 15:00:30
+    ledger.travel(by=20 * MINUTE)
     async with runners(database_url, {}) as (one,):
         assert await one.settle() == []
-    assert ledger.skips() == [("missed", 3)]
+    assert ledger.skipped() == [("missed", 3)]
 
 
 # -- parking ------------------------------------------------------------------------------------
@@ -202,15 +202,15 @@ async def test_what_is_missed_for_longer_than_the_window_never_runs(
 async def test_parked_paused_and_back(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *")
     async with runners(database_url, {}) as (one,):
-        ledger.rows("SELECT pause('job')")
+        ledger.values("SELECT pause('job')")
         await one.settle()
         assert ledger.parked() == "paused"
-        ledger.clock.travel(by=5 * MINUTE)
+        ledger.travel(by=5 * MINUTE)
         assert await one.settle() == []
-        ledger.rows("SELECT resume('job')")
+        ledger.values("SELECT resume('job')")
         assert await one.settle() == []
-        assert ledger.skips() == [("paused", 5)]
-        ledger.clock.travel(by=MINUTE)
+        assert ledger.skipped() == [("paused", 5)]
+        ledger.travel(by=MINUTE)
         assert len(await one.settle()) == 1
 
 
@@ -218,10 +218,10 @@ async def test_parked_waiting_is_rearmed_by_the_sweeper_when_the_finisher_crashe
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (running,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         await two.settle()
         assert ledger.parked() == "waiting"
         one.put(running)
@@ -237,10 +237,10 @@ async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(
 ) -> None:
     """The finish re-arms before the parking commits and finds nothing parked."""
     ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         (running,) = await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         real = two.statements.advance_schedules
 
         async def late(c: Any, plans: Any) -> Any:
@@ -260,7 +260,7 @@ async def test_parked_no_runner_until_one_with_the_handler_registers(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, OTHER) as (other,):
         assert await other.settle() == []
         assert ledger.parked() == "no_runner"
@@ -278,7 +278,7 @@ async def test_a_handler_that_lives_in_another_queue_is_no_runner(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", queue="mine")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {"queues": ["theirs"]}, {**OTHER, "queues": ["mine"]}) as (
         _,
         two,
@@ -290,12 +290,12 @@ async def test_a_handler_that_lives_in_another_queue_is_no_runner(
 async def test_parked_ended_unscheduled_and_retired_wake_with_an_edit(
     ledger: Ledger, database_url: str
 ) -> None:
-    hour = ledger.clock.now() + timedelta(hours=1)
+    hour = ledger.now() + timedelta(hours=1)
     ledger.job("ended", schedule="* * * * *", ends_at=hour - 59 * MINUTE)
     ledger.job("unscheduled", schedule=None)
     ledger.job("retired", schedule="* * * * *")
-    ledger.rows("SELECT retire('retired')")
-    ledger.clock.travel(by=2 * MINUTE)
+    ledger.values("SELECT retire('retired')")
+    ledger.travel(by=2 * MINUTE)
     async with runners(database_url, {}) as (one,):
         (last,) = await one.settle()
         await one.finish(last)
@@ -306,7 +306,7 @@ async def test_parked_ended_unscheduled_and_retired_wake_with_an_edit(
         ledger.edit("unscheduled", schedule="* * * * *")
         ledger.edit("retired", retired_at=None)
         await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         names = sorted(s.claimed.key.job_name for s in await one.settle())
     assert names == ["ended", "retired", "unscheduled"]
-    assert ledger.skips("unscheduled") == []
+    assert ledger.skipped("unscheduled") == []

@@ -86,7 +86,7 @@ async def test_i11_a_higher_limit_of_a_queue_starts_what_it_kept_waiting(
     for name in ("a", "b"):
         ledger.job(name, schedule="* * * * *", overlap="wait")
     assert ledger.one("SELECT limit_queue('default', 1)") is None
-    ledger.clock.travel(by=timedelta(minutes=1))
+    ledger.travel(by=timedelta(minutes=1))
     async with runners(ledger.url, {}) as (one,):
         (first,) = await one.settle()
         (other,) = {"a", "b"} - {first.job.name}

@@ -99,7 +99,7 @@ async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
     ledger.job(schedule="* * * * *", allow_stale_reentry=reentrant)
     ledger.job("due again", schedule=None, allow_stale_reentry=reentrant)
     ledger.trigger("due again")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         lose_the_answer(one, monkeypatch, lands=lands)
         with pytest.raises(psycopg.OperationalError):
@@ -112,7 +112,9 @@ async def test_i6_a_commit_of_unknown_outcome_doubles_and_loses_nothing(
         started += await one.settle()
     names = Counter(s.claimed.key.job_name for s in started)
     assert names == {"job": 1, "due again": 1}
-    how = ledger.rows("SELECT attempt, max_attempts, jsonb_array_length(attempts) FROM executions")
+    how = ledger.values(
+        "SELECT attempt, max_attempts, jsonb_array_length(attempts) FROM executions"
+    )
     assert how == [(2, 2, 1)] * 2 if lands else [(1, 1, 0)] * 2
 
 
@@ -125,7 +127,7 @@ async def test_i6_a_claim_that_is_cut_off_after_its_commit_goes_back(
     async with runners(database_url, {}, {}) as (one, two):
         ledger.trigger("b")
         await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         there = asyncio.Event()
 
         async def hangs(c: Any, ended: Any) -> Any:
@@ -215,7 +217,7 @@ async def test_i6_what_was_changed_while_a_lost_commit_was_looked_up_goes_back(
     ledger: Ledger, database_url: str
 ) -> None:
     """PostgreSQL 18.4 passes over such a row where its partition is not the first one."""
-    ledger.rows(
+    ledger.values(
         "SELECT cronledger_internal.create_partitions(db_now() - interval '30 d', db_now(), 604800)"
     )
     ledger.job(schedule=None)
@@ -259,12 +261,12 @@ async def test_i10_an_edit_that_waits_for_a_claim_takes_effect_after_the_wait(
 ) -> None:
     """What the clock passed while the edit waited still belongs to the old revision."""
     ledger.job(schedule="* * * * *", catch_up="all", overlap="allow")
-    editor = Ledger(database_url, ledger.clock)
+    editor = Ledger(database_url)
     with psycopg.connect(database_url) as claim, ThreadPoolExecutor(1) as pool:
         claim.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
         edit = pool.submit(editor.edit, schedule="*/10 * * * *")
         await eventually("it waits for a lock", lambda: waiting(ledger))
-        ledger.clock.travel(by=3 * MINUTE)
+        ledger.travel(by=3 * MINUTE)
         claim.commit()
         edit.result()
     editor.close()
@@ -276,14 +278,14 @@ async def test_i7_concurrent_retries_steals_and_fresh_plans_never_overlap(
     ledger: Ledger, database_url: str
 ) -> None:
     """Three runners at once over scopes with something of each kind; an exclusion watches."""
-    ledger.rows(_ONE_RUNNING)
+    ledger.values(_ONE_RUNNING)
     shards = [f"s{n}" for n in range(8)]
     ledger.job(
         schedule="* * * * *", overlap="wait", catch_up="all", allow_stale_reentry=True,
         max_attempts=3, retry_backoff=["0 s"], scope_kind="shard", scopes=shards,
     )  # fmt: skip
-    ledger.clock.travel(by=3 * MINUTE)
-    ledger.rows("SELECT trigger('job', 'shard', s) FROM unnest(%s::text[]) s", shards)
+    ledger.travel(by=3 * MINUTE)
+    ledger.values("SELECT trigger('job', 'shard', s) FROM unnest(%s::text[]) s", shards)
     done: Counter[Any] = Counter()
 
     async def work(runner: Runner, number: int) -> None:
@@ -297,7 +299,7 @@ async def test_i7_concurrent_retries_steals_and_fresh_plans_never_overlap(
                 elif (n + number) % 3 == 1 and start.claimed.attempt == 1:
                     runner.held.remove(start)  # it dies
                     runner.leases.remove(start.claimed.token)
-                    ledger.rows(
+                    ledger.values(
                         "UPDATE executions SET stale_after = db_now() - interval '1 s'"
                         " WHERE lease_token = %s AND status = 'RUNNING'", start.claimed.token,
                     )  # fmt: skip
@@ -340,7 +342,7 @@ async def test_after_the_claim_nothing_can_take_its_executions_away(
     async with runners(database_url, {}, {}) as (one, two):
         ledger.trigger("b")
         await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
 
         async def fails(c: Any, ended: Any) -> Any:
             return await c.execute("SELECT 1 / 0")

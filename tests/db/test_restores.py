@@ -105,11 +105,7 @@ def _without_connections(databases: Databases, name: str) -> None:
 
 def _reconnect(ledger: Ledger) -> None:
     ledger.close()
-    ledger._connection = psycopg.connect(
-        ledger.url, autocommit=True, options="-csearch_path=cronledger"
-    )
-    ledger.clock.close()
-    ledger.clock._connection = psycopg.connect(ledger.url, autocommit=True)
+    Ledger.__init__(ledger, ledger.url)
 
 
 async def settled(runner: Runner) -> list[datetime]:
@@ -132,29 +128,29 @@ async def test_a_live_replica_follows_a_ledger_that_was_restored(
     """Neither an edit that is lost, nor the next one, which bears the same number, is missed."""
     ledger.job(schedule="*/5 * * * *", overlap="allow", payload={"edit": 0})
     async with runners(ledger.url, {}) as (runner,):
-        ledger.clock.travel(by=5 * MINUTE)
+        ledger.travel(by=5 * MINUTE)
         assert len(await settled(runner)) == 1
         restore = restores()
         ledger.edit(schedule="*/10 * * * * *", payload={"edit": 1})
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await settled(runner)
         restore()
 
-        began = ledger.clock.now()
-        ledger.clock.travel(by=5 * MINUTE)
+        began = ledger.now()
+        ledger.travel(by=5 * MINUTE)
         ran = await settled(runner)
         assert [(at.minute % 5, at.second) for at in ran if at > began] == [(0, 0)]
         ledger.edit(schedule="*/2 * * * *", payload={"edit": 2})
         assert ledger.one("SELECT max(revision) FROM job_revisions") == 2
-        edited = ledger.clock.now()
+        edited = ledger.now()
         for _ in range(5):
-            ledger.clock.travel(by=MINUTE)
+            ledger.travel(by=MINUTE)
             ran += await settled(runner)
         later = [at for at in ran if at > edited]
         assert len(later) in (2, 3)
         assert {(at.minute % 2, at.second) for at in later} == {(0, 0)}
         paid = "SELECT DISTINCT payload ->> 'edit' FROM executions WHERE plan_time > %s"
-        assert ledger.rows(paid, edited) == ["2"]
+        assert ledger.values(paid, edited) == ["2"]
     assert [str(violation) for violation in verify(ledger.url)] == []
 
 
@@ -169,12 +165,12 @@ async def test_a_job_that_was_left_to_others_is_looked_at_again_when_jobs_change
     async with runners(ledger.url, {"functions": frozenset({"m:other"})}) as (other,), replica:
         for payload in ("jobs", "accepted", "connected"):
             ledger.edit(target={"python": "m:other"})
-            ledger.clock.travel(by=MINUTE)
+            ledger.travel(by=MINUTE)
             await other.check_in()
             assert await replica.step() == ()
             assert ledger.parked() is None
             ledger.edit(target={"python": FUNCTION})
-            ledger.clock.travel(by=MINUTE)
+            ledger.travel(by=MINUTE)
             replica._runtime.notified(payload)
             assert await replica.step()
 
@@ -183,7 +179,7 @@ async def test_i9_a_job_whose_history_was_not_restored_stops_no_other(ledger: Le
     for job in ("bad", "good"):
         ledger.job(job)
         ledger.trigger(job)
-    ledger.rows("DELETE FROM job_revisions WHERE job_name = 'bad'")
+    ledger.values("DELETE FROM job_revisions WHERE job_name = 'bad'")
     async with runners(ledger.url, {}) as (runner,):
         assert [start.claimed.key.job_name for start in await runner.settle()] == ["good"]
     assert "missing in job_revisions" in ledger.one(

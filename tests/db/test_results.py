@@ -27,9 +27,9 @@ def made(ledger: Ledger, count: int) -> list[tuple[int, str, Any]]:
 def test_f21_each_result_comes_once_and_oldest_first(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL)
     done = made(ledger, 3)
-    assert ledger.rows(TAKE, 2) == done[:2]
-    assert ledger.rows(TAKE, 2) == done[2:]
-    assert ledger.rows(TAKE, 2) == []
+    assert ledger.values(TAKE, 2) == done[:2]
+    assert ledger.values(TAKE, 2) == done[2:]
+    assert ledger.values(TAKE, 2) == []
 
 
 def test_f21_two_consumers_share_and_a_rollback_gives_back(
@@ -55,10 +55,10 @@ def test_f21_a_failure_brings_its_result_once_it_is_final(ledger: Ledger) -> Non
     for found in ([], [{"so": "far"}]):
         claim = claimed(ledger)
         ledger.one("SELECT fail(%s, %s, 'boom', 'no', %s::jsonb)", *claim, '{"so": "far"}')
-        assert [row[2] for row in ledger.rows(TAKE, 5)] == found
+        assert [row[2] for row in ledger.values(TAKE, 5)] == found
         if not found:
-            ledger.rows("SELECT retry(%s)", claim.id)
-    assert ledger.rows(TAKE, 5) == []
+            ledger.values("SELECT retry(%s)", claim.id)
+    assert ledger.values(TAKE, 5) == []
 
 
 def test_f21_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
@@ -66,10 +66,10 @@ def test_f21_a_retried_execution_brings_its_new_result(ledger: Ledger) -> None:
     enqueue(ledger)
     claim = claimed(ledger)
     ledger.one("SELECT fail(%s, %s, 'boom', 'no', '1'::jsonb)", *claim)
-    assert [row[2] for row in ledger.rows(TAKE, 5)] == [1]
-    ledger.rows("SELECT retry(%s)", claim.id)
+    assert [row[2] for row in ledger.values(TAKE, 5)] == [1]
+    ledger.values("SELECT retry(%s)", claim.id)
     finish(ledger, claimed(ledger), 2)
-    assert [row[2] for row in ledger.rows(TAKE, 5)] == [2]
+    assert [row[2] for row in ledger.values(TAKE, 5)] == [2]
 
 
 def test_f21_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Ledger) -> None:
@@ -79,7 +79,7 @@ def test_f21_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Led
     finish(ledger, claimed(ledger, "heavy"), {"n": 1})
     enqueue(ledger)
     fail(ledger, claimed(ledger))
-    assert ledger.rows(TAKE, 5) == []
+    assert ledger.values(TAKE, 5) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_f21_of_other_queues_and_of_what_has_no_result_nothing_comes(ledger: Led
 def test_f21_bad_input_is_refused(ledger: Ledger, call: str, names: str) -> None:
     ledger.job(**EXTERNAL)
     with pytest.raises((errors.InvalidParameterValue, errors.NoDataFound), match=names) as raised:
-        ledger.rows(f"SELECT * FROM take_results({call})")
+        ledger.values(f"SELECT * FROM take_results({call})")
     assert raised.value.diag.message_hint
 
 

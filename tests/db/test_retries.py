@@ -23,12 +23,12 @@ async def test_i5_attempts_end_with_max_attempts(ledger: Ledger, database_url: s
         for wait in (MINUTE, 10 * MINUTE):
             (start,) = await one.settle()
             await one.finish(start, FAILURE)
-            ledger.clock.travel(by=wait - timedelta(seconds=10))
+            ledger.travel(by=wait - timedelta(seconds=10))
             assert await one.settle() == []  # I8 of retries: not before next_attempt_at
-            ledger.clock.travel(by=timedelta(seconds=11))
+            ledger.travel(by=timedelta(seconds=11))
         (last,) = await one.settle()
         await one.finish(last, FAILURE)
-        ledger.clock.travel(by=timedelta(days=1))
+        ledger.travel(by=timedelta(days=1))
         assert await one.settle() == []
     assert ledger.one("SELECT status, attempt, next_attempt_at FROM executions") == (
         "FAILED", 3, None,
@@ -47,8 +47,8 @@ async def test_i5_the_ledger_retries_no_exhausted_execution(
         one.finisher.put(Ended(lease, replace(FAILURE, retry_after=timedelta(0)), 5))
         await one.finisher.step()
         assert ledger.one("SELECT status, next_attempt_at FROM executions") == ("FAILED", None)
-        ledger.rows("UPDATE executions SET next_attempt_at = db_now()")
-        ledger.clock.travel(by=MINUTE)
+        ledger.values("UPDATE executions SET next_attempt_at = db_now()")
+        ledger.travel(by=MINUTE)
         assert await one.settle() == []
     assert ledger.one("SELECT attempt, max_attempts FROM executions") == (1, 1)
 
@@ -71,7 +71,7 @@ async def test_i6_a_known_end_is_retried_and_an_unknown_one_is_not(
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
         await one.finish(start, ended)
-        ledger.clock.travel(by=timedelta(hours=1))
+        ledger.travel(by=timedelta(hours=1))
         assert [s.claimed.how for s in await one.settle()] == ["retried"] * retried
 
 
@@ -95,7 +95,7 @@ async def test_a_cancelled_retry_does_not_run(ledger: Ledger, database_url: str)
         (start,) = await one.settle()
         await one.finish(start, FAILURE)
         assert ledger.one("SELECT cancel(%s)", execution) == "cancelled"
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert await one.settle() == []
     assert ledger.statuses() == ["CANCELLED"]
 
@@ -169,9 +169,9 @@ async def test_a_poisonous_outcome_costs_no_other_its_end(
             await one.finisher.step()
             assert one.finisher.waiting == 0
     # PostgreSQL quotes a row that it refuses, with the lease_token.
-    told = [*ledger.rows("SELECT coalesce(error_msg, '') FROM executions"), str(logs)]
+    told = [*ledger.values("SELECT coalesce(error_msg, '') FROM executions"), str(logs)]
     assert not any(str(start.claimed.token) in text for start in starts for text in told)
-    rows = ledger.rows("SELECT status, error_code, result FROM executions ORDER BY id")
+    rows = ledger.values("SELECT status, error_code, result FROM executions ORDER BY id")
     assert rows[:5] == [("SUCCESS", "result_invalid", None)] * 5
     assert rows[5] == ("FAILED", "result_invalid", None)
     assert rows[6:] == [("SUCCESS", None, "fine")] * 3
@@ -188,7 +188,7 @@ async def test_results_that_cannot_be_stored_are_a_success_with_a_note(
         for start, value in zip(await one.settle(), values, strict=True):
             one.put(start, outcome.success(value))
         await one.finisher.step()
-    assert ledger.rows("SELECT status, error_code, result FROM executions ORDER BY id") == [
+    assert ledger.values("SELECT status, error_code, result FROM executions ORDER BY id") == [
         ("SUCCESS", "result_changed", "ab"),
         ("SUCCESS", "result_invalid", None),
         ("SUCCESS", "result_too_large", None),

@@ -23,7 +23,6 @@ from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from cronledger.testing import Travel
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
@@ -87,17 +86,16 @@ class Others:
 
     def __init__(self, name: str, url: str) -> None:
         self.name, self.url = name, url
-        self.travel = Travel(url)
-        self.travel.travel(to=self.travel.now().replace(second=30, microsecond=0) + MINUTE)
-        self.ledger = Ledger(url, self.travel)
-        self.ledger.rows("SET timezone = UTC")
+        self.ledger = Ledger(url)
+        self.ledger.travel(to=self.ledger.now().replace(second=30, microsecond=0) + MINUTE)
+        self.ledger.values("SET timezone = UTC")
         # What would be called instead of PostgreSQL's own.
-        self.ledger.rows("CREATE SCHEMA hostile")
-        self.ledger.rows(
+        self.ledger.values("CREATE SCHEMA hostile")
+        self.ledger.values(
             "CREATE FUNCTION hostile.unnest(text[]) RETURNS SETOF text LANGUAGE sql"
             " AS 'SELECT NULL'"
         )
-        self.ledger.rows(
+        self.ledger.values(
             "CREATE FUNCTION hostile.set_config(text, text, boolean) RETURNS text LANGUAGE sql"
             " AS 'SELECT $2'"
         )
@@ -127,7 +125,7 @@ class Others:
 
     def statuses(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for job, status in self.ledger.rows(
+        for job, status in self.ledger.values(
             "SELECT job_name, status FROM executions ORDER BY plan_time"
         ):
             found.setdefault(job, []).append(status)
@@ -135,7 +133,6 @@ class Others:
 
     def close(self) -> None:
         self.ledger.close()
-        self.travel.close()
 
 
 def application() -> App:
@@ -217,7 +214,7 @@ async def test_everything_works_whatever_is_set(
     others: Others, tmp_path: Path, name: str, pooled: bool
 ) -> None:
     """`pooled`: with only those settings that hold behind a pooler in transaction mode."""
-    others.ledger.rows("CREATE TABLE public.effects (id bigint)")
+    others.ledger.values("CREATE TABLE public.effects (id bigint)")
     others.ledger.job("foreign", handler="external", target={}, max_attempts=2, payload=["ä"])
     others.set(SETTINGS[name])
     async with others.replica(application(), pgbouncer=pooled) as replica:
@@ -237,7 +234,7 @@ async def test_everything_works_whatever_is_set(
                 row = client.execute(statement, [id, token]).fetchone()
                 assert row is not None
                 assert row[0] in (b"ok", "ok")
-        others.travel.travel(by=MINUTE)
+        others.ledger.travel(by=MINUTE)
         ran = await replica.step()
         assert sorted(one.job for one in ran) == sorted([*JOBS, "twice", "each"])
         assert {one.result for one in ran if one.job == "each"} == {"a", "ß"}
@@ -332,19 +329,19 @@ def watch(others: Others) -> None:
 
 
 def test_every_table_has_durable_commits(others: Others) -> None:
-    rows = others.ledger.rows(
+    rows = others.ledger.values(
         "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace"
         " AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
     )
     assert set(rows) == {*TABLES, *NOT_DURABLE}
-    with_it = others.ledger.rows(
+    with_it = others.ledger.values(
         "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname = 'commit_durably'"
     )
     assert {name.removeprefix("cronledger.") for name in with_it} == set(TABLES)
 
 
 def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -> None:
-    called = others.ledger.rows(
+    called = others.ledger.values(
         "SELECT DISTINCT g.object FROM decided_grants() g JOIN pg_proc p"
         " ON p.proname = g.object AND p.pronamespace::regnamespace::text ~ '^cronledger'"
         " WHERE g.role IN ('cronledger_operator', 'cronledger_runner') AND p.provolatile = 'v'"
@@ -352,19 +349,19 @@ def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -
     assert set(called) - STEPS <= CALLS.keys(), "call it, and see that its COMMIT is durable"
     others.ledger.job("job", handler="external", target={}, scope_kind="k", overlap="allow",
                       max_attempts=9, retry_backoff=["0 s"])  # fmt: skip
-    others.ledger.rows("SELECT * FROM cronledger_internal.set_scopes('job', 'k', ARRAY['a'])")
-    others.ledger.rows("SELECT enqueue('job', 'a') FROM generate_series(1, 6)")
-    held = others.ledger.rows("SELECT id, lease_token FROM claim_next('default', 'holder', 4)")
+    others.ledger.values("SELECT * FROM cronledger_internal.set_scopes('job', 'k', ARRAY['a'])")
+    others.ledger.values("SELECT enqueue('job', 'a') FROM generate_series(1, 6)")
+    held = others.ledger.values("SELECT id, lease_token FROM claim_next('default', 'holder', 4)")
     leases = {
         name: f"{id}, '{token}'"
         for name, (id, token) in zip(("held", "other", "third"), held, strict=False)
     }
-    pending = others.ledger.rows("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
+    pending = others.ledger.values("SELECT id FROM executions WHERE status = 'PENDING' LIMIT 1")[0]
     others.set({"synchronous_commit": "off"})
     watch(others)
     for name, call in CALLS.items():
         if name == "accept_database":
-            others.ledger.rows("UPDATE identity SET database_oid = 0")
+            others.ledger.values("UPDATE identity SET database_oid = 0")
         with psycopg.connect(
             others.url, autocommit=True, application_name=name,
             options="-c search_path=cronledger,pg_catalog",
@@ -373,12 +370,12 @@ def test_what_anybody_calls_is_durable_once_it_is_acknowledged(others: Others) -
             row = client.execute("SHOW synchronous_commit").fetchone()
             assert row == ("off",), "what holds for the session is the caller's own"
     found = "SELECT application, string_agg(DISTINCT durable, ', ') FROM public.witness"
-    seen = dict(others.ledger.rows(f"{found} GROUP BY 1"))
+    seen = dict(others.ledger.values(f"{found} GROUP BY 1"))
     assert {name: seen.get(name) for name in CALLS} == dict.fromkeys(CALLS, "on")
 
 
 async def test_what_a_replica_commits_is_durable_and_read_committed(others: Others) -> None:
-    others.ledger.rows("CREATE TABLE public.effects (id bigint)")
+    others.ledger.values("CREATE TABLE public.effects (id bigint)")
     others.ledger.job("stale", target={"python": "tests:work"}, allow_stale_reentry=True)
     others.ledger.job("swept", target={"python": "tests:work"}, max_attempts=3)
     others.set(
@@ -391,7 +388,7 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
     async with others.replica(application()) as replica:
         for job in ("twice", "writes", "writes_in_a_thread"):
             others.ledger.trigger(job)
-        others.travel.travel(by=MINUTE)
+        others.ledger.travel(by=MINUTE)
         await replica.step()
     async with runners(others.url, {"name": "one"}, {"name": "two"}) as (one, two):
         others.ledger.trigger("stale")
@@ -411,7 +408,7 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
     await asyncio.to_thread(
         apply, others.url, [], source="settings", schema="cronledger", by="test"
     )
-    rows = others.ledger.rows(
+    rows = others.ledger.values(
         "SELECT DISTINCT application, durable, isolation, sets FROM public.witness"
         " WHERE application ~ '^(cronledger|test)'"
     )
@@ -426,17 +423,17 @@ async def test_what_a_replica_commits_is_durable_and_read_committed(others: Othe
 async def test_every_step_of_a_replica_waits_for_locks_as_long_as_the_setting(
     others: Others,
 ) -> None:
-    others.ledger.rows("CREATE TABLE public.effects (id bigint)")
+    others.ledger.values("CREATE TABLE public.effects (id bigint)")
     watch(others)
     async with others.replica(application(), lock_timeout="1234ms") as replica:
         for job in ("twice", "writes", "writes_in_a_thread"):
             others.ledger.trigger(job)
-        others.travel.travel(by=MINUTE)
+        others.ledger.travel(by=MINUTE)
         await replica.step()
         connected = await replica._runtime.access.connect_async("cronledger heartbeats")
         async with connected, step_transaction(connected):
             await connected.execute("UPDATE cronledger.executions SET heartbeat_at = now()")
-    found = others.ledger.rows("SELECT DISTINCT application, lock_timeout FROM public.witness"
+    found = others.ledger.values("SELECT DISTINCT application, lock_timeout FROM public.witness"
                                " WHERE tab = 'executions' AND application <> ''")  # fmt: skip
     assert set(found) == {
         ("cronledger", "1234ms"), ("cronledger transaction", "1234ms"),
@@ -448,7 +445,7 @@ async def test_every_step_of_a_replica_waits_for_locks_as_long_as_the_setting(
 def test_what_counts_is_refused_under_another_isolation_level(others: Others, level: str) -> None:
     """I11: it would count what was RUNNING when its transaction began."""
     others.ledger.job("job", handler="external", target={}, max_running=1)
-    others.ledger.rows("SELECT enqueue('job')")
+    others.ledger.values("SELECT enqueue('job')")
     with others.connect() as client:
         for call in ("claim_next('default', 'w')", "claim('job', 'w')"):
             client.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
@@ -476,7 +473,7 @@ def test_definitions_are_equal_whatever_they_were_written_under(others: Others) 
     )
     with others.connect() as client:
         client.execute("UPDATE cronledger.jobs SET paused_at = cronledger.db_now()")
-    first, second = others.ledger.rows("SELECT definition FROM job_revisions ORDER BY revision")
+    first, second = others.ledger.values("SELECT definition FROM job_revisions ORDER BY revision")
     assert first == second
 
 

@@ -304,7 +304,7 @@ def test_i10_an_edit_that_waited_for_a_lock_is_dated_after_the_wait(db: Db, othe
         waiting = start_blocked(db, other, lambda: other.execute(edit))
         planned = now(db)
         db.execute("UPDATE cronledger.schedules SET planned_through = %s", [planned])
-    waiting.result(30)
+    waiting.result(90)
     assert effective(db)[1] > planned
 
 
@@ -452,7 +452,7 @@ def test_scopes_that_appear_during_an_edit_get_its_queue(db: Db, other: Db) -> N
     with db.transaction():
         db.execute("UPDATE cronledger.jobs SET queue = 'slow'")
         answered = start_blocked(db, other, answer)
-    answered.result(30)
+    answered.result(90)
     row = schedules(db)["a"]
     assert (row["queue"], row["planned_revision"]) == ("slow", 2)
 
@@ -473,7 +473,7 @@ def test_an_edit_waits_for_a_claim_and_begins_after_it(db: Db, other: Db) -> Non
         limited = db.execute("SELECT FROM cronledger.jobs FOR NO KEY UPDATE SKIP LOCKED")
         assert limited.fetchall() == []
         claimed_until = now(db)
-    edited.result(30)
+    edited.result(90)
     assert effective(db)[1] > claimed_until
 
 
@@ -486,7 +486,7 @@ def test_two_edits_take_turns(db: Db, other: Db) -> None:
     with db.transaction():
         db.execute("UPDATE cronledger.jobs SET schedule = '@weekly'")
         edited = start_blocked(db, other, edit)
-    edited.result(30)
+    edited.result(90)
     first, second, third = effective(db)
     assert first < second < third
 

@@ -27,7 +27,7 @@ from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from cronledger.testing import Travel
+from tests.db.support.engine import Ledger
 from tests.marks import first_fast
 
 
@@ -245,7 +245,7 @@ def found(url: str) -> list[tuple[str, str]]:
 
 
 async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answers(
-    asked: Asked, database_url: str, travel: Travel, monkeypatch: pytest.MonkeyPatch
+    asked: Asked, database_url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[Callable[[], list[str]]] = [_raises, _raises, lambda: ["a"], _raises]
 
@@ -256,7 +256,7 @@ async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answer
     replica = await asked.replica()
     await replica.step()
     await replica.step()
-    travel.travel(by=timedelta(seconds=5))
+    ledger.travel(by=timedelta(seconds=5))
 
     ((job, reason, detail),) = asked.execute(OVERDUE)
     assert (job, reason) == ("job", "provider_failed")
@@ -279,18 +279,18 @@ async def test_a_provider_that_fails_from_the_start_shows_in_sql_until_it_answer
     assert found(database_url) == [("ok", "all scope providers return")]
     assert asked.execute(status) == [("active", False, 0, None)]
     await replica.step()
-    travel.travel(by=timedelta(seconds=5))
+    ledger.travel(by=timedelta(seconds=5))
     assert [row[1] for row in asked.execute(OVERDUE)] == ["provider_failed"]
     assert asked.execute(status) == [("active", True, 1, "RuntimeError: down")]
 
 
 async def test_a_provider_that_no_runner_asks_shows_in_sql(
-    asked: Asked, database_url: str, travel: Travel
+    asked: Asked, database_url: str, ledger: Ledger
 ) -> None:
     asked.job("job", lambda: ["a"])
     asked.job("pushed", lambda: ["a"], schedule=None)
     assert asked.execute(OVERDUE) == []
-    travel.travel(by=LATER)
+    ledger.travel(by=LATER)
     ((job, reason, detail),) = asked.execute(OVERDUE)
     assert (job, reason) == ("job", "no_provider")
     assert detail == "no live runner asks its scope provider: it was never asked"
@@ -299,7 +299,7 @@ async def test_a_provider_that_no_runner_asks_shows_in_sql(
     replica = await asked.replica()
     await replica.step()
     assert asked.execute(OVERDUE) == []
-    travel.travel(by=LATER)
+    ledger.travel(by=LATER)
     ((_, reason, detail),) = asked.execute(OVERDUE)
     assert reason == "no_provider"
     assert "it was last asked at" in detail
@@ -308,7 +308,7 @@ async def test_a_provider_that_no_runner_asks_shows_in_sql(
 
 
 async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(
-    asked: Asked, travel: Travel
+    asked: Asked, ledger: Ledger
 ) -> None:
     for name in ("listed", "whole", "retired", "deleted"):
         asked.job(name, _raises)
@@ -317,14 +317,14 @@ async def test_a_provider_is_nothing_to_a_job_with_scopes_of_its_own_or_none(
     asked.execute("UPDATE cronledger.jobs SET scope_kind = 'global' WHERE name = 'whole'")
     asked.execute("SELECT cronledger.retire('retired')")
     asked.execute("DELETE FROM cronledger.jobs WHERE name = 'deleted'")
-    travel.travel(by=LATER)
+    ledger.travel(by=LATER)
     assert asked.execute(OVERDUE) == []
     kept = asked.execute("SELECT job_name FROM cronledger.scope_providers ORDER BY 1")
     assert kept == [("listed",), ("retired",), ("whole",)]
 
 
 async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(
-    asked: Asked, travel: Travel
+    asked: Asked, ledger: Ledger
 ) -> None:
     asked.job("bad", lambda: ["a"])
     asked.job("good", lambda: ["a"])
@@ -333,7 +333,7 @@ async def test_scopes_that_the_database_refuses_cost_no_other_job_its_own(
     )
     await (await asked.replica()).step()
     assert asked.scopes("good") == {"a": True}
-    travel.travel(by=timedelta(seconds=5))
+    ledger.travel(by=timedelta(seconds=5))
     ((job, reason, detail),) = asked.execute(OVERDUE)
     assert (job, reason) == ("bad", "provider_failed")
     assert "the scopes could not be stored" in detail

@@ -46,10 +46,10 @@ class Machine(Scenes):
     @invariant()
     def every_plan_time_is_accounted_for(self) -> None:
         """I2: up to the cursor each lies in one row or in one skip."""
-        skips = self.ledger.rows(
+        skips = self.ledger.values(
             "SELECT job_name, scope_id, from_plan_time, through_plan_time, count FROM skips"
         )
-        for name, scope, since, cursor, parked, due in self.ledger.rows(
+        for name, scope, since, cursor, parked, due in self.ledger.values(
             "SELECT job_name, scope_id, created_at, planned_through, parked, next_due_at"
             " FROM schedules"
         ):
@@ -73,7 +73,7 @@ class Machine(Scenes):
 
     @invariant()
     def dirt_is_as_the_model_says(self) -> None:
-        for name, scope, dirty in self.ledger.rows(
+        for name, scope, dirty in self.ledger.values(
             "SELECT job_name, scope_id, is_dirty(job_name, scope_id) FROM schedules"
         ):
             assert dirty is self.model.dirty((name, scope))
@@ -117,7 +117,7 @@ class Machine(Scenes):
         else:
             raise AssertionError(f"it does not come to rest: {self.waiting()}")
         self.every_plan_time_is_accounted_for()
-        assert not self.ledger.rows("SELECT * FROM violations")
+        assert not self.ledger.values("SELECT * FROM violations")
         assert not list(verify(self.bench.url))
 
 
@@ -141,7 +141,7 @@ def bench(database_url: str) -> Iterator[Bench]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0 if SEARCHED else 600)
+@pytest.mark.timeout(0 if SEARCHED else 900)
 def test_i1_to_i11_whatever_is_called_the_ledger_is_as_the_model_says(bench: Bench) -> None:
     Machine.bench = bench
     with capture_logs():

@@ -29,15 +29,15 @@ async def test_i6_a_swept_row_that_is_not_reentrant_never_comes_back(
         assert ledger.one("SELECT status, error_code, next_attempt_at FROM executions") == (
             "FAILED", "stale_timeout", None,
         )  # fmt: skip
-        ledger.clock.travel(by=timedelta(days=1))
+        ledger.travel(by=timedelta(days=1))
         assert await two.settle() == [] and await two.steal() == []
         with capture_logs() as logs:
             await one.finish(old, late)  # its holder was only slow
         assert [x["refused"] for x in logs] == [late.status if late else "SUCCESS"]
         assert one.leases.lost == 1
         with pytest.raises(psycopg.Error, match="is unknown"):
-            ledger.rows("SELECT retry(%s)", execution)
-        ledger.rows("SELECT retry(%s, force => true)", execution)
+            ledger.values("SELECT retry(%s)", execution)
+        ledger.values("SELECT retry(%s, force => true)", execution)
         (start,) = await two.settle()
         assert (start.claimed.attempt, start.claimed.how) == (2, "retried")
 
@@ -56,7 +56,7 @@ async def test_i6_nobody_sweeps_before_it_trusts_its_view(
         await two.sweeper.sweep()
         assert ledger.statuses() == ["RUNNING"]
         await two.check_in()
-        ledger.clock.travel(by=MINUTE + timedelta(seconds=1))
+        ledger.travel(by=MINUTE + timedelta(seconds=1))
         await two.live_through()
         await two.sweeper.sweep()
         assert ledger.statuses() == ["FAILED"]
@@ -73,22 +73,22 @@ async def test_what_nobody_may_steal_is_swept(
         await one.settle()
         one.crash()
         ledger.expire()
-        ledger.rows({
+        ledger.values({
             "deleted": "DELETE FROM jobs", "retired": "SELECT retire('job')",
             "cancelled": f"SELECT cancel({execution})",
         }[what])  # fmt: skip
         assert await one.steal() == []
-        ledger.clock.travel(by=2 * MINUTE)
+        ledger.travel(by=2 * MINUTE)
         await one.sweep()
     assert ledger.statuses() == ["CANCELLED" if what == "cancelled" else "FAILED"]
 
 
 async def test_a_sweep_frees_what_waited_for_the_dead(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule="* * * * *", overlap="wait")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {}) as (one, two):
         await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         await two.settle()
         assert ledger.parked() == "waiting"
         ledger.expire()
@@ -115,7 +115,7 @@ async def test_a_user_who_holds_the_lease_is_neither_swept_nor_robbed(
             ledger.expire("again")
             await two.sweep()
             assert await two.steal() == []
-        assert ledger.rows("SELECT status FROM executions") == ["RUNNING"] * 2
+        assert ledger.values("SELECT status FROM executions") == ["RUNNING"] * 2
         await two.sweep()
         assert len(await two.steal()) == 1
     assert ledger.statuses("once") == ["FAILED"]
@@ -142,17 +142,19 @@ async def test_i9_a_broken_definition_is_named_and_stops_no_other(
     with ledger.unchecked():
         ledger.job("bad", **{"schedule": "* * * * *", **BROKEN[kind]})
     ledger.job("good too", schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         started = [s.claimed.key.job_name for s in await one.settle()]
         assert sorted(started) == ["a good one", "good too"]
-        assert ledger.rows("SELECT parked FROM schedules WHERE job_name = 'bad'") == ["spec_error"]
+        assert ledger.values("SELECT parked FROM schedules WHERE job_name = 'bad'") == [
+            "spec_error"
+        ]
         assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = 'bad'")
         ledger.edit("bad", schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
                     scope_kind="global", scopes=None)  # fmt: skip
         assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
         await one.settle()
-        ledger.clock.travel(by=MINUTE)
+        ledger.travel(by=MINUTE)
         assert "bad" in [s.claimed.key.job_name for s in await one.settle()]
 
 
@@ -178,11 +180,11 @@ async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(
 ) -> None:
     for name in ("a", "bad", "c", "d"):
         ledger.job(name, schedule="* * * * *")
-    ledger.rows(
+    ledger.values(
         "UPDATE job_revisions SET definition = definition || jsonb_build_object('grace',"
         " '100000000 years') WHERE job_name = 'bad'"
     )
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         started = [s.claimed.key.job_name for s in await one.settle()]
     assert sorted(started) == ["a", "c", "d"]
@@ -191,10 +193,10 @@ async def test_i9_a_definition_that_cannot_be_read_at_all_stops_no_other(
 
 async def test_a_crash_before_the_note_of_what_is_broken(ledger: Ledger, database_url: str) -> None:
     ledger.job("bad", schedule="61 * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         await one.settle()
-        ledger.rows("UPDATE jobs SET spec_error = NULL")  # as if the note had not been written
+        ledger.values("UPDATE jobs SET spec_error = NULL")  # as if the note had not been written
         assert ledger.parked("bad") == "spec_error"
         await one.repair()
         assert ledger.parked("bad") is None
@@ -214,9 +216,9 @@ async def test_i9_a_payload_that_python_cannot_read(
     ledger.job("good", schedule="* * * * *")
     execution = ledger.trigger("of a trigger")
     with ledger.unchecked():
-        ledger.rows("UPDATE jobs SET payload = %s::jsonb WHERE name = 'of the job'", payload)
-    ledger.rows("UPDATE executions SET payload = %s::jsonb WHERE id = %s", payload, execution)
-    ledger.clock.travel(by=MINUTE)
+        ledger.values("UPDATE jobs SET payload = %s::jsonb WHERE name = 'of the job'", payload)
+    ledger.values("UPDATE executions SET payload = %s::jsonb WHERE id = %s", payload, execution)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         started = {s.claimed.key.job_name: s.claimed.payload for s in await one.settle()}
     assert sorted(started) == ["good", "of a trigger"]
@@ -235,11 +237,11 @@ async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
     ledger.job("z", schedule=None)
     ledger.trigger("bad too")
     ledger.trigger("z")
-    ledger.rows(
+    ledger.values(
         "ALTER TABLE executions ADD CONSTRAINT of_this_site"
         " CHECK (job_name NOT LIKE 'bad%' OR status <> 'RUNNING')"
     )
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         started = sorted(s.claimed.key.job_name for s in await one.settle())
         assert started == [*(f"good {n}" for n in range(6)), "z"]
@@ -252,12 +254,12 @@ async def test_i9_values_that_the_database_refuses_cost_no_other_its_claim(
 async def test_i9_a_plan_time_without_partition_gets_one(ledger: Ledger, database_url: str) -> None:
     """After an outage longer than partitions were made ahead, claims come before maintenance."""
     ledger.job(schedule="@daily", catch_up="all", overlap="allow", catch_up_window="30 days")
-    ledger.clock.travel(by=timedelta(days=60))
+    ledger.travel(by=timedelta(days=60))
     async with runners(database_url, {}) as (one,):
         started = await one.settle()
     assert len(started) == 30
     assert ledger.one("SELECT spec_error FROM jobs") is None
-    assert ledger.skips() == [("missed", 30)]
+    assert ledger.skipped() == [("missed", 30)]
 
 
 async def test_i9_a_bug_in_the_planner_costs_one_job(
@@ -272,7 +274,7 @@ async def test_i9_a_bug_in_the_planner_costs_one_job(
     monkeypatch.setattr(decide, "plan", fails_for_one)
     for name in ("a", "bad", "c"):
         ledger.job(name, schedule="* * * * *")
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}) as (one,):
         assert sorted(s.claimed.key.job_name for s in await one.settle()) == ["a", "c"]
     assert "ZeroDivisionError" in ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
@@ -282,7 +284,7 @@ async def test_commands_written_by_sql_need_permission(ledger: Ledger, database_
     ledger.job(schedule="* * * * *", handler="command", target={"command": ["true"]})
     ledger.job("of a file", schedule="* * * * *", handler="command", target={"command": ["true"]},
                source="file")  # fmt: skip
-    ledger.clock.travel(by=MINUTE)
+    ledger.travel(by=MINUTE)
     async with runners(database_url, {}, {"allow_sql_commands": True}) as (one, two):
         assert [s.claimed.key.job_name for s in await one.settle()] == ["of a file"]
         assert ledger.parked() == "spec_error"

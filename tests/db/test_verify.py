@@ -33,7 +33,7 @@ def check(url: str, **options: Any) -> Found:
 async def work(ledger: Ledger, runner: Runner, *leaps: timedelta) -> None:
     """After each leap of the clock everything that is due has run."""
     for leap in leaps:
-        ledger.clock.travel(by=leap)
+        ledger.travel(by=leap)
         for _ in range(50):
             started = await runner.settle()
             for start in list(runner.held):
@@ -48,7 +48,7 @@ async def minutes(ledger: Ledger, database_url: str) -> datetime:
     ledger.job(schedule="* * * * *", catch_up="skip")
     async with runners(database_url, {}) as (runner,):
         await work(ledger, runner, *[MINUTE] * 10, 21 * MINUTE, *[MINUTE] * 3)
-    assert ledger.skips() == [("missed", 20)]
+    assert ledger.skipped() == [("missed", 20)]
     assert check(database_url) == []
     first: datetime = ledger.one("SELECT min(plan_time) FROM executions")
     return first
@@ -68,9 +68,9 @@ def test_what_was_looked_at_is_counted(minutes: datetime, database_url: str) -> 
 
 
 def test_missing(minutes: datetime, database_url: str, ledger: Ledger) -> None:
-    ledger.rows("DELETE FROM executions WHERE plan_time = %s", minutes + 2 * MINUTE)
+    ledger.values("DELETE FROM executions WHERE plan_time = %s", minutes + 2 * MINUTE)
     assert check(database_url) == [("missing", minutes + 2 * MINUTE)]
-    ledger.rows("DELETE FROM executions WHERE plan_time = %s", minutes + 3 * MINUTE)
+    ledger.values("DELETE FROM executions WHERE plan_time = %s", minutes + 3 * MINUTE)
     (found,) = verify(database_url)
     assert (found.kind, found.plan_time) == ("missing", minutes + 2 * MINUTE)
     assert (found.through, found.count) == (minutes + 3 * MINUTE, 2)
@@ -82,13 +82,13 @@ def test_missing(minutes: datetime, database_url: str, ledger: Ledger) -> None:
 def test_missing_where_the_cursor_leapt(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.rows("UPDATE schedules SET planned_through = planned_through + interval '2 min'")
+    ledger.values("UPDATE schedules SET planned_through = planned_through + interval '2 min'")
     ((kind, at),) = check(database_url)
     assert (kind, at) == ("missing", minutes + 34 * MINUTE)
 
 
 def test_a_lost_skip_is_missing(minutes: datetime, database_url: str, ledger: Ledger) -> None:
-    ledger.rows("DELETE FROM skips")
+    ledger.values("DELETE FROM skips")
     (found,) = verify(database_url)
     assert (found.kind, found.count) == ("missing", 20)
 
@@ -111,7 +111,7 @@ def test_extra_of_no_scope(minutes: datetime, database_url: str, ledger: Ledger)
 def _copy(
     ledger: Ledger, at: datetime, plan_time: str, due_at: str, scope: str = "scope_id"
 ) -> None:
-    ledger.rows(
+    ledger.values(
         "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
         " revision, queue, due_at, attempt, max_attempts, runner_id, lease_token, heartbeat_at,"
         " stale_after, started_at, finished_at, duration_ms) SELECT job_name, scope_kind,"
@@ -136,14 +136,14 @@ def _copy(
 def test_an_execution_that_is_not_as_it_should_be(
     minutes: datetime, database_url: str, ledger: Ledger, columns: str, kind: str
 ) -> None:
-    ledger.rows(f"UPDATE executions SET {columns} WHERE plan_time = %s", minutes)
+    ledger.values(f"UPDATE executions SET {columns} WHERE plan_time = %s", minutes)
     found = check(database_url)
     assert {one for one, _ in found} == {kind}
     assert kind == "overlapping" or found == [(kind, minutes)]
 
 
 def test_attempts_and_unknown_end(minutes: datetime, database_url: str, ledger: Ledger) -> None:
-    ledger.rows(
+    ledger.values(
         "UPDATE executions SET attempt = 2, max_attempts = 2, attempts = jsonb_build_array("
         "jsonb_build_object('attempt', 1, 'error_code', 'stale_timeout', 'lease_token',"
         " gen_random_uuid(), 'started_at', started_at, 'last_seen', started_at, 'ended_at',"
@@ -153,12 +153,12 @@ def test_attempts_and_unknown_end(minutes: datetime, database_url: str, ledger: 
 
 
 def test_over_a_limit(ledger: Ledger, database_url: str, minutes: datetime) -> None:
-    ledger.rows(
+    ledger.values(
         'UPDATE job_revisions SET definition = definition || \'{"max_running": 1,'
         ' "overlap": "allow"}\''
     )
     assert check(database_url) == []
-    ledger.rows(
+    ledger.values(
         "UPDATE executions SET finished_at = finished_at + interval '61 s' WHERE plan_time = %s",
         minutes,
     )
@@ -166,16 +166,16 @@ def test_over_a_limit(ledger: Ledger, database_url: str, minutes: datetime) -> N
 
 
 def test_stale_and_parked(minutes: datetime, database_url: str, ledger: Ledger) -> None:
-    ledger.rows(
+    ledger.values(
         "UPDATE executions SET status = 'RUNNING', finished_at = NULL"
         " WHERE plan_time = (SELECT max(plan_time) FROM executions)"
     )
-    ledger.clock.travel(by=HOUR)
+    ledger.travel(by=HOUR)
     assert check(database_url) == [("stale", minutes + 33 * MINUTE)]
-    ledger.rows("UPDATE executions SET status = 'SUCCESS', finished_at = started_at")
-    ledger.rows("UPDATE schedules SET parked = 'paused', next_due_at = NULL")
+    ledger.values("UPDATE executions SET status = 'SUCCESS', finished_at = started_at")
+    ledger.values("UPDATE schedules SET parked = 'paused', next_due_at = NULL")
     assert [kind for kind, _ in check(database_url)] == ["parked"]
-    ledger.rows("UPDATE schedules SET parked = 'ended'")
+    ledger.values("UPDATE schedules SET parked = 'ended'")
     assert check(database_url) == [("parked", minutes + 34 * MINUTE)]
 
 
@@ -184,7 +184,7 @@ def test_stale_and_parked(minutes: datetime, database_url: str, ledger: Ledger) 
 
 def _say(ledger: Ledger, **columns: Any) -> None:
     sets = ", ".join(f"{name} = %s" for name in columns)
-    ledger.rows(f"UPDATE skips SET {sets}", *columns.values())
+    ledger.values(f"UPDATE skips SET {sets}", *columns.values())
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,15 @@ def test_a_skip_beside_an_end_that_was_committed_late(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
     """finished_at is when the end was written; others saw it at its COMMIT."""
-    (before,) = ledger.rows("SELECT id FROM executions WHERE plan_time = %s", minutes + 9 * MINUTE)
+    (before,) = ledger.values(
+        "SELECT id FROM executions WHERE plan_time = %s", minutes + 9 * MINUTE
+    )
     last = minutes + 29 * MINUTE
     _say(ledger, reason="overlap", blocked_by=before)
     ended = "UPDATE executions SET finished_at = %s WHERE id = %s"
-    ledger.rows(ended, last - MINUTE / 2, before)
+    ledger.values(ended, last - MINUTE / 2, before)
     assert check(database_url) == []
-    ledger.rows(ended, last - 2 * MINUTE, before)
+    ledger.values(ended, last - 2 * MINUTE, before)
     assert check(database_url) == [("untrue_skip", minutes + 10 * MINUTE)]
 
 
@@ -229,7 +231,7 @@ def test_a_skip_of_what_ran_as_well(minutes: datetime, database_url: str, ledger
 
 def test_a_skip_behind_the_cursor(minutes: datetime, database_url: str, ledger: Ledger) -> None:
     at = minutes + 50 * MINUTE
-    ledger.rows(
+    ledger.values(
         "INSERT INTO skips SELECT job_name, scope_kind, scope_id, %s, %s, 1, reason, NULL, 1"
         " FROM skips", at, at,
     )  # fmt: skip
@@ -238,8 +240,8 @@ def test_a_skip_behind_the_cursor(minutes: datetime, database_url: str, ledger: 
 
 def test_superseded_by_nothing(minutes: datetime, database_url: str, ledger: Ledger) -> None:
     last = minutes + 33 * MINUTE
-    ledger.rows("DELETE FROM executions WHERE plan_time = %s", last)
-    ledger.rows(
+    ledger.values("DELETE FROM executions WHERE plan_time = %s", last)
+    ledger.values(
         "INSERT INTO skips SELECT job_name, scope_kind, scope_id, %s, %s, 1, 'superseded', NULL, 1"
         " FROM skips", last, last,
     )  # fmt: skip
@@ -248,13 +250,13 @@ def test_superseded_by_nothing(minutes: datetime, database_url: str, ledger: Led
 
 def test_missed_within_grace(minutes: datetime, database_url: str, ledger: Ledger) -> None:
     last = minutes + 33 * MINUTE
-    ledger.rows("DELETE FROM executions WHERE plan_time = %s", last)
-    ledger.rows(
+    ledger.values("DELETE FROM executions WHERE plan_time = %s", last)
+    ledger.values(
         "INSERT INTO skips SELECT job_name, scope_kind, scope_id, %s, %s, 1, 'missed', NULL, 1,"
         " %s::timestamptz + interval '30 s' FROM skips", last, last, last,
     )  # fmt: skip
     assert check(database_url) == [("untrue_skip", last)]
-    ledger.rows("UPDATE skips SET created_at = created_at + interval '31 s'")
+    ledger.values("UPDATE skips SET created_at = created_at + interval '31 s'")
     assert check(database_url) == []
 
 
@@ -297,7 +299,7 @@ async def _over_clock_changes(
     ledger: Ledger, database_url: str, zone: str, columns: dict[str, Any], start: datetime
 ) -> None:
     assert ZoneInfo(zone)
-    ledger.clock.travel(to=start)
+    ledger.travel(to=start)
     ledger.job(timezone=zone, **columns)
     async with runners(database_url, {}) as (runner,):
         await runner.repair()
@@ -357,17 +359,17 @@ async def test_clean_after_edits_pauses_retirements_scopes_and_crashes(
                max_running=1)  # fmt: skip
     acts: list[Callable[[], object]] = [
         lambda: ledger.edit("skips", schedule="*/2 * * * *"),
-        lambda: ledger.rows("SELECT pause('latest')"),
-        lambda: ledger.rows("SELECT pause('all', until => db_now() + interval '5 min')"),
+        lambda: ledger.values("SELECT pause('latest')"),
+        lambda: ledger.values("SELECT pause('all', until => db_now() + interval '5 min')"),
         lambda: ledger.edit("tenants", scopes=["b", "c"]),
-        lambda: ledger.edit("skips", retired_at=ledger.clock.now()),
-        lambda: ledger.rows("SELECT resume('latest')"),
+        lambda: ledger.edit("skips", retired_at=ledger.now()),
+        lambda: ledger.values("SELECT resume('latest')"),
         lambda: ledger.edit("tenants", scopes=["a", "b", "c"]),
         lambda: ledger.edit("limited", max_running=2),
         lambda: ledger.edit("skips", retired_at=None),
         lambda: ledger.edit("skips", schedule="bad"),
         lambda: ledger.edit("skips", schedule="@every 90s"),
-        lambda: ledger.edit("latest", schedule="*/2 * * * *", ends_at=ledger.clock.now()),
+        lambda: ledger.edit("latest", schedule="*/2 * * * *", ends_at=ledger.now()),
         lambda: ledger.trigger("latest"),
         lambda: ledger.edit("all", overlap="replace", catch_up="latest"),
     ]
@@ -378,19 +380,19 @@ async def test_clean_after_edits_pauses_retirements_scopes_and_crashes(
             await work(ledger, (one, two)[n % 2], 61 * SECOND, 4 * MINUTE)
             await one.repair()
             assert check(database_url) == [], n
-            ledger.clock.travel(by=2 * MINUTE)
+            ledger.travel(by=2 * MINUTE)
             await two.step()  # left RUNNING
             await one.steal()
             if n % 5 == 4:
                 two.crash()
-                ledger.rows("UPDATE executions SET stale_after = db_now() WHERE status='RUNNING'")
-                ledger.clock.travel(by=SECOND)
+                ledger.values("UPDATE executions SET stale_after = db_now() WHERE status='RUNNING'")
+                ledger.travel(by=SECOND)
                 await one.repair()
             else:
                 for start in list(two.held):
                     await two.finish(start)
     assert check(database_url) == []
-    reasons = set(ledger.rows("SELECT DISTINCT reason FROM skips"))
+    reasons = set(ledger.values("SELECT DISTINCT reason FROM skips"))
     assert reasons >= {"missed", "superseded", "paused", "retired"}
 
 
@@ -403,14 +405,14 @@ def test_pruned_history_is_not_missing(
     ledger: Ledger, database_url: str, minutes: datetime
 ) -> None:
     assert _pruned_through(ledger) is None
-    ledger.clock.travel(by=30 * DAY)
-    ledger.rows("UPDATE schedules SET planned_through = db_now()")
+    ledger.travel(by=30 * DAY)
+    ledger.values("UPDATE schedules SET planned_through = db_now()")
     assert [found.plan_time for found in verify(database_url)] == [minutes + 34 * MINUTE]
-    ledger.rows("SELECT maintain_partitions(interval '1 day')")
+    ledger.values("SELECT maintain_partitions(interval '1 day')")
     pruned = _pruned_through(ledger)
     assert pruned is not None
-    assert minutes < pruned < ledger.clock.now() - DAY
-    assert ledger.rows("SELECT count(*) FROM executions") == [0]
+    assert minutes < pruned < ledger.now() - DAY
+    assert ledger.values("SELECT count(*) FROM executions") == [0]
     (found,) = verify(database_url)
     assert found.plan_time is not None
     assert (found.kind, pruned < found.plan_time <= pruned + MINUTE) == ("missing", True)
@@ -418,9 +420,9 @@ def test_pruned_history_is_not_missing(
 
 def test_pruned_skips_are_not_missing(ledger: Ledger, database_url: str, minutes: datetime) -> None:
     """Their partition may stay: it is dropped once its last plan_time is behind retention."""
-    ledger.clock.travel(to=minutes + DAY + 35 * MINUTE)
-    ledger.rows("SELECT maintain_partitions(interval '1 day')")
-    assert ledger.skips() == []
+    ledger.travel(to=minutes + DAY + 35 * MINUTE)
+    ledger.values("SELECT maintain_partitions(interval '1 day')")
+    assert ledger.skipped() == []
     assert _pruned_through(ledger) == minutes + 29 * MINUTE
     report = verify(database_url)
     assert list(report) == []
@@ -431,11 +433,11 @@ def test_nothing_is_dropped_under_a_snapshot(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
     """Else its executions would be gone and its pruned_through would not say so."""
-    ledger.clock.travel(by=120 * DAY)
+    ledger.travel(by=120 * DAY)
     maintain = "SELECT count(*) FROM maintain_partitions() WHERE action = 'dropped'"
     with psycopg.connect(database_url, autocommit=True) as connection:
         with Audits(connection, "cronledger").snapshot():
-            assert ledger.rows(maintain) == [0]
+            assert ledger.values(maintain) == [0]
         assert ledger.one(maintain) > 0
 
 
@@ -444,7 +446,7 @@ def test_the_range_that_was_checked_is_reported(
 ) -> None:
     report = verify(database_url)
     assert list(report) == []
-    (whole,) = ledger.rows("SELECT created_at, planned_through FROM schedules")
+    (whole,) = ledger.values("SELECT created_at, planned_through FROM schedules")
     assert (report.tally.after, report.tally.through) == whole
     report = verify(database_url, from_=minutes + MINUTE, to=minutes + 5 * MINUTE)
     assert list(report) == []
@@ -460,14 +462,14 @@ def _drop(ledger: Ledger, at: datetime) -> None:
     name = ledger.one(
         "SELECT name FROM partitions() WHERE %s >= from_plan_time AND %s < before_plan_time", at, at
     )
-    ledger.rows(f"DROP TABLE {name}")
+    ledger.values(f"DROP TABLE {name}")
 
 
 def test_a_missing_partition_ahead_hides_nothing(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    _drop(ledger, ledger.clock.now() + 14 * DAY)
-    ledger.rows("DELETE FROM executions WHERE plan_time = %s", minutes + 2 * MINUTE)
+    _drop(ledger, ledger.now() + 14 * DAY)
+    ledger.values("DELETE FROM executions WHERE plan_time = %s", minutes + 2 * MINUTE)
     report = verify(database_url)
     assert [found.plan_time for found in report] == [minutes + 2 * MINUTE]
     assert report.tally.plan_times == 34
@@ -476,12 +478,12 @@ def test_a_missing_partition_ahead_hides_nothing(
 def test_what_was_in_a_missing_partition_is_missing(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.rows(
+    ledger.values(
         "SELECT cronledger_internal.create_missing_partitions(ARRAY[db_now() - interval '10 days'])"
     )
-    for row in ledger.rows("SELECT name FROM partitions() WHERE before_plan_time > %s"
-                           " AND from_plan_time <= %s", minutes, ledger.clock.now()):  # fmt: skip
-        ledger.rows(f"DROP TABLE {row}")
+    for row in ledger.values("SELECT name FROM partitions() WHERE before_plan_time > %s"
+                           " AND from_plan_time <= %s", minutes, ledger.now()):  # fmt: skip
+        ledger.values(f"DROP TABLE {row}")
     found = [(one.kind, one.plan_time, one.count) for one in verify(database_url)]
     assert found == [("missing", minutes, 10), ("missing", minutes + 30 * MINUTE, 4)]
 
@@ -489,9 +491,9 @@ def test_what_was_in_a_missing_partition_is_missing(
 def test_what_was_pruned_with_a_clock_that_was_ahead_is_not_passed_over(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.clock.travel(by=120 * DAY)
-    ledger.rows("SELECT maintain_partitions()")
-    ledger.clock.travel(by=-120 * DAY)
+    ledger.travel(by=120 * DAY)
+    ledger.values("SELECT maintain_partitions()")
+    ledger.travel(by=-120 * DAY)
     (found,) = verify(database_url)
     assert (found.kind, "the database's clock" in found.detail) == ("unchecked", True)
 
@@ -499,9 +501,9 @@ def test_what_was_pruned_with_a_clock_that_was_ahead_is_not_passed_over(
 def test_a_range_that_is_no_longer_kept_is_not_passed_over(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.clock.travel(by=120 * DAY)
-    ledger.rows("UPDATE schedules SET planned_through = planned_through + interval '119 days'")
-    ledger.rows("SELECT maintain_partitions()")
+    ledger.travel(by=120 * DAY)
+    ledger.values("UPDATE schedules SET planned_through = planned_through + interval '119 days'")
+    ledger.values("SELECT maintain_partitions()")
     (found,) = verify(database_url, to=minutes + 5 * MINUTE)
     assert (found.kind, "were pruned after their retention" in found.detail) == ("unchecked", True)
 
@@ -509,16 +511,16 @@ def test_a_range_that_is_no_longer_kept_is_not_passed_over(
 def test_a_range_of_which_nothing_is_planned_is_not_passed_over(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.clock.travel(by=3 * MINUTE)
+    ledger.travel(by=3 * MINUTE)
     report = verify(database_url)
     assert (list(report), report.tally.behind) == ([], 1)
     last_minutes: dict[str, Any] = {"from_": minutes + 34 * MINUTE}
     (found,) = verify(database_url, **last_minutes)
     assert (found.kind, "planning is behind on 1 schedules" in found.detail) == ("unchecked", True)
-    assert check(database_url, to=ledger.clock.now() - 3 * MINUTE, **last_minutes) == []
-    ledger.rows("SELECT pause('job')")
+    assert check(database_url, to=ledger.now() - 3 * MINUTE, **last_minutes) == []
+    ledger.values("SELECT pause('job')")
     assert check(database_url, **last_minutes) != []  # those before the pause were due
-    ledger.rows("UPDATE schedules SET parked = 'paused', next_due_at = NULL")
+    ledger.values("UPDATE schedules SET parked = 'paused', next_due_at = NULL")
     assert check(database_url, **last_minutes) == []
 
 
@@ -529,17 +531,17 @@ def test_a_lost_schedule_is_not_passed_over(
     kind = "global" if scopes is None else "shard"
     ledger.job(schedule="* * * * *", scope_kind=kind, scopes=scopes)
     assert check(database_url) == []
-    ledger.rows("DELETE FROM schedules WHERE scope_id <> 'a'")
+    ledger.values("DELETE FROM schedules WHERE scope_id <> 'a'")
     (found,) = verify(database_url)
     assert (found.kind, found.scope_id) == ("unchecked", "global" if scopes is None else "b")
-    ledger.edit("job", retired_at=ledger.clock.now())
+    ledger.edit("job", retired_at=ledger.now())
     assert check(database_url) == []
 
 
 def test_a_lost_history_is_not_passed_over(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.rows("DELETE FROM job_revisions")
+    ledger.values("DELETE FROM job_revisions")
     (found,) = verify(database_url)
     assert (found.kind, found.job_name) == ("unchecked", "job")
     assert "job_revisions has no row" in found.detail
@@ -561,35 +563,35 @@ def test_an_accepted_violation_is_shown_as_such_and_no_other(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
     early = "UPDATE executions SET started_at = due_at - interval '1 s' WHERE plan_time = %s"
-    ledger.rows(early, minutes)
+    ledger.values(early, minutes)
     (found,) = verify(database_url)
     ident = _accept(ledger, found)
-    assert ledger.rows("SELECT count(*) FROM violations") == [0]
+    assert ledger.values("SELECT count(*) FROM violations") == [0]
     report = verify(database_url)
     (shown,) = report
     assert shown.accepted is not None
     assert (shown.accepted.id, shown.accepted.accepted_by) == (ident, "ann")
     assert (report.violations, report.accepted, dict(report.kinds)) == (0, 1, {})
-    ledger.rows(early, minutes + MINUTE)  # of the same kind, elsewhere
+    ledger.values(early, minutes + MINUTE)  # of the same kind, elsewhere
     report = verify(database_url)
     assert [found.plan_time for found in report if found.accepted is None] == [minutes + MINUTE]
     assert (report.violations, report.accepted) == (1, 1)
-    assert ledger.rows("SELECT plan_time FROM violations") == [minutes + MINUTE]
-    assert ledger.rows("SELECT withdraw_acceptance(%s, 'bob')", ident) == [True]
-    assert ledger.rows("SELECT withdraw_acceptance(%s, 'eve')", ident) == [False]
+    assert ledger.values("SELECT plan_time FROM violations") == [minutes + MINUTE]
+    assert ledger.values("SELECT withdraw_acceptance(%s, 'bob')", ident) == [True]
+    assert ledger.values("SELECT withdraw_acceptance(%s, 'eve')", ident) == [False]
     assert [v.accepted for v in verify(database_url)] == [None, None]
-    assert ledger.rows("SELECT count(*) FROM violations") == [2]
-    assert ledger.rows("SELECT withdrawn_by FROM accepted_violations") == ["bob"]
+    assert ledger.values("SELECT count(*) FROM violations") == [2]
+    assert ledger.values("SELECT withdrawn_by FROM accepted_violations") == ["bob"]
 
 
 def test_accepted_is_a_range_and_not_what_comes_to_lie_beside_it(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
     gone = "DELETE FROM executions WHERE plan_time BETWEEN %s AND %s"
-    ledger.rows(gone, minutes + 2 * MINUTE, minutes + 4 * MINUTE)
+    ledger.values(gone, minutes + 2 * MINUTE, minutes + 4 * MINUTE)
     (found,) = verify(database_url)
     _accept(ledger, found)
-    ledger.rows(gone, minutes + MINUTE, minutes + 6 * MINUTE)
+    ledger.values(gone, minutes + MINUTE, minutes + 6 * MINUTE)
     report = verify(database_url)
     seen = [(v.plan_time, v.count, v.accepted is not None) for v in report]
     assert seen == [
@@ -617,13 +619,13 @@ def test_an_accepted_skip_stays_accepted_where_only_its_end_is_looked_at(
 def test_a_violation_of_another_execution_is_not_accepted(
     minutes: datetime, database_url: str, ledger: Ledger
 ) -> None:
-    ledger.rows("UPDATE executions SET started_at = due_at - interval '1 s' WHERE plan_time = %s",
+    ledger.values("UPDATE executions SET started_at = due_at - interval '1 s' WHERE plan_time = %s",
                 minutes)  # fmt: skip
     (found,) = verify(database_url)
     _accept(ledger, found)
-    ledger.rows("UPDATE executions SET id = 4711 WHERE plan_time = %s", minutes)
+    ledger.values("UPDATE executions SET id = 4711 WHERE plan_time = %s", minutes)
     assert verify_counts(database_url) == (1, 0)
-    assert ledger.rows("SELECT count(*) FROM violations") == [1]
+    assert ledger.values("SELECT count(*) FROM violations") == [1]
 
 
 def verify_counts(url: str) -> tuple[int, int]:
@@ -633,8 +635,8 @@ def verify_counts(url: str) -> tuple[int, int]:
 
 
 def test_viewers_may_verify(minutes: datetime, database_url: str, ledger: Ledger) -> None:
-    ledger.rows("UPDATE skips SET reason = 'overlap', blocked_by = 3")
-    ledger.rows("CREATE SCHEMA nothing")
+    ledger.values("UPDATE skips SET reason = 'overlap', blocked_by = 3")
+    ledger.values("CREATE SCHEMA nothing")
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("SET ROLE cronledger_viewer")
         assert [v.kind for v in verify(connection)] == ["untrue_skip"]

@@ -59,7 +59,7 @@ async def test_f02_a_retry_covers_what_was_pushed_since_the_attempt_before(
     enqueue(ledger, watermark=1)
     async with runners(database_url, {}) as (one,):
         (start,) = await one.settle()
-        ledger.rows("UPDATE schedules SET input_watermark = 4")
+        ledger.values("UPDATE schedules SET input_watermark = 4")
         await one.finish(start, outcome.failure(ValueError("no")))
         (start,) = await one.settle()
         assert (start.claimed.how, ledger.one("SELECT watermark FROM executions")) == ("retried", 4)
@@ -71,8 +71,8 @@ async def test_f02_a_scheduled_run_covers_input_too(ledger: Ledger, database_url
     ledger.job(schedule="@every 60s", overlap="wait")
     async with runners(database_url, {}) as (one,):
         await one.settle()
-        ledger.rows("UPDATE schedules SET input_watermark = 8")
-        ledger.clock.travel(by=timedelta(minutes=1))
+        ledger.values("UPDATE schedules SET input_watermark = 8")
+        ledger.travel(by=timedelta(minutes=1))
         (start,) = await one.settle()
         assert start.claimed.trigger == "schedule"
         await one.finish(start)
@@ -141,7 +141,7 @@ def test_f02_a_success_without_progress_leaves_it_dirty_and_does_not_spin(ledger
         if ledger.statuses().count("SUCCESS") == 1:
             continue  # that was progress
         assert ledger.one("SELECT answer FROM claim('job', 'worker')") == "retry_pending"
-        ledger.clock.travel(by=timedelta(minutes=5))
+        ledger.travel(by=timedelta(minutes=5))
     assert sorted(ledger.statuses()) == ["PENDING"] + 4 * ["SUCCESS"]
 
 
@@ -164,11 +164,11 @@ async def test_f02_one_scope_that_cannot_run_again_stops_no_other(
         for job in "ab":
             enqueue(ledger, job, watermark=1)
         starts = await one.settle()
-        ledger.rows(
+        ledger.values(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
             " RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$"
         )
-        ledger.rows(
+        ledger.values(
             "CREATE TRIGGER refuse BEFORE INSERT ON executions FOR EACH ROW"
             " WHEN (NEW.job_name = 'a') EXECUTE FUNCTION refuse()"
         )
@@ -176,10 +176,10 @@ async def test_f02_one_scope_that_cannot_run_again_stops_no_other(
             one.put(start, outcome.success(Result(watermark=None)))
         await one.finisher.step()
         pending = "SELECT job_name FROM executions WHERE status = 'PENDING'"
-        assert ledger.rows(pending) == ["b"]
-        ledger.rows("DROP TRIGGER refuse ON executions")
+        assert ledger.values(pending) == ["b"]
+        ledger.values("DROP TRIGGER refuse ON executions")
         await one.repair()
-        assert sorted(ledger.rows(pending)) == ["a", "b"]
+        assert sorted(ledger.values(pending)) == ["a", "b"]
 
 
 async def test_f02_a_crash_before_it_is_recorded_is_repaired(
@@ -192,7 +192,7 @@ async def test_f02_a_crash_before_it_is_recorded_is_repaired(
         assert ledger.one(RECORDED) is None
         assert ledger.one(STATUS) == (1, 1, False)  # derived: nobody decides by the stale one
         assert enqueue(ledger, watermark=1) is None
-        ledger.rows("UPDATE schedules SET success_watermark = NULL")
+        ledger.values("UPDATE schedules SET success_watermark = NULL")
         await one.repair()
     assert ledger.one(RECORDED) == 1
     assert ledger.statuses() == ["SUCCESS"]

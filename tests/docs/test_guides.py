@@ -9,7 +9,7 @@ from cronledger.embedded.server import find_binaries
 from tests.database import chosen_binaries
 from tests.docs.support.pages import ROOT, Shell, blocks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 # tests/db/test_three_roles.py follows roles.md, which makes roles, on a server of its own.
 GUIDES = sorted(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -373,13 +373,13 @@ def test_ranges_are_walked_lazily_and_fast() -> None:
     begin = datetime(1, 1, 1, tzinfo=UTC)
     seconds = cron.parse("* * * * * *", timezone="Europe/Berlin")
     leap = cron.parse("0 0 29 2 *", timezone="America/Santiago")
-    started = perf_counter()
+    started = process_time()
     assert next(seconds.plan_times(begin, FAR)).year == 1900
     assert next(leap.plan_times(begin, FAR)).year == 1904
     month = seconds.plan_times(START + 70 * DAY, START + 100 * DAY)
     assert len(list(islice(month, 10_000))) == 10_000
     # Measured 0.02 s; the bound only tells lazy from eager, fast from hopeless.
-    assert perf_counter() - started < 2
+    assert process_time() - started < 2
 
 
 def test_fingerprint_names_what_decides_the_instants() -> None:

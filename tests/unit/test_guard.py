@@ -64,7 +64,7 @@ async def guarded() -> AsyncIterator[None]:
 async def lapsed(handler: Handler) -> Scene:
     """The scene of `handler`, which was cancelled because of its lease."""
     scene = Scene(handler)
-    await asyncio.wait([scene.task], timeout=20)
+    await asyncio.wait([scene.task], timeout=90)
     assert scene.task.cancelled()
     assert scene.stops >= 1
     return scene
@@ -252,7 +252,7 @@ async def test_what_a_handler_started_for_others_is_held_back_and_goes_on_afterw
             scene.line("handler ended")
 
     scene = await lapsed(handler)
-    assert await asyncio.wait_for(started[0], 20) == "served"
+    assert await asyncio.wait_for(started[0], 90) == "served"
     assert scene.lines == ["handler ended", "worker"]
 
 

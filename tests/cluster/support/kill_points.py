@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,6 @@ import psycopg
 from cronledger.audit.verify import verify
 from cronledger.rules import outcome
 from cronledger.sources.apply import apply
-from cronledger.testing import Travel
 from tests.cluster.support import killed_process
 from tests.cluster.support.harness import ROOT
 from tests.cluster.support.marks import read
@@ -123,7 +121,7 @@ class Killer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(90)
         self._process.stdout.close()
         self._log.close()
 
@@ -136,27 +134,24 @@ EFFECT = "INSERT INTO public.effects SELECT current_setting('cronledger.executio
 
 def build(step: str, url: str) -> None:
     """A world for the step in the fresh ledger `url`."""
-    travel = Travel(url)
-    ledger = Ledger(url, travel)
-    tomorrow = (travel.now() + timedelta(days=1)).replace(hour=12, minute=0, second=30)
-    travel.travel(to=tomorrow)
+    ledger = Ledger(url)
+    ledger.travel(to=(ledger.now() + timedelta(days=1)).replace(hour=12, minute=0, second=30))
     try:
         if step in WHOLE:
             _whole(step, url, ledger)
         elif step == "refused":
-            travel.travel(by=timedelta(days=40))  # no partition is so far ahead
+            ledger.travel(by=timedelta(days=40))  # no partition is so far ahead
             for name in ("bad", "good"):
                 ledger.job(name, schedule=CRON)
-            ledger.rows(
+            ledger.values(
                 "ALTER TABLE executions ADD CONSTRAINT of_this_site"
                 " CHECK (job_name <> 'bad' OR status <> 'RUNNING')"
             )
-            travel.travel(by=timedelta(minutes=1))
+            ledger.travel(by=timedelta(minutes=1))
         else:
             asyncio.run(_busy(url, ledger))
     finally:
         ledger.close()
-        travel.close()
 
 
 def _whole(step: str, url: str, ledger: Ledger) -> None:
@@ -167,18 +162,18 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
         waiting = ["gone", "visiting"]
     elif step == "scopes":
         apply(url, [*killed_process.scoped.jobs.values()], source="scoped")
-        ledger.rows("SELECT cronledger_internal.set_scopes('scoped', 'shard', ARRAY['a', 'b'])")
-        ledger.clock.travel(by=timedelta(minutes=2))
+        ledger.values("SELECT cronledger_internal.set_scopes('scoped', 'shard', ARRAY['a', 'b'])")
+        ledger.travel(by=timedelta(minutes=2))
         waiting = []
     else:
         apply(url, [*killed_process.app.jobs.values()], source=killed_process.NAME)
-        ledger.rows("CREATE TABLE public.effects (id bigint)")
+        ledger.values("CREATE TABLE public.effects (id bigint)")
         ledger.job(
             "effect_sql", handler="sql", allow_stale_reentry=True, max_attempts=2,
             retry_backoff=["1 m"], target={"sql": EFFECT},
         )  # fmt: skip
         kind = "drained" if step == "drain" else "effect"
-        waiting = [name for name in ledger.rows("SELECT name FROM jobs") if name.startswith(kind)]
+        waiting = [name for name in ledger.values("SELECT name FROM jobs") if name.startswith(kind)]
     for name in waiting:
         ledger.trigger(name)
 
@@ -192,7 +187,7 @@ async def _busy(url: str, ledger: Ledger) -> None:
         "limited", schedule=CRON, max_running=1, scope_kind="shard", scopes=["a", "b"],
         allow_stale_reentry=True, overlap="wait",
     )  # fmt: skip
-    ledger.rows("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
     ledger.job("queued", schedule=CRON, queue="narrow")
     ledger.job("swap", schedule=CRON, overlap="replace", stale_timeout="1 h")
     ledger.job("blocked", schedule=CRON, stale_timeout="1 h")
@@ -211,40 +206,33 @@ async def _busy(url: str, ledger: Ledger) -> None:
     for start in await gone.settle():
         name = start.claimed.key.job_name
         if name == "orphan":
-            ledger.rows("SELECT retire('orphan')")
+            ledger.values("SELECT retire('orphan')")
         if name in ("orphan", "failed"):
             await gone.finish(start, outcome.failure(ValueError("no")))
     await gone.close()
-    ledger.rows("SELECT enqueue('pushed', watermark => 5)")
-    ledger.rows("SELECT pause('dozing', until => db_clock() + interval '20 s')")
-    ledger.rows(
+    ledger.values("SELECT enqueue('pushed', watermark => 5)")
+    ledger.values("SELECT pause('dozing', until => db_clock() + interval '20 s')")
+    ledger.values(
         "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
         " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
     )
-    ledger.clock.travel(by=timedelta(seconds=61))
+    ledger.travel(by=timedelta(seconds=61))
 
 
 # -- the heir --------------------------------------------------------------------------------------
 
 
-@dataclass
-class Heir:
+class Heir(Ledger):
     """What takes over after the kill, on travelled time, and what it started."""
 
-    url: str
-    connection: psycopg.Connection[Any]
-    started: Counter[int] = field(default_factory=Counter)
-    looked_at: datetime | None = None
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.started: Counter[int] = Counter()
+        self.looked_at: datetime | None = None
 
-    def travel(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         """Time has passed; everything due by `looked_at` is looked at from here on."""
-        self.connection.execute(
-            "UPDATE cronledger.time_travel SET ahead = ahead + %s", [timedelta(seconds=seconds)]
-        )
-        ((self.looked_at,),) = self.rows("SELECT cronledger.db_now()")
-
-    def rows(self, statement: str, *values: object) -> list[Any]:
-        return self.connection.execute(statement.encode(), values or None).fetchall()
+        self.looked_at = self.travel(by=timedelta(seconds=seconds))
 
     async def take_over(self, step: str) -> None:
         """Nothing is RUNNING, PENDING or awaits a retry; what is due has run."""
@@ -254,7 +242,7 @@ class Heir:
         runner = Runner(self.url, "heir", queues=killed_process.QUEUES)
         await runner.open()
         for seconds in (70, 7200, 70):
-            self.travel(seconds)
+            self.pass_time(seconds)
             await runner.repair()
             await runner.steal()
             while runner.held or await runner.settle():
@@ -263,22 +251,22 @@ class Heir:
                     runner.put(start)
                 while runner.finisher.waiting:
                     await runner.finisher.step()
-            for execution, token in self.rows(
+            for execution, token in self.values(
                 "SELECT id, lease_token FROM cronledger.claim_next('default', 'worker', 100)"
             ):
                 self.started[execution] += 1
-                self.rows("SELECT cronledger.finish(%s, %s)", execution, token)
+                self.values("SELECT cronledger.finish(%s, %s)", execution, token)
         await runner.close()
 
     async def _whole(self, step: str) -> None:
         make = killed_process.plugged if step == "deploy" else killed_process.whole
         async with make(self.url, "heir") as replica:
             if step == "deploy":
-                self.travel(70)  # what the killed one had is nobody's any more
+                self.pass_time(70)  # what the killed one had is nobody's any more
                 await replica.register(killed_process.visitor)
                 await replica.unregister(killed_process.visitor)
             for seconds in (0, 70, 10):
-                self.travel(seconds)
+                self.pass_time(seconds)
                 await replica._runtime.check_in()  # it sees the clock leap
                 replica._runtime.components.clock.trusted_since = LONG_AGO
                 replica._runtime.components.dispatcher.steal_at = LONG_AGO
@@ -286,30 +274,28 @@ class Heir:
                     self.started[ran.execution_id] += 1
 
 
-def judge_looks(connection: psycopg.Connection[Any], step: str) -> None:
+def judge_looks(heir: Heir, step: str) -> None:
     """Before an heir comes: whose COMMIT landed has ended, and so has, but for the last one, whose
     COMMIT was found missing."""
-    ((running,),) = connection.execute(
-        "SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING'"
-    ).fetchall()
+    running = heir.one("SELECT count(*) FROM executions WHERE status = 'RUNNING'")
     assert running <= {"answer_lost": 0, "commit_lost": 1}.get(step, running), running
 
 
 def judge(heir: Heir, step: str, marks: Path) -> None:
     """Nothing is missing, doubled or left; no work ran again that must not, and none was lost."""
-    assert not heir.rows(
+    assert not heir.values(
         "SELECT id, job_name, status, runner_id, stale_after, next_attempt_at"
         " FROM cronledger.executions WHERE status = 'RUNNING' OR next_attempt_at IS NOT NULL"
     )
-    assert not heir.rows("SELECT * FROM cronledger.violations")
-    assert not list(verify(heir.connection))
-    assert not heir.rows(
+    assert not heir.values("SELECT * FROM cronledger.violations")
+    assert not list(verify(heir.url))
+    assert not heir.values(
         "SELECT * FROM cronledger.schedules WHERE next_due_at <= %s", heir.looked_at
     )
     lines = read(marks.read_text()) if marks.exists() else []
     began = {m.execution for m in lines if m.what == "start"}
     ended = {m.execution for m in lines if m.what == "end"}
-    for execution, reentrant, status in heir.rows(
+    for execution, reentrant, status in heir.values(
         "SELECT e.id, j.allow_stale_reentry, e.status FROM cronledger.executions e"
         " JOIN cronledger.jobs j ON j.name = e.job_name WHERE e.id = ANY (%s)",
         list(began),
@@ -323,9 +309,9 @@ def judge(heir: Heir, step: str, marks: Path) -> None:
 
 
 def _judge_effects(heir: Heir) -> None:
-    ((there,),) = heir.rows("SELECT to_regclass('public.effects') IS NOT NULL")
+    there = heir.one("SELECT to_regclass('public.effects') IS NOT NULL")
     if there:
-        assert not heir.rows(
+        assert not heir.values(
             "SELECT e.id, e.status, count(f.id) FROM cronledger.executions e"
             " LEFT JOIN public.effects f ON f.id = e.id WHERE e.job_name LIKE 'effect%'"
             " GROUP BY e.id, e.status HAVING count(f.id) <> (e.status = 'SUCCESS')::integer"
@@ -338,7 +324,7 @@ def _judge_definitions(heir: Heir, step: str) -> None:
         "deploy": [(name, "global", "0 3 * * *") for name in ("fresh", "kept")],
         "scopes": [("scoped", scope, CRON) for scope in ("b", "c")],
     }
-    live = heir.rows(
+    live = heir.values(
         "SELECT s.job_name, s.scope_id, j.schedule FROM cronledger.schedules s"
         " JOIN cronledger.jobs j ON j.name = s.job_name"
         " WHERE j.source IN ('scoped', 'plugged', 'visitor') AND j.retired_at IS NULL"

@@ -103,7 +103,7 @@ class Proxy:
         done = threading.Event()
         self._commands.append((mode, done))
         os.write(self._wake_w, b".")
-        assert done.wait(10), "the proxy does not answer"
+        assert done.wait(90), "the proxy does not answer"
 
     # -- in the thread ---------------------------------------------------------------------------
 

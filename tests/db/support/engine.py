@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg
+from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
+from cronledger import testing
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
@@ -22,29 +23,28 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
-from cronledger.testing import Travel
 from tests.db.support.rows import TARGETS
 
 FUNCTION = "tests:work"
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
-class Ledger:
-    """The test's own view of the database: a blocking connection in autocommit mode."""
+class Ledger(testing.Ledger):
+    """What users have in their tests, and short ways to write and to read rows."""
 
-    def __init__(self, url: str, travel: Travel) -> None:
-        self.url = url
-        self.clock = travel
-        self._connection = psycopg.connect(url, autocommit=True, options="-csearch_path=cronledger")
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._connection.execute("SET search_path = cronledger")
 
-    def rows(self, statement: str, *values: object) -> list[Any]:
-        """Rows; a row of one column as its value."""
-        cursor = self._connection.execute(statement.encode(), values or None)
-        found = cursor.fetchall() if cursor.description is not None else []
+    def values(self, statement: str, *values: object) -> list[Any]:
+        """Return rows as tuples, and a row of one column as its value."""
+        with self._connection.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute(statement.encode(), values or None)
+            found = cursor.fetchall() if cursor.description is not None else []
         return [row[0] if len(row) == 1 else row for row in found]
 
     def one(self, statement: str, *values: object) -> Any:
-        (row,) = self.rows(statement, *values)
+        (row,) = self.values(statement, *values)
         return row
 
     def job(self, name: str = "job", **columns: Any) -> None:
@@ -54,28 +54,25 @@ class Ledger:
         values |= columns
         adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in values.items()]
         names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
-        self.rows(f"INSERT INTO jobs ({names}) VALUES ({marks})", *adapted)
+        self.values(f"INSERT INTO jobs ({names}) VALUES ({marks})", *adapted)
 
     def edit(self, name: str = "job", **columns: Any) -> None:
         adapted = [Jsonb(v) if k in ("target", "payload") else v for k, v in columns.items()]
         sets = ", ".join(f"{column} = %s" for column in columns)
-        self.rows(f"UPDATE jobs SET {sets} WHERE name = %s", *adapted, name)
+        self.values(f"UPDATE jobs SET {sets} WHERE name = %s", *adapted, name)
 
     @contextmanager
     def unchecked(self) -> Iterator[None]:
         """Rows of `jobs` as an earlier version stored them, without today's checks."""
-        self.rows("ALTER TABLE jobs DISABLE TRIGGER check_values")
+        self.values("ALTER TABLE jobs DISABLE TRIGGER check_values")
         yield
-        self.rows("ALTER TABLE jobs ENABLE TRIGGER check_values")
+        self.values("ALTER TABLE jobs ENABLE TRIGGER check_values")
 
-    def trigger(self, name: str = "job", scope: str = "global", **more: Any) -> int:
-        kind = "global" if scope == "global" else "shard"
-        force, payload = more.get("force", False), more.get("payload")
-        found: int = self.one(
-            "SELECT trigger(%s, %s, %s, payload => %s, force => %s)",
-            name, kind, scope, None if payload is None else Jsonb(payload), force,
-        )  # fmt: skip
-        return found
+    def trigger(self, job: str = "job", scope: str = "global", **arguments: Any) -> int:
+        """Request an execution in a scope, and return its id."""
+        if scope != "global":
+            arguments |= {"scope_kind": "shard", "scope_id": scope}
+        return super().trigger(job, **arguments)
 
     def parked(self, name: str = "job", scope: str = "global") -> str | None:
         found: str | None = self.one(
@@ -84,23 +81,23 @@ class Ledger:
         return found
 
     def statuses(self, name: str = "job") -> list[str]:
-        return self.rows("SELECT status FROM executions WHERE job_name = %s ORDER BY 1", name)
+        return self.values("SELECT status FROM executions WHERE job_name = %s ORDER BY 1", name)
 
-    def skips(self, name: str = "job") -> list[tuple[str, int]]:
-        return self.rows(
+    def skipped(self, name: str = "job") -> list[tuple[str, int]]:
+        return self.values(
             "SELECT reason, count FROM skips WHERE job_name = %s ORDER BY from_plan_time", name
         )
 
     def expire(self, name: str = "job") -> None:
         """Every lease of the job has run out."""
-        self.rows(
+        self.values(
             "UPDATE executions SET stale_after = db_now() - interval '1 s'"
             " WHERE job_name = %s AND status = 'RUNNING'", name,
         )  # fmt: skip
 
     def accounted(self, name: str = "job") -> int:
         """Plan_times of the schedule that have a row or lie in a skip; none may be in both."""
-        assert not self.rows(
+        assert not self.values(
             "SELECT e.id FROM executions e JOIN skips k USING (job_name, scope_kind, scope_id)"
             " WHERE e.trigger = 'schedule' AND e.job_name = %s"
             " AND e.plan_time BETWEEN k.from_plan_time AND k.through_plan_time", name,
@@ -111,9 +108,6 @@ class Ledger:
             .replace("%(n)s", "%s"), name, name,
         )  # fmt: skip
         return count
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 @dataclass(eq=False)

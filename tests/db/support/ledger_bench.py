@@ -9,7 +9,6 @@ import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
-from cronledger.testing import Travel
 from tests.db.support.engine import FUNCTION, Ledger, Runner
 from tests.db.support.model_of_ledger import Model
 from tests.db.support.model_of_rows import COLUMNS, Known, Policy, Row, Rows
@@ -31,9 +30,8 @@ class Bench:
     """What all examples share: one database, its stopped clock, two replicas."""
 
     def __init__(self, url: str) -> None:
-        self.travel = Travel(url)
-        self.ledger = Ledger(url, self.travel)
-        self.ledger.rows(STOPPED.format(at=START.isoformat()))
+        self.ledger = Ledger(url)
+        self.ledger.values(STOPPED.format(at=START.isoformat()))
         self.loop = asyncio.Runner()
         self.replicas = [Runner(url, name) for name in ("r1", "r2")]
         for replica in self.replicas:
@@ -59,7 +57,6 @@ class Bench:
             self.loop.run(replica.close())
         self.loop.close()
         self.ledger.close()
-        self.travel.close()
 
 
 @st.composite
@@ -101,10 +98,12 @@ class Bound(RuleBasedStateMachine):
     # -- what rules need ---------------------------------------------------------------------------
 
     def find(self) -> Rows:
-        return {row[0]: Row(*row) for row in self.ledger.rows(f"SELECT {COLUMNS} FROM executions")}
+        return {
+            row[0]: Row(*row) for row in self.ledger.values(f"SELECT {COLUMNS} FROM executions")
+        }
 
     def pass_time(self, by: timedelta) -> None:
-        self.ledger.rows("UPDATE time_travel SET ahead = ahead + %s", by)
+        self.ledger.values("UPDATE time_travel SET ahead = ahead + %s", by)
         self.model.now += by
 
     def run(self, step: Any) -> Any:

@@ -125,7 +125,9 @@ class Rules(Bound):
             self.nothing_is_due()
 
     def nothing_is_due(self) -> None:
-        due = self.ledger.rows("SELECT to_jsonb(s) FROM schedules s WHERE next_due_at <= db_now()")
+        due = self.ledger.values(
+            "SELECT to_jsonb(s) FROM schedules s WHERE next_due_at <= db_now()"
+        )
         assert not due, due
 
     @rule(number=replicas)
@@ -212,7 +214,7 @@ class Rules(Bound):
     @rule(worker=st.sampled_from(["w1", "w2"]), n=st.sampled_from([1, 2, 50]))
     def claim_next(self, worker: str, n: int) -> None:
         since = self.model.seen(worker)
-        rows = self.ledger.rows(
+        rows = self.ledger.values(
             "SELECT id, lease_token, attempt FROM claim_next('default', %s, %s)", worker, n
         )
         stealable = {

@@ -23,7 +23,7 @@ class Claimed(NamedTuple):
 def claimed(ledger: Ledger, job: str = "job", scope: str = "global") -> Claimed:
     """Won, retried or stolen by the worker `worker`."""
     ask = "SELECT execution_id, lease_token, answer FROM claim(%s, 'worker', %s)"
-    (row,) = ledger.rows(ask, job, scope)
+    (row,) = ledger.values(ask, job, scope)
     assert row[1] is not None, row
     return Claimed(row[0], row[1])
 

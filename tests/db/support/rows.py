@@ -112,7 +112,7 @@ def start_blocked(watcher: Db, other: Db, work: Callable[[], T]) -> Future[T]:
     pool = ThreadPoolExecutor(1)
     future = pool.submit(work)
     pool.shutdown(wait=False)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not waits(watcher, other):
         assert not future.done(), f"it did not wait: {future.result()!r}"
         assert time.monotonic() < deadline
