@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import LiteralString, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -198,12 +197,7 @@ class Databases:
         self._drop_leftovers()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         connection = self._connection
         self._entered = False
         connection.execute(

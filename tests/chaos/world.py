@@ -7,7 +7,6 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, LiteralString, Self
 
 import psycopg
@@ -97,12 +96,7 @@ class World:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._keeping.set()
         self.fleet.close()
         forget(pid for member in self.fleet.members.values() for pid in member.pids)

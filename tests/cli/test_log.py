@@ -25,7 +25,10 @@ class Terminal(io.StringIO):
 
 
 class Closed(io.StringIO):
+    tried = 0
+
     def write(self, text: str) -> int:
+        self.tried += 1
         raise BrokenPipeError
 
 
@@ -183,6 +186,8 @@ def test_colours_only_on_a_terminal_that_wants_them(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_closed_pipe_does_not_reach_the_engine() -> None:
-    configure("json", "info", Closed())
+    closed = Closed()
+    configure("json", "info", closed)
     structlog.get_logger().info("runner_started")
     logging.getLogger("x").warning("x")
+    assert closed.tried >= 2

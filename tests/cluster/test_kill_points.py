@@ -91,6 +91,7 @@ def test_killed_at_any_statement_nothing_is_lost_or_doubled(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "heir"))
     template, found = worlds.of(step)
     print(f"{step}: {len(found)} points")
+    assert found
     for number, point in enumerate(found if ALL else spread(found, 11)):
         name, marks = killed_at(point, template, worlds.databases, killer, tmp_path / str(number))
         url = worlds.databases.url(name)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.db.support.engine import Ledger
 from tests.db.support.rows import Db, connected
+from tests.db.support.whole_replica import Whole
 
 
 @pytest.fixture
@@ -31,3 +32,11 @@ def other(database_url: str) -> Iterator[Db]:
     """Another such connection."""
     with connected(database_url) as connection:
         yield connection
+
+
+@pytest.fixture
+def whole(database_url: str) -> Iterator[Whole]:
+    """Jobs of the test, and a replica that runs them by itself."""
+    made = Whole(database_url)
+    yield made
+    made.close()

@@ -137,6 +137,8 @@ def test_the_largest_and_the_deepest_values_are_taken(ledger: Ledger) -> None:
     ledger.job("scoped", scope_kind="t", scopes=["a" * 200, "ä b"], retry_backoff=["0", "1 h"])
     ledger.trigger("large", payload=nested(JSON_DEPTH))
     ledger.trigger("deep", payload="ä" * (JSON_BYTES // 2 - 1))
+    assert ledger.values("SELECT job_name FROM executions ORDER BY 1") == ["deep", "large"]
+    assert len(ledger.values("SELECT FROM jobs")) == 4
 
 
 @pytest.mark.parametrize("payload", [BIG, nested(JSON_DEPTH + 1)], ids=["large", "deep"])

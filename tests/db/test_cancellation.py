@@ -2,20 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-
-import pytest
 
 from cronledger import Cancelled, CancelToken, Context
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
-
-
-@pytest.fixture
-async def whole(database_url: str) -> AsyncIterator[Whole]:
-    made = Whole(database_url)
-    yield made
-    made.close()
 
 
 async def test_f25_helpers_of_a_cancelled_execution_stop(whole: Whole) -> None:

@@ -550,8 +550,11 @@ def become(db: Db, role: str) -> None:
     db.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
 
 
-def read(db: Db, relation: str) -> None:
-    db.execute(sql.SQL("SELECT * FROM cronledger.{}").format(sql.Identifier(relation)))
+def read(db: Db, relation: str) -> list[Any]:
+    found = db.execute(
+        sql.SQL("SELECT v::text FROM cronledger.{} v").format(sql.Identifier(relation))
+    )
+    return found.fetchall()
 
 
 @pytest.mark.parametrize("role", [VIEWER, OPERATOR, RUNNER])
@@ -559,8 +562,8 @@ def test_every_role_reads_every_view(db: Db, role: str) -> None:
     job(db)
     execution(db, "RUNNING")
     become(db, role)
-    for view in VIEWS:
-        read(db, view)
+    seen = {view for view in VIEWS if read(db, view)}
+    assert seen >= {"ledger", "job_status", "running", "attempts"}
 
 
 @pytest.mark.parametrize("role", [VIEWER, OPERATOR])

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -19,11 +18,9 @@ WRITE = "INSERT INTO done VALUES (%s)"
 
 
 @pytest.fixture
-async def whole(database_url: str) -> AsyncIterator[Whole]:
-    made = Whole(database_url)
-    made.rows("CREATE TABLE done (what text)")
-    yield made
-    made.close()
+def whole(whole: Whole) -> Whole:
+    whole.rows("CREATE TABLE done (what text)")
+    return whole
 
 
 def done(whole: Whole) -> list[str]:

@@ -55,11 +55,9 @@ async def site() -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-async def whole(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Whole]:
+def whole(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> Whole:
     monkeypatch.setenv("SITE_TOKEN", TOKEN)
-    made = Whole(database_url)
-    yield made
-    made.close()
+    return whole
 
 
 def http(

@@ -5,7 +5,6 @@ The deadline passes while the loop is blocked; the stop of the heartbeat thread 
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from time import monotonic
 from typing import Any
 
@@ -23,13 +22,6 @@ from tests.waiting import eventually
 
 __all__ = ["site"]
 AGAIN: dict[str, Any] = {"allow_stale_reentry": True}
-
-
-@pytest.fixture
-async def whole(database_url: str) -> AsyncIterator[Whole]:
-    made = Whole(database_url)
-    yield made
-    made.close()
 
 
 def lapse(replica: Replica) -> None:

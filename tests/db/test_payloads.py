@@ -1,10 +1,8 @@
 """F16: payloads are validated by the handler's parameter; a bad one fails its own execution."""
 
-from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
-import pytest
 from pydantic import BaseModel, ConfigDict
 
 from cronledger import Context
@@ -15,13 +13,6 @@ class Order(BaseModel):
     model_config = ConfigDict(strict=True)
     number: int
     on: date
-
-
-@pytest.fixture
-async def whole(database_url: str) -> AsyncIterator[Whole]:
-    made = Whole(database_url)
-    yield made
-    made.close()
 
 
 async def test_f16_handlers_get_the_validated_value(whole: Whole) -> None:

@@ -1,22 +1,12 @@
 """A replica's own connections are all taken: what runs goes on, and what ended is not lost."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
-
-import pytest
 
 from cronledger import Context
 from cronledger.engine.runtime.runtime import POOL_SIZE
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def whole(database_url: str) -> Iterator[Whole]:
-    made = Whole(database_url)
-    yield made
-    made.close()
 
 
 async def test_a_starved_pool_costs_no_lease_and_no_outcome(whole: Whole) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,15 @@ def snippets(language: str) -> list[str]:
 
 
 @pytest.fixture
-async def whole(database_url: str) -> AsyncIterator[Whole]:
-    made = Whole(database_url)
+def whole(whole: Whole) -> Whole:
     for statement in snippets("sql"):
-        made.rows(statement)
+        whole.rows(statement)
     names: dict[str, Any] = {"__name__": "documented"}
     for snippet in snippets("python"):
         exec(compile(snippet, "docs/python.md", "exec"), names)
-    made.app = names["app"]
-    made.documented = names
-    yield made
-    made.close()
+    whole.app = names["app"]
+    whole.documented = names
+    return whole
 
 
 async def test_the_embedded_replica_of_the_documentation_runs(whole: Whole) -> None:

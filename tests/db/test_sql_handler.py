@@ -1,6 +1,5 @@
 """F28: the `sql` handler: statements and their terminal write in one transaction."""
 
-from collections.abc import AsyncIterator
 from typing import Any, LiteralString
 
 import psycopg
@@ -11,11 +10,9 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-async def whole(database_url: str) -> AsyncIterator[Whole]:
-    made = Whole(database_url)
-    made.rows("CREATE TABLE done (what text, by text)")
-    yield made
-    made.close()
+def whole(whole: Whole) -> Whole:
+    whole.rows("CREATE TABLE done (what text, by text)")
+    return whole
 
 
 def sql(whole: Whole, name: str, statement: str, **policies: Any) -> None:

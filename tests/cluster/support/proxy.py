@@ -9,7 +9,6 @@ import threading
 from collections import deque
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -58,12 +57,7 @@ class Proxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._say("close")
         self._thread.join()
         self._listener.close()

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[3]
@@ -113,12 +112,7 @@ class Shell:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             print(self.printed)
             for log in self._directory.rglob("*.log"):

@@ -6,7 +6,7 @@ with assert_lease and finish. Sync handlers, whose threads are real, are not sim
 """
 
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 from uuid import UUID
@@ -57,12 +57,7 @@ class EffectConnection(Connection):
     async def __aenter__(self) -> "EffectConnection":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -75,13 +70,8 @@ class _Transaction:
     async def __aenter__(self) -> None:
         await self._connection.execute("BEGIN")
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        await self._connection.execute("COMMIT" if error is None else "ROLLBACK")
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
 @contextmanager
