@@ -207,29 +207,25 @@ async def drain(url: str, watch: Watch) -> None:
 
 async def transaction(url: str, watch: Watch) -> None:
     """One execution after the other, each with a transaction of its own."""
-    replica = whole(url, slots=1)
-    await replica.start()
-    watch.armed, watch.connections = True, ("cronledger transaction",)
-    await replica.step()
-    await replica.drain(0)
+    await _one_by_one(url, watch, "cronledger transaction")
 
 
 async def answer_lost(url: str, watch: Watch) -> None:
     """Each of these transactions commits, its answer is lost, and it is looked for."""
     watch.loses = "answer"
-    await _looking(url, watch)
+    await _one_by_one(url, watch, "cronledger look")
 
 
 async def commit_lost(url: str, watch: Watch) -> None:
     """No COMMIT of these transactions arrives, and that is looked for."""
     watch.loses = "commit"
-    await _looking(url, watch)
+    await _one_by_one(url, watch, "cronledger look")
 
 
-async def _looking(url: str, watch: Watch) -> None:
+async def _one_by_one(url: str, watch: Watch, connections: str) -> None:
     replica = whole(url, slots=1)
     await replica.start()
-    watch.armed, watch.connections = True, ("cronledger look",)
+    watch.armed, watch.connections = True, (connections,)
     await replica.step()
     await replica.drain(0)
 
