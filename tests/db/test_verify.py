@@ -348,6 +348,7 @@ def _changing(made: Any, changed: dict[str, bool]) -> Callable[..., Any]:
     return lambda *values, **named: replace(made(*values, **named), **changed)
 
 
+@pytest.mark.slow
 async def test_clean_after_edits_pauses_retirements_scopes_and_crashes(
     ledger: Ledger, database_url: str
 ) -> None:

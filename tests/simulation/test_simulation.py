@@ -9,7 +9,7 @@ from tests.simulation.support.backend import Database
 from tests.simulation.support.run import Verdict, simulate
 
 SEEDS = 300
-CHUNK = 10
+CHUNK = 5
 REPLAYED = range(6)
 
 

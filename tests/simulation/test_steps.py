@@ -38,6 +38,7 @@ def stepped(simulated: Database) -> tuple[Counter[str], Counter[str]]:
     return steps, events
 
 
+@pytest.mark.slow
 def test_every_loop_of_a_replica_is_stepped(stepped: tuple[Counter[str], Counter[str]]) -> None:
     assert set(driven()) == IN_A_LOOP
     assert set(stepped[0]) == IN_A_LOOP, "the simulator steps what the replica drives, no less"
