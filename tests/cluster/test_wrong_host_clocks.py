@@ -36,12 +36,12 @@ def test_i8_clocks_an_hour_off_that_jump_neither_hurry_nor_repeat(
         until("both jumped", lambda: _skews(cluster) == {"ahead": -1, "behind": 1})
         before = len(cluster.executions("SUCCESS"))
         until("more have run", lambda: len(cluster.executions("SUCCESS")) >= before + 12)
+        until("both have run some", lambda: cluster.runners() == {"ahead", "behind"})
         for replica in replicas:
             replica.popen.terminate()
         assert [replica.wait() for replica in replicas] == [0, 0]
         assert_every_plan_time_ran_once(cluster)
         assert_none_early(cluster)
-        assert {r["runner_id"] for r in cluster.executions()} == {"ahead", "behind"}
         for replica in replicas:
             assert replica.events("step_failed") == []
             assert replica.events("lease_expired") == []

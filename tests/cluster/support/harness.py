@@ -133,6 +133,10 @@ class Cluster:
             status, status,
         )  # fmt: skip
 
+    def runners(self) -> set[str]:
+        """Return the runners that have run something to its end."""
+        return {row["runner_id"] for row in self.executions("SUCCESS")}
+
     def execution(self, job: str) -> dict[str, Any]:
         """The only execution of a job."""
         (found,) = [row for row in self.executions() if row["job_name"] == job]
