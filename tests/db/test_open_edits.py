@@ -28,8 +28,12 @@ NEW_JOB = (
 
 @pytest.fixture
 def ledger(ledger: Ledger) -> Ledger:
-    """A ledger whose clock stands still until a test moves it."""
-    ledger.values(STOPPED.format(at=ledger.now().isoformat()))
+    """A ledger whose clock stands still until a test moves it.
+
+    It stands in the middle of a second: nothing becomes due in the TICK after a COMMIT.
+    """
+    at = ledger.now().replace(microsecond=500_000) + SECOND
+    ledger.values(STOPPED.format(at=at.isoformat()))
     return ledger
 
 
