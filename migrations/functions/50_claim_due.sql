@@ -340,4 +340,4 @@ BEGIN
         EXIT WHEN NOT refused OR used >= cardinality(tokens);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, and at most max_rows are considered. trusted_since: the start of its unbroken view of the database; NULL: it does not steal. more: others may be due. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';
+COMMENT ON FUNCTION {schema}_internal.claim_due(text, text[], text[], text[], uuid[], timestamptz, boolean, text[], integer) IS 'Claims executions that exist and are due, for a runner that serves these queues, handler kinds and Python functions; at most one for each token, and at most max_rows are considered. trusted_since: the runner has trusted the clock of the database since then; NULL: it does not steal. more: others may be due. Raises CL005 in another database than the ledger''s own, and unless the transaction is READ COMMITTED.';

@@ -1,13 +1,13 @@
--- Workers in other languages: claim_next, heartbeat, finish, fail, release. The claim is the replicas'
--- (claim_due), and so are the guards: every write matches lease_token and status = 'RUNNING'. Firings of
--- jobs with handler external are planned into PENDING by any replica that serves their queue; only their
--- workers claim them. While such a firing is unclaimed, later ones of its (job, scope) are skips
--- `overlap`, unless overlap is allow, or wait with catch_up = all: workers that were away for a day find
--- one execution. Limits hold at the claim, not for what is PENDING.
--- SECURITY DEFINER like the operator functions, so that a worker needs no right on a table.
--- A worker is named in runners, so that runner_status and crashes know it: seen at every claim_next and
--- heartbeat. Its row has no queues, because those are served by replicas; handlers has external:QUEUE for each
--- queue from which it has claimed.
+-- Functions for workers in other languages: claim_next, heartbeat, finish, fail, release. They share claim_due
+-- with the replicas, and the same guard: every write matches lease_token and status = 'RUNNING'.
+-- A replica that serves the queue of an external job plans its firings into PENDING executions; only workers
+-- claim them. While one of them is unclaimed, later plan_times of its schedule become skips with reason
+-- overlap, or wait (catch_up = all), unless overlap is allow. Workers that were away for a day therefore find
+-- one execution. Limits hold at the claim; PENDING executions do not count.
+-- The functions are SECURITY DEFINER, as the operator functions are, so that a worker needs no right on a table.
+-- Every claim_next and heartbeat updates the row of the worker in runners, which runner_status shows. The row has
+-- no queues, because only replicas serve queues; handlers has external:QUEUE for each queue from which the
+-- worker has claimed.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.register_worker(worker text, queue text) RETURNS timestamptz
 LANGUAGE plpgsql AS $$
@@ -15,7 +15,8 @@ DECLARE
     seen    {schema}.runners;
     handler text := 'external:' || queue;
 BEGIN
-    -- A worker that was not seen for a minute begins anew: started_at is the start of its unbroken view.
+    -- started_at is the instant since which the worker has called without a gap of a minute. After a gap it
+    -- is set anew, because the worker may not know what happened meanwhile.
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after, handlers)
     VALUES (worker, coalesce(host(inet_client_addr()), 'local'), 0, 'external', 'running', '{}', 0,

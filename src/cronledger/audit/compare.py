@@ -49,7 +49,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Tally:
-    """The extent of the audit: plan_times in (after, through], or None if there is no range.
+    """What the audit covered: the plan_times in (after, through]; both are None without a range.
 
     `behind`: schedules with plan_times in the requested range that are due and not planned yet.
     """

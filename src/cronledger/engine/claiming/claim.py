@@ -10,7 +10,7 @@
 6. Read when the runner has to claim again, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
 
-The statements of steps 1 and 2 are sent before the first answer is read: they share a round trip.
+Steps 1 and 2 share one round trip: their statements are sent before the first answer is read.
 """
 
 from collections.abc import Collection, Iterator, Sequence
