@@ -266,7 +266,7 @@ class Settings(BaseSettings):
         """
         given = dict(file or {})
         if unreadable := [
-            Problem(ENVIRONMENT, None, name, None, "is not UTF-8", "encode it as UTF-8")
+            _variable(name, "is not UTF-8", "encode it as UTF-8")
             for name, value in sorted(os.environ.items())
             if name.upper() in VARIABLES and value != value.encode("utf-8", "replace").decode()
         ]:
@@ -291,9 +291,8 @@ class Settings(BaseSettings):
 
     def warnings(self) -> tuple[Problem, ...]:
         """Return a warning for each unknown variable, with the most similar setting."""
-        text = "unknown variable"
         return tuple(
-            Problem(ENVIRONMENT, None, name, None, text, nearest(name, VARIABLES), warning=True)
+            _variable(name, "unknown variable", nearest(name, VARIABLES), warning=True)
             for name in self.unknown
         )
 
@@ -306,7 +305,7 @@ class Settings(BaseSettings):
             f"set {name}=postgresql://user@host/database, or {name}={EMBEDDED} for a private "
             "PostgreSQL on this machine"
         )
-        raise ConfigurationError([Problem(ENVIRONMENT, None, name, None, "is not set", remedy)])
+        raise ConfigurationError([_variable(name, "is not set", remedy)])
 
     def describe(self) -> dict[str, str]:
         """Return all settings as text by name in the file, `""` if unset, with masked passwords."""
@@ -332,6 +331,11 @@ def masked(dsn: str) -> str:
         rf"\g<1>{MASK}",
         text,
     )
+
+
+def _variable(name: str, message: str, remedy: str, *, warning: bool = False) -> Problem:
+    """Return a problem of an environment variable, without its value."""
+    return Problem(where=ENVIRONMENT, field=name, message=message, remedy=remedy, warning=warning)
 
 
 def _problems(error: ValidationError, where: str | None) -> list[Problem]:

@@ -176,7 +176,7 @@ def _table(path: Path) -> Mapping[str, Any]:
 
 
 def _refused(message: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError([Problem(HERE, None, None, None, message, remedy)])
+    return ConfigurationError([Problem(where=HERE, message=message, remedy=remedy)])
 
 
 def requester() -> str:

@@ -59,9 +59,8 @@ def _file(path: Path, name: str | None) -> Source:
     place = str(path.absolute())
     if name is None and place.encode("utf-8", "replace").decode() != place:
         message = "the path of the file is not UTF-8, so the ledger cannot store it"
-        raise ConfigurationError(
-            [Problem(None, None, "--source", None, message, "name the source with --source")]
-        )
+        remedy = "name the source with --source"
+        raise ConfigurationError([Problem(field="--source", message=message, remedy=remedy)])
     return Source(
         name=name or place,
         settings=Settings.load(found.settings, where=str(path)),
@@ -85,10 +84,10 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
             bind(found[reference])
         except ConfigurationError as error:
             message = "; ".join(str(problem) for problem in error.problems)
-            problems.append(Problem(where, job.name, "python", None, message, ""))
+            problems.append(Problem(where=where, job=job.name, field="python", message=message))
             causes.extend(error.causes)
         except TypeError as error:
-            problems.append(Problem(where, job.name, "python", None, str(error), ""))
+            problems.append(Problem(where=where, job=job.name, field="python", message=str(error)))
     if problems:
         raise ConfigurationError(problems, causes)
     return found
@@ -98,7 +97,7 @@ def _app(reference: str, name: str | None) -> Source:
     if ":" not in reference:
         message = f"{reference!r} is neither a {SUFFIX} file nor an App"
         remedy = "write it like cronledger.toml or myproject.jobs:app"
-        raise ConfigurationError([Problem(None, None, None, None, message, remedy)])
+        raise ConfigurationError([Problem(message=message, remedy=remedy)])
     app = python.load_app(reference)
     AppRegistry({}).add(app)  # refuse what no replica could run
     settings = settings_here()

@@ -53,7 +53,7 @@ class Access:
         try:
             check_dsn(self.url)
         except RefusedError as error:
-            problem = Problem(None, None, "url", None, error.problem, error.remedy)
+            problem = Problem(field="url", message=error.problem, remedy=error.remedy)
             raise ConfigurationError([problem]) from None
         return {
             **session_settings.CONNECTION,

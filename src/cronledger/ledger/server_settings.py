@@ -27,27 +27,23 @@ class ServerSettings:
 
     def require(self) -> None:
         """Raise ConfigurationError, which names each setting that a ledger cannot work with."""
-        found = [*self._encoding(), *self._triggers()]
-        if found:
-            raise ConfigurationError(found)
-
-    def _encoding(self) -> list[Problem]:
-        if self.encoding == ENCODING:
-            return []
-        message = f"the database {self.database} cannot store every text; a ledger needs {ENCODING}"
-        remedy = (
-            f"create a database with ENCODING '{ENCODING}' TEMPLATE template0, and name that one"
-        )
-        return [Problem(None, None, "server_encoding", self.encoding, message, remedy)]
-
-    def _triggers(self) -> list[Problem]:
-        if self.replication_role != "replica":
-            return []
-        message = "triggers do not fire, and edits of jobs would have no revision"
-        remedy = "ALTER ROLE … RESET session_replication_role, or the same for the database"
-        return [
-            Problem(None, None, "session_replication_role", self.replication_role, message, remedy)
-        ]
+        problems = []
+        if self.encoding != ENCODING:
+            problems.append(Problem(
+                field="server_encoding", value=self.encoding,
+                message=f"the database {self.database} cannot store every text; a ledger needs "
+                f"{ENCODING}",
+                remedy=f"create a database with ENCODING '{ENCODING}' TEMPLATE template0, and name "
+                "that one",
+            ))  # fmt: skip
+        if self.replication_role == "replica":
+            problems.append(Problem(
+                field="session_replication_role", value=self.replication_role,
+                message="triggers do not fire, and edits of jobs would have no revision",
+                remedy="ALTER ROLE … RESET session_replication_role, or the same for the database",
+            ))  # fmt: skip
+        if problems:
+            raise ConfigurationError(problems)
 
 
 def read(connection: psycopg.Connection) -> ServerSettings:

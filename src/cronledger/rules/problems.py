@@ -48,15 +48,15 @@ class Problem:
     """One problem, or, if `warning`, one probable mistake.
 
     `where`: a file, an application or `environment`. `value`: the text that `shown` returns, or
-    None if there is no value or it is secret.
+    None if there is no value or it is secret. Name the arguments, and omit what does not apply.
     """
 
-    where: str | None
-    job: str | None
-    field: str | None
-    value: str | None
-    message: str
-    remedy: str
+    where: str | None = None
+    job: str | None = None
+    field: str | None = None
+    value: str | None = None
+    message: str = ""
+    remedy: str = ""
     warning: bool = False
 
     def __str__(self) -> str:
@@ -134,10 +134,12 @@ def problems_of(
     """
     found = []
     for detail in error.errors(include_url=False):
-        field = (prefix + _path(detail["loc"])).rstrip(".")
         message, remedy = _described(detail, known)
-        value = None if detail["type"] == "missing" else shown(detail["input"])
-        found.append(Problem(where, job, field or None, value, message, remedy))
+        found.append(Problem(
+            where=where, job=job, field=(prefix + _path(detail["loc"])).rstrip(".") or None,
+            value=None if detail["type"] == "missing" else shown(detail["input"]),
+            message=message, remedy=remedy,
+        ))  # fmt: skip
     return tuple(found)
 
 

@@ -28,12 +28,20 @@ class Report:
         self.where = where
         self.problems: list[Problem] = []
 
-    def add(self, field: str, message: str, remedy: str, *, warning: bool = False) -> None:
-        """Add a problem of `field`, with its value, except for a target, which may hold secrets."""
-        value = None if field == "target" else shown(getattr(self.job, field))
-        self.problems.append(
-            Problem(self.where, self.job.name, field, value, message, remedy, warning)
-        )
+    def add(
+        self, field: str, message: str, remedy: str, *,
+        value: str | None = None, warning: bool = False,
+    ) -> None:  # fmt: skip
+        """Add a problem of `field`.
+
+        `value`: by default that of the job, except for a target, which may hold secrets.
+        """
+        if value is None and field != "target":
+            value = shown(getattr(self.job, field))
+        self.problems.append(Problem(
+            where=self.where, job=self.job.name, field=field, value=value,
+            message=message, remedy=remedy, warning=warning,
+        ))  # fmt: skip
 
 
 def problems(
@@ -212,11 +220,8 @@ def _tried(report: Report, schedule: str, timezone: str) -> cron.Cron | None:
             scope=f"{job.scope_kind}/{(job.scopes or (GLOBAL,))[0]}",
         )
     except cron.CronError as exc:
-        value = shown(exc.value)
         field = exc.field if exc.field in Job.model_fields else "schedule"
-        report.problems.append(
-            Problem(report.where, job.name, field, value, exc.problem, exc.remedy)
-        )
+        report.add(field, exc.problem, exc.remedy, value=shown(exc.value))
         return None
 
 

@@ -201,8 +201,9 @@ def refuse_foreign(source: str, owners: Mapping[str, str | None]) -> None:
     """
     problems = [
         Problem(
-            source, name, "name", name, f"belongs to the source {owner!r}",
-            "use another name, or remove the job there first",
+            where=source, job=name, field="name", value=name,
+            message=f"belongs to the source {owner!r}",
+            remedy="use another name, or remove the job there first",
         )
         for name, owner in owners.items()
         if owner is not None and owner != source

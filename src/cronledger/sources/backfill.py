@@ -94,4 +94,6 @@ def _refused(
     key: ScopeKey, field: str, value: object, message: str, remedy: str
 ) -> ConfigurationError:
     text = None if value is None else shown(value)
-    return ConfigurationError([Problem(None, key.job_name, field, text, message, remedy)])
+    return ConfigurationError(
+        [Problem(job=key.job_name, field=field, value=text, message=message, remedy=remedy)]
+    )

@@ -88,9 +88,8 @@ def _broken(reference: str, name: str, exc: BaseException) -> ConfigurationError
 def _refused(
     reference: str, message: str, remedy: str, *causes: BaseException
 ) -> ConfigurationError:
-    return ConfigurationError(
-        [Problem(None, None, None, None, f"{shown(reference)}: {message}", remedy)], causes
-    )
+    problem = Problem(message=f"{shown(reference)}: {message}", remedy=remedy)
+    return ConfigurationError([problem], causes)
 
 
 def traceback_of(error: BaseException) -> str:

@@ -89,7 +89,7 @@ def read_document(path: Path) -> dict[str, Any]:
         message, remedy = TOO_DEEP, ELSEWHERE
     except OSError as exc:
         message, remedy = f"cannot be read: {exc.strerror}", "use a readable file"
-    raise ConfigurationError([Problem(str(path), None, None, None, message, remedy)])
+    raise ConfigurationError([Problem(where=str(path), message=message, remedy=remedy)])
 
 
 class _Reader:
@@ -119,7 +119,8 @@ class _Reader:
         return TomlSource(self.path, declared, table, settings.deploy, tuple(self.problems))
 
     def _add(self, job: str | None, field: str | None, message: str, remedy: str) -> None:
-        self.problems.append(Problem(self.where, job, field, None, message, remedy))
+        problem = Problem(where=self.where, job=job, field=field, message=message, remedy=remedy)
+        self.problems.append(problem)
 
     def _table(self, name: str) -> dict[str, Any]:
         table = self.document.get(name, {})
