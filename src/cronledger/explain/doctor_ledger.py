@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg import sql
 
-from cronledger.explain.findings import Check, DoctorContext, Finding, named
+from cronledger.explain.findings import Check, DoctorContext, Finding, named, otherwise_ok
 from cronledger.ledger import identity as identities
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.schemas import internal
@@ -43,10 +43,11 @@ def schema(context: DoctorContext) -> Iterator[Finding]:
         found = f"schema {name} is up to date for cronledger {metadata.version('cronledger')}"
         yield Finding("schema", "ok", found)
     if not missing or state.lost or state.damaged:
-        yield from _objects(state)
+        yield from objects(state)
 
 
-def _objects(state: migrations.SchemaState) -> Iterator[Finding]:
+@otherwise_ok("all tables, functions and views exist")
+def objects(state: migrations.SchemaState) -> Iterator[Finding]:
     """Check that all objects of the applied migrations exist."""
     if state.lost:
         remedy = "restore it from a backup, because a numbered migration is applied only once"
@@ -54,16 +55,13 @@ def _objects(state: migrations.SchemaState) -> Iterator[Finding]:
     if state.damaged:
         remedy = "run `cronledger migrate`, which creates functions and views again"
         yield Finding("objects", "problem", f"dropped: {named(state.damaged)}", remedy)
-    if not state.lost and not state.damaged:
-        yield Finding("objects", "ok", "all tables, functions and views exist")
 
 
+@otherwise_ok("the ledger's own database")
 def identity(context: DoctorContext) -> Iterator[Finding]:
     """Check that this is the ledger's own database."""
     why = identities.other_database(context.connection, context.settings.schema_name)
-    if why is None:
-        yield Finding("identity", "ok", "the ledger's own database")
-    else:
+    if why is not None:
         yield Finding("identity", "problem", f"a different database: {why}", identities.ACCEPT)
 
 
@@ -86,13 +84,14 @@ def roles(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("roles", "ok", f"{row['role']} may run replicas")
 
 
+@otherwise_ok("this host and the live runners agree with the database")
 def clock(context: DoctorContext) -> Iterator[Finding]:
     """Compare the clocks of this host and of live runners with the database's clock."""
     before = datetime.now(UTC)  # noqa: TID251 - shown to people; decides nothing
     at = context.row("read_clock")["now"]
     after = datetime.now(UTC)  # noqa: TID251 - shown to people; decides nothing
     ahead = before - at if before > at else min(timedelta(0), after - at)
-    wrong = [(f"this host {_shift(ahead)}")] if abs(ahead) > SKEW else []
+    wrong = [f"this host {_shift(ahead)}"] if abs(ahead) > SKEW else []
     wrong += [
         f"runner {row['id']} {_shift(row['clock_skew'])}"
         for row in context.rows("examine_runners")
@@ -101,8 +100,6 @@ def clock(context: DoctorContext) -> Iterator[Finding]:
     if wrong:
         remedy = "run NTP there; these clocks only affect logs, and never decide what fires"
         yield Finding("clock", "warning", f"compared with the database: {named(wrong)}", remedy)
-    else:
-        yield Finding("clock", "ok", "this host and the live runners agree with the database")
 
 
 def _shift(skew: timedelta) -> str:
@@ -126,6 +123,7 @@ def time_zones(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("time_zones", "ok", versions[0] if versions else "no runner plans")
 
 
+@otherwise_ok("vacuumed and analyzed")
 def tables(context: DoctorContext) -> Iterator[Finding]:
     """Check that vacuum and analyze keep up."""
     rows = context.rows("examine_tables", rows=MANY_ROWS)
@@ -142,18 +140,14 @@ def tables(context: DoctorContext) -> Iterator[Finding]:
     if unanalyzed:
         remedy = "ANALYZE them, because the plans are those for empty tables"
         yield Finding("tables", "warning", f"never analyzed: {named(unanalyzed)}", remedy)
-    if not disabled and not bloated and not unanalyzed:
-        yield Finding("tables", "ok", "vacuumed and analyzed")
 
 
+@otherwise_ok("no old snapshot prevents vacuum")
 def horizon(context: DoctorContext) -> Iterator[Finding]:
     """Check for old snapshots, which prevent vacuum from removing dead rows."""
-    rows = context.rows("examine_horizon")
-    for row in rows:
+    for row in context.rows("examine_horizon"):
         age = "" if row["age"] is None else f", open for {_about(row['age'])}"
         yield Finding("horizon", "warning", f"{row['holder']}{age}", row["remedy"])
-    if not rows:
-        yield Finding("horizon", "ok", "no old snapshot prevents vacuum")
 
 
 def jit(context: DoctorContext) -> Iterator[Finding]:
@@ -249,6 +243,7 @@ def runners(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("runners", "ok", f"{len(alive)} alive")
 
 
+@otherwise_ok("a live runner can run each job")
 def jobs(context: DoctorContext) -> Iterator[Finding]:
     """Check that a live runner can run each job."""
     rows = context.rows("examine_jobs")
@@ -266,8 +261,6 @@ def jobs(context: DoctorContext) -> Iterator[Finding]:
             "start a replica with this queue and function (external: its worker), or pause the jobs"
         )
         yield Finding("jobs", "problem", f"no live runner can run {named(alone)}", remedy)
-    if not rows:
-        yield Finding("jobs", "ok", "a live runner can run each job")
 
 
 def _needs(row: dict[str, Any]) -> str:
@@ -276,10 +269,10 @@ def _needs(row: dict[str, Any]) -> str:
     return ", external" if row["handler"] == "external" else ""
 
 
+@otherwise_ok("all scope providers return")
 def scopes(context: DoctorContext) -> Iterator[Finding]:
     """Check that the scope providers return."""
-    rows = context.rows("examine_scope_providers")
-    for row in rows:
+    for row in context.rows("examine_scope_providers"):
         if row["reason"] == "provider_failed":
             remedy = "correct the error; until then the job keeps its scopes"
         else:
@@ -288,33 +281,27 @@ def scopes(context: DoctorContext) -> Iterator[Finding]:
                 " its scopes in the job"
             )
         yield Finding("scopes", "problem", f"{row['job_name']}: {row['detail']}", remedy)
-    if not rows:
-        yield Finding("scopes", "ok", "all scope providers return")
 
 
+@otherwise_ok("no queue was paused for more than a day")
 def queues(context: DoctorContext) -> Iterator[Finding]:
     """Check for queues that were paused for more than a day."""
-    rows = context.rows("examine_queues")
-    for row in rows:
+    for row in context.rows("examine_queues"):
         why = f": {row['paused_reason']}" if row["paused_reason"] else ""
         found = (
             f"{row['name']} was paused {_about(row['paused_for'])} ago by {row['paused_by']}{why}"
         )
         remedy = f"cronledger queues resume {row['name']}"
         yield Finding("queues", "warning", found, remedy)
-    if not rows:
-        yield Finding("queues", "ok", "no queue was paused for more than a day")
 
 
+@otherwise_ok("none; `cronledger verify` checks the rest")
 def violations(context: DoctorContext) -> Iterator[Finding]:
     """Check for violations that SQL alone can find."""
-    rows = context.rows("examine_violations")
-    if rows:
+    if rows := context.rows("examine_violations"):
         found = named(f"{row['count']} {row['kind']}" for row in rows)
         remedy = "see SELECT * FROM …violations and `cronledger verify`, and report this defect"
         yield Finding("violations", "problem", found, remedy)
-    else:
-        yield Finding("violations", "ok", "none; `cronledger verify` checks the rest")
 
 
 def _about(length: timedelta) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from cronledger.explain.findings import Check, DoctorContext, Finding
+from cronledger.explain.findings import Check, DoctorContext, Finding, otherwise_ok
 from cronledger.ledger.access import connect
 from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.problems import ConfigurationError
@@ -165,6 +165,7 @@ def durable(off: Sequence[str]) -> Finding:
     return Finding("durability", "warning", found, f"set {' and '.join(off)} = on")
 
 
+@otherwise_ok("the encoding is UTF8, and triggers fire")
 def settings(context: DoctorContext) -> Iterator[Finding]:
     """Check the settings without which no replica starts."""
     try:
@@ -173,8 +174,6 @@ def settings(context: DoctorContext) -> Iterator[Finding]:
         for problem in error.problems:
             found = f"{problem.field} = {problem.value}: {problem.message}"
             yield Finding("settings", "problem", found, problem.remedy)
-    else:
-        yield Finding("settings", "ok", "the encoding is UTF8, and triggers fire")
 
 
 CHECKS: tuple[Check, ...] = (

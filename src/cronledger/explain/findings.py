@@ -1,8 +1,9 @@
 """The context and the findings of the checks of `doctor`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec
 
 import psycopg
 from psycopg.rows import dict_row
@@ -58,6 +59,27 @@ class DoctorContext:
 
 
 Check = Callable[[DoctorContext], Iterable[Finding]]
+P = ParamSpec("P")
+
+
+def otherwise_ok(
+    found: str,
+) -> Callable[[Callable[P, Iterable[Finding]]], Callable[P, Iterator[Finding]]]:
+    """Add the finding `ok` with this text to a check that yields no finding."""
+
+    def decorate(check: Callable[P, Iterable[Finding]]) -> Callable[P, Iterator[Finding]]:
+        @wraps(check)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[Finding]:
+            fine = True
+            for finding in check(*args, **kwargs):
+                fine = False
+                yield finding
+            if fine:
+                yield Finding(check.__name__, "ok", found)
+
+        return call
+
+    return decorate
 
 
 def named(names: Iterable[object]) -> str:
