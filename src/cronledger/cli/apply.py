@@ -1,6 +1,7 @@
 """`cronledger jobs apply` and `cronledger jobs diff`: apply a source, or show what that changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from cronledger.cli.show import cell, echo, json_option, print_json, without_sec
 from cronledger.rules.problems import Exit
 
 if TYPE_CHECKING:
-    from cronledger.cli.source import Source
     from cronledger.sources.diff import Change
 
 
@@ -55,20 +55,11 @@ def apply(
     if dry_run:
         context.invoke(diff, source=source, deploy=deploy, force=force, name=name, as_json=as_json)
         return
-    from cronledger.cli.session import database, requester
+    from cronledger.cli.session import requester
     from cronledger.sources import apply as sources
 
-    loaded = _load(source, name, deploy)
-    with database(loaded.settings) as url:
-        applied = sources.apply(
-            url,
-            loaded.jobs,
-            source=loaded.name,
-            schema=loaded.settings.schema_name,
-            deploy=loaded.deploy,
-            force=force,
-            by=requester(),
-        )
+    with _loaded(source, name, deploy) as arguments:
+        applied = sources.apply(**arguments, force=force, by=requester())
     if as_json:
         print_json(asdict(applied))
     elif applied.refused is None:
@@ -101,20 +92,10 @@ def diff(
 
     Exit status: 1 if a newer deploy was applied before.
     """
-    from cronledger.cli.session import database
     from cronledger.sources import diff as sources
 
-    loaded = _load(source, name, deploy)
-    with database(loaded.settings) as url:
-        found = sources.diff(
-            url,
-            loaded.jobs,
-            source=loaded.name,
-            days=days,
-            schema=loaded.settings.schema_name,
-            deploy=loaded.deploy,
-            force=force,
-        )
+    with _loaded(source, name, deploy) as arguments:
+        found = sources.diff(**arguments, force=force, days=days)
     changes = [_masked(change) for change in found.changes]
     if as_json:
         print_json({
@@ -130,14 +111,20 @@ def diff(
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-def _load(source: str, name: str | None, deploy: int | None) -> "Source":
-    """Load a source, and print its warnings."""
+@contextmanager
+def _loaded(source: str, name: str | None, deploy: int | None) -> Iterator[dict[str, Any]]:
+    """Load a source, and print its warnings. Yield the arguments that `apply` and `diff` share."""
+    from cronledger.cli.session import database
     from cronledger.cli.source import load_source
 
     loaded = load_source(source, name=name, deploy=deploy)
     for warning in loaded.warnings:
         echo(f"Warning: {warning}", err=True)
-    return loaded
+    with database(loaded.settings) as url:
+        yield {
+            "url": url, "schema": loaded.settings.schema_name, "source": loaded.name,
+            "jobs": loaded.jobs, "deploy": loaded.deploy,
+        }  # fmt: skip
 
 
 def _masked(change: "Change") -> dict[str, Any]:

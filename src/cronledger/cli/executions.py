@@ -35,6 +35,8 @@ LISTING = Listing(
 )
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 
+execution_argument = click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+
 
 @click.group()
 def executions() -> None:
@@ -94,7 +96,7 @@ def list_executions(
 
 
 @executions.command()
-@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@execution_argument
 @json_option
 def show(*, execution_id: int, as_json: bool) -> None:
     """Show one execution: all of its fields except its output."""
@@ -111,7 +113,7 @@ def show(*, execution_id: int, as_json: bool) -> None:
 
 
 @executions.command()
-@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@execution_argument
 @json_option
 def output(*, execution_id: int, as_json: bool) -> None:
     """Print the end of the output of an execution's last attempt."""
@@ -134,7 +136,7 @@ def output(*, execution_id: int, as_json: bool) -> None:
 
 
 @executions.command()
-@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@execution_argument
 @click.option("--force", is_flag=True, help="Retry even if the end of the last attempt is unknown.")
 @json_option
 def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
@@ -152,7 +154,7 @@ def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
 
 
 @executions.command()
-@click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@execution_argument
 @json_option
 def cancel(*, execution_id: int, as_json: bool) -> None:
     """Cancel an execution: at once if it waits, otherwise by a request to its replica.

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from cronledger.cli.show import cell, print_json
+from cronledger.cli.show import cell, json_option, print_json
 
 BAD, WAITING = "red", "yellow"
 STYLES = {
@@ -125,7 +125,7 @@ def listed(listing: Listing) -> Callable[[Callable[..., None]], Callable[..., No
     """Add --wide, --columns and --json to a command. Its parameter `show` prints."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+        @json_option
         @click.option("--wide", is_flag=True, help="Print all columns, at any width.")
         @click.option(
             "--columns",

@@ -114,12 +114,12 @@ def _readable(text: str | bytes) -> Any:
 
 
 @contextmanager
-def session(settings: Settings | None = None) -> Iterator[Session]:
+def session() -> Iterator[Session]:
     """Open a session. An embedded server is started, or shared, for the time of the session.
 
     Raises ConfigurationError, EmbeddedError, psycopg.OperationalError.
     """
-    settings = settings or settings_here()
+    settings = settings_here()
     with (
         database(settings) as url,
         Access.from_settings(settings, url).connect("cronledger cli") as connection,

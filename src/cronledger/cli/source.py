@@ -35,16 +35,14 @@ class Source:
     functions: Mapping[str, Callable[..., Any]] = attribute(default_factory=dict)
 
 
-def find_source(
-    named: str | None, *, name: str | None = None, deploy: int | None = None
-) -> Source | None:
+def find_source(named: str | None, *, name: str | None, deploy: int | None) -> Source | None:
     """Return the source `named`, otherwise ./cronledger.toml, or None if that does not exist."""
     if named is None and not Path(HERE).exists():
         return None
     return load_source(named or HERE, name=name, deploy=deploy)
 
 
-def load_source(named: str, *, name: str | None = None, deploy: int | None = None) -> Source:
+def load_source(named: str, *, name: str | None, deploy: int | None) -> Source:
     """Load `named`: a path that ends with .toml, or `package.module:app`. Needs no database.
 
     `name` and `deploy` override those of the source. Raises ConfigurationError with every problem.
