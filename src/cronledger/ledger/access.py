@@ -20,12 +20,13 @@ from cronledger.settings import Settings, check_dsn
 class Access:
     """The options with which one process connects to its database. The DSN overrides the defaults.
 
-    `prepare` false: no server-side prepares (PgBouncer in transaction mode). `expected`: the ledger
-    in which steps on these connections work, wherever the DSN leads later.
+    `direct`: no pooler in transaction mode is in between. Behind one, each transaction may run in
+    another session, so that nothing is prepared and few settings of a session hold. `expected`: the
+    ledger in which steps on these connections work, wherever the DSN leads later.
     """
 
     url: str = field(repr=False)
-    prepare: bool = True
+    direct: bool = True
     connect_timeout: timedelta = timedelta(seconds=5)
     lock_timeout: timedelta = timedelta(seconds=5)
     tcp_user_timeout: timedelta = timedelta(seconds=10)
@@ -38,7 +39,7 @@ class Access:
         """Return the access of a process with these settings to the database at `url`."""
         return cls(
             url,
-            prepare=not settings.pgbouncer,
+            direct=not settings.pgbouncer,
             connect_timeout=settings.connect_timeout,
             lock_timeout=settings.lock_timeout,
             tcp_user_timeout=settings.tcp_user_timeout,
@@ -63,7 +64,7 @@ class Access:
             **conninfo.conninfo_to_dict(self.url),
             "client_encoding": "UTF8",
             "autocommit": True,
-            "prepare_threshold": 1 if self.prepare else None,
+            "prepare_threshold": 1 if self.direct else None,
         }
 
     @property
@@ -111,7 +112,7 @@ class Access:
 
         async def configure(connection: AsyncConnection[Any]) -> None:
             settings = self._session_settings(for_handler=False)
-            if self.prepare:
+            if self.direct:
                 # Keepalives do not detect a lost host while data is being sent. Not for handlers,
                 # because it would also end a client that pauses while it reads a result.
                 settings = {**settings, "tcp_user_timeout": self._tcp_user_timeout}
@@ -134,7 +135,7 @@ class Access:
 
     def _session_settings(self, *, for_handler: bool) -> Mapping[str, str]:
         """Return the settings for the whole connection."""
-        if not self.prepare:  # a pooler keeps only these for each of its clients
+        if not self.direct:  # a pooler keeps only these for each of its clients
             return {} if for_handler else session_settings.DATES
         return session_settings.SERVER_KEEPALIVES if for_handler else session_settings.SESSION
 
@@ -155,7 +156,7 @@ class Access:
         )
         try:
             await connection.execute(_select(settings))
-            if not for_steps or not self.prepare:
+            if not for_steps or not self.direct:
                 return None
             # A statement of its own, because now the search_path is set.
             cursor = await connection.execute(
@@ -174,6 +175,7 @@ def _select(settings: Mapping[str, str]) -> bytes:
 def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
     """Return a blocking connection in autocommit mode with the default timeouts.
 
-    Without server-side prepares, because a command repeats few statements and may use PgBouncer.
+    It may lead through PgBouncer. A command repeats few statements, so it does not need prepared
+    ones.
     """
-    return Access(url, prepare=False).connect(name)
+    return Access(url, direct=False).connect(name)
