@@ -15,6 +15,7 @@ the existing partitions, because the plan_times of a dropped partition must be r
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -98,15 +99,12 @@ def verify(
     """
 
     def run(report: Report) -> Iterator[Violation]:
-        if isinstance(database, str):
-            with connect(database, "cronledger verify") as connection:
-                yield from audit(connection, report)
-        else:
-            yield from audit(database, report)
-
-    def audit(connection: psycopg.Connection[Any], report: Report) -> Iterator[Violation]:
-        audits = Audits(connection, schema)
-        yield from _Audit(audits, report.tally, jobs, from_, to, progress).run()
+        with ExitStack() as stack:
+            connection = database
+            if isinstance(connection, str):
+                connection = stack.enter_context(connect(connection, "cronledger verify"))
+            audits = Audits(connection, schema)
+            yield from _Audit(audits, report.tally, jobs, from_, to, progress).run()
 
     return Report(run)
 
@@ -135,7 +133,7 @@ class _Audit:
             lost = [_lost(row) for row in self._audits.lost_schedules(self._jobs)]
             present = self._audits.present_violations()
         yield from lost
-        yield from (_plain(row) for row in present if self._is_requested(row))
+        yield from (Violation(**row) for row in present if self._is_requested(row))
         for violation in self._history():
             yield self._with_acceptance(violation)
         yield from self._unchecked()
@@ -157,7 +155,7 @@ class _Audit:
         with self._audits.snapshot():
             for row in self._audits.history_violations(self._jobs, since):
                 if self._is_requested(row):
-                    yield _plain(row)
+                    yield Violation(**row)
         for only in self._jobs if self._jobs is not None else [None]:
             after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
             while more:
@@ -266,10 +264,6 @@ class _Audit:
 def _drop(rows: Iterator[object]) -> None:
     for _ in rows:
         pass
-
-
-def _plain(row: Row) -> Violation:
-    return Violation(**row)
 
 
 def _orphan(ran: FiredExecution) -> Violation:

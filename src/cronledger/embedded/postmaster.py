@@ -16,7 +16,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import quote
 
 import psycopg
@@ -37,17 +36,17 @@ _STOP_SECONDS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))  # fast, then im
 _POLL_SECONDS = 0.02
 
 # Durability is PostgreSQL's default. The log contains no routine events.
-_DEFAULTS: Mapping[str, str] = MappingProxyType(
-    {
-        "timezone": "UTC",
-        "log_timezone": "UTC",
-        "log_checkpoints": "off",
-        "log_autovacuum_min_duration": "-1",
-    }
-)
-_FIXED: Mapping[str, str] = MappingProxyType(
-    {"listen_addresses": "", "port": str(PORT), "unix_socket_permissions": "0700"}
-)
+_DEFAULTS: Mapping[str, str] = {
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+    "log_autovacuum_min_duration": "-1",
+}
+_FIXED: Mapping[str, str] = {
+    "listen_addresses": "",
+    "port": str(PORT),
+    "unix_socket_permissions": "0700",
+}
 
 
 def server_pid(data: Path) -> int | None:

@@ -109,9 +109,9 @@ class Audits:
             c.itersize = FETCH
             yield from queries.run(c, name, self._schema, params, binary=True)
 
-    def extent(self, jobs: Sequence[str] | None) -> Row:
+    def extent(self, jobs: list[str] | None) -> Row:
         """Return `now`, the number of `schedules`, and `pruned_through` (None: nothing)."""
-        return self._read("show_audited_extent", jobs=None if jobs is None else list(jobs))[0]
+        return self._read("show_audited_extent", jobs=jobs)[0]
 
     def schedules(self, after: ScopeKey, only: str | None, limit: int) -> list[ScheduleState]:
         """Return the next schedules after `after`. `only`: those of one job."""
@@ -129,7 +129,6 @@ class Audits:
         self, span: Span, after: datetime, through: datetime
     ) -> Iterator[FiredExecution]:
         """Yield executions of schedules with plan_time in (after, through], by key."""
-
         return self._stream(
             "list_audited_executions", _keyed(FiredExecution), **_within(span, after, through)
         )
@@ -150,28 +149,25 @@ class Audits:
         found: int | None = self._read("show_first_execution")[0]["id"]
         return found
 
-    def history_violations(
-        self, jobs: Sequence[str] | None, first: datetime | None
-    ) -> Iterator[Row]:
+    def history_violations(self, jobs: list[str] | None, first: datetime | None) -> Iterator[Row]:
         """Yield the violations that SQL finds in the history of these jobs (None: all).
 
         The server sorts all attempts from `first` on, on disk if there are many.
         """
         start = "-infinity" if first is None else first
-        names = None if jobs is None else list(jobs)
-        return self._stream("list_history_violations", dict_row, jobs=names, first=start)
+        return self._stream("list_history_violations", dict_row, jobs=jobs, first=start)
 
     def present_violations(self) -> list[Row]:
         """Return the violations that SQL finds in the present state."""
         return self._read("list_present_violations")
 
-    def accepted_violations(self, jobs: Sequence[str] | None) -> list[Row]:
+    def accepted_violations(self, jobs: list[str] | None) -> list[Row]:
         """Return the acceptances of violations of these jobs (None: all) that hold."""
-        return self._read("list_accepted_violations", jobs=None if jobs is None else list(jobs))
+        return self._read("list_accepted_violations", jobs=jobs)
 
-    def lost_schedules(self, jobs: Sequence[str] | None) -> list[Row]:
+    def lost_schedules(self, jobs: list[str] | None) -> list[Row]:
         """Return the scopes of these jobs (None: all) that are missing in schedules."""
-        return self._read("list_lost_schedules", jobs=None if jobs is None else list(jobs))
+        return self._read("list_lost_schedules", jobs=jobs)
 
 
 def _keyed(kind: Callable[..., Any]) -> Any:
