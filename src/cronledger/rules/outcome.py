@@ -194,22 +194,35 @@ def failure(exc: BaseException, output: str | None = None) -> Outcome:
         case Discard(code=code, message=message):
             known = clean_text(_shown(code, str), CODE_LENGTH).strip() or ErrorCode.DISCARDED
             text = _because(_shown(message, str) or known, exc)
-            return _failed(known, text, output, final=True)
+            return failed(known, text, output, final=True)
         case Retry(after=after, message=message):
             text = _because(_shown(message, str), exc)
-            return _failed(ErrorCode.RETRY_REQUESTED, text, output, asked_after=after)
+            return failed(ErrorCode.RETRY_REQUESTED, text, output, asked_after=after)
         case LeaseLost():
-            return _failed(ErrorCode.LEASE_LOST, _explained(exc), output)
+            return failed(ErrorCode.LEASE_LOST, _explained(exc), output)
         case _:
-            return _failed(ErrorCode.HANDLER_ERROR, _explained(exc), output)
+            return failed(ErrorCode.HANDLER_ERROR, _explained(exc), output)
 
 
 def failed(
-    code: ErrorCode, message: str, output: str | None = None, asked_after: timedelta | None = None
+    code: str,
+    message: str,
+    output: str | None = None,
+    asked_after: timedelta | None = None,
+    *,
+    end_known: bool = True,
+    final: bool = False,
 ) -> Outcome:
-    """Return FAILED with that code, for work whose end is known. The job decides about a retry."""
-    wait = None if asked_after is None else min(asked_after, LONGEST_WAIT)
-    return _failed(code, message, output, asked_after=wait)
+    """Return FAILED with that code. The job decides about a retry, unless it is `final`."""
+    return Outcome(
+        Status.FAILED,
+        output=_output(output),
+        error_code=code,
+        error_msg=clean_text(message, ERROR_LENGTH),
+        asked_after=None if asked_after is None else min(asked_after, LONGEST_WAIT),
+        end_known=end_known,
+        final=final,
+    )
 
 
 def timed_out(run_timeout: timedelta, output: str | None = None, *, end_known: bool) -> Outcome:
@@ -218,7 +231,7 @@ def timed_out(run_timeout: timedelta, output: str | None = None, *, end_known: b
     `end_known` is False for work that was requested to stop and has not ended.
     """
     text = f"stopped after run_timeout = {durations.format(run_timeout)}"
-    return _failed(ErrorCode.TIMEOUT, text + _unless(end_known), output, end_known=end_known)
+    return failed(ErrorCode.TIMEOUT, text + _unless(end_known), output, end_known=end_known)
 
 
 def shutdown(output: str | None = None, *, end_known: bool) -> Outcome:
@@ -227,7 +240,7 @@ def shutdown(output: str | None = None, *, end_known: bool) -> Outcome:
     It is final if the end of the work is unknown. A reentrant execution is released instead.
     """
     text = "the runner shut down before the work ended" + _unless(end_known)
-    return _failed(ErrorCode.SHUTDOWN, text, output, end_known=end_known, final=not end_known)
+    return failed(ErrorCode.SHUTDOWN, text, output, end_known=end_known, final=not end_known)
 
 
 def cancelled(output: str | None = None, *, by: str | None = None) -> Outcome:
@@ -247,24 +260,24 @@ def exited(returncode: int, output: str | None = None) -> Outcome:
     if returncode == 0:
         return success(None, output)
     if returncode < 0:
-        return _failed(ErrorCode.SIGNAL, f"killed by {_signal_name(-returncode)}", output)
-    return _failed(ErrorCode.EXIT_CODE, f"exit status {returncode}", output)
+        return failed(ErrorCode.SIGNAL, f"killed by {_signal_name(-returncode)}", output)
+    return failed(ErrorCode.EXIT_CODE, f"exit status {returncode}", output)
 
 
 def not_started(message: str) -> Outcome:
     """Return FAILED for work that did not start, such as a command that was not found."""
-    return _failed(ErrorCode.NOT_STARTED, message)
+    return failed(ErrorCode.NOT_STARTED, message)
 
 
 def lease_over(reason: str, output: str | None = None) -> Outcome:
     """Return FAILED for work that was stopped because its lease expired or was lost."""
     text = f"stopped because its lease could not be kept ({reason})"
-    return _failed(ErrorCode.LEASE_LOST, text, output)
+    return failed(ErrorCode.LEASE_LOST, text, output)
 
 
 def payload_invalid(message: str) -> Outcome:
     """Return FAILED, final, for a payload that the handler does not accept."""
-    return _failed(ErrorCode.PAYLOAD_INVALID, message, final=True)
+    return failed(ErrorCode.PAYLOAD_INVALID, message, final=True)
 
 
 def backoff(job: Job, attempt: int, share: float) -> timedelta:
@@ -342,26 +355,6 @@ def _clean(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_clean(item) for item in value]
     return value
-
-
-def _failed(
-    code: str,
-    message: str,
-    output: str | None = None,
-    *,
-    asked_after: timedelta | None = None,
-    end_known: bool = True,
-    final: bool = False,
-) -> Outcome:
-    return Outcome(
-        Status.FAILED,
-        output=_output(output),
-        error_code=code,
-        error_msg=clean_text(message, ERROR_LENGTH),
-        asked_after=asked_after,
-        end_known=end_known,
-        final=final,
-    )
 
 
 def _output(output: str | None) -> str | None:
