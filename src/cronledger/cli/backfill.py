@@ -87,7 +87,7 @@ def backfill(
         now = ledger.reports.now()
         key = ledger.scope(name, scope_kind, scope)
         plan_times = _plan_times(ledger, key, start, end, now)
-        before = read_moment(ended_before, "--ended-before", now, -1) if ended_before else now
+        before = read_moment(ended_before, "--ended-before", now) if ended_before else now
         if order == "newest":
             plan_times = plan_times[::-1]
         work = _Work(ledger, key, plan_times, reprocess, before, now, cap)
@@ -107,7 +107,7 @@ def _plan_times(
     """Return the planned plan_times of the range, with a note if it reaches beyond them."""
     from cronledger.sources.backfill import past
 
-    first, last = read_moment(start, "--from", now, -1), read_moment(end, "--to", now, -1)
+    first, last = read_moment(start, "--from", now), read_moment(end, "--to", now)
     require_order(first, last)
     found = past(ledger.reports, key, first, last)
     if found.through < last:

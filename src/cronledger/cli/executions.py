@@ -80,8 +80,8 @@ def list_executions(
 
     with session() as ledger:
         now = ledger.reports.now()
-        first = read_moment(since, "--since", now, -1) if since else None
-        end = read_moment(until, "--until", now, -1) if until else None
+        first = read_moment(since, "--since", now) if since else None
+        end = read_moment(until, "--until", now) if until else None
         if first is not None and end is not None and end <= first:
             raise click.UsageError(
                 f"--until {iso(end)} is not after --since {iso(first)}; swap them"

@@ -120,7 +120,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
     from cronledger.cli.session import session
 
     with session() as ledger:
-        end = read_moment(until, "--until", ledger.reports.now(), 1) if until else None
+        end = read_moment(until, "--until", ledger.reports.now(), ahead=True) if until else None
         paused = ledger.call("pause", job=name, reason=reason, until=end)
     ends = f"until {iso(end.replace(microsecond=0))}" if end else "until it is resumed"
     text = f"{name}: {'paused' if paused else 'was already paused; now paused'} {ends}"

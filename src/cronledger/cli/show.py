@@ -120,8 +120,8 @@ def _usable(instant: datetime, field: str) -> datetime:
     )
 
 
-def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
-    """Return a time, given as such or as a duration after `now` (`sign` 1) or before it (-1)."""
+def read_moment(text: str, field: str, now: datetime, *, ahead: bool = False) -> datetime:
+    """Return a time, given as such or as a duration before `now`, or, if `ahead`, after it."""
     try:
         length = durations.parse(text)
     except durations.DurationError:
@@ -135,7 +135,7 @@ def read_moment(text: str, field: str, now: datetime, sign: int) -> datetime:
         raise click.BadParameter(
             f"{text!r} is longer than 100 years; use a shorter duration", param_hint=field
         )
-    return _usable(now + sign * length, field)
+    return _usable(now + length if ahead else now - length, field)
 
 
 def require_order(first: datetime | None, last: datetime | None) -> None:

@@ -111,8 +111,8 @@ def _audit(
     jobs = None if job is None else [job]
     if job is not None and not Audits(ledger.connection, schema).extent(jobs)["schedules"]:
         raise unknown_job(job)
-    first = read_moment(start, "--from", now, -1) if start else None
-    last = read_moment(end, "--to", now, -1) if end else None
+    first = read_moment(start, "--from", now) if start else None
+    last = read_moment(end, "--to", now) if end else None
     require_order(first, last)
     return audit.verify(
         ledger.connection, schema=schema, jobs=jobs, from_=first, to=last, progress=progress
