@@ -105,14 +105,6 @@ def _check(number: int, argument: str) -> None:
         raise click.UsageError(f"{named}; omit it, or give it a value")
 
 
-def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
-    if requested and not ctx.resilient_parsing:
-        from importlib import metadata
-
-        click.echo(f"cronledger {metadata.version('cronledger')}")
-        ctx.exit()
-
-
 @click.command(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -121,13 +113,8 @@ def _version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
     "Exit status: 0 success, 1 failure, 2 usage or configuration error, 3 database unreachable, "
     "4 schema out of date, 5 a different database than expected.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_version,
-    help="Show the version and exit.",
+@click.version_option(
+    package_name="cronledger", prog_name="cronledger", message="%(prog)s %(version)s"
 )
 def main() -> None:
     """Cron for teams on PostgreSQL: each planned firing of a job is one row of a table."""

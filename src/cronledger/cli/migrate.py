@@ -45,7 +45,7 @@ def migrate(*, check: bool, as_sql: bool, pre: bool, as_json: bool) -> None:
         raise click.UsageError(f"--sql and {other_option} exclude each other; use one of them")
     settings = settings_here()
     schema = settings.schema_name
-    phases: tuple[Phase, ...] = ("pre", "repeated") if pre else ("pre", "post", "repeated")
+    phases: tuple[Phase, ...] = ("pre", "repeated") if pre else migrations.PHASES
     if as_sql:
         click.echo(migrations.script(schema, _state_here(settings), phases=phases), nl=False)
         return

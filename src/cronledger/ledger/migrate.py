@@ -23,6 +23,7 @@ from cronledger.ledger.schemas import internal
 from cronledger.ledger.transactions import transaction
 
 Phase = Literal["pre", "post", "repeated"]
+PHASES: tuple[Phase, ...] = ("pre", "post", "repeated")
 REPEATED = "functions and views"
 
 _BOOTSTRAP = """
@@ -132,7 +133,7 @@ def script(
     schema: str = "cronledger",
     state: SchemaState | None = None,
     *,
-    phases: Sequence[Phase] = ("pre", "post", "repeated"),
+    phases: Sequence[Phase] = PHASES,
 ) -> str:
     """Return one SQL text with what `migrate` would do to a schema in this state.
 
@@ -193,9 +194,7 @@ def no_ledger(schema: str) -> MigrationError:
     )
 
 
-def migrate(
-    url: str, schema: str = "cronledger", *, phases: Sequence[Phase] = ("pre", "post", "repeated")
-) -> list[str]:
+def migrate(url: str, schema: str = "cronledger", *, phases: Sequence[Phase] = PHASES) -> list[str]:
     """Apply the pending migrations, and return their names and the statements of granted rights.
 
     The rights of the group roles are granted if this role is the owner of the schema. Several
