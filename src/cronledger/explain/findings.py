@@ -6,7 +6,6 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec
 
 import psycopg
-from psycopg.rows import dict_row
 
 from cronledger.ledger import queries
 from cronledger.ledger.transactions import transaction
@@ -48,9 +47,9 @@ class DoctorContext:
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """Return the rows of a statement of `ledger/sql`. Raises psycopg.Error."""
         # In a transaction, because behind a pooler the settings end with it.
-        with transaction(self.connection), self.connection.cursor(row_factory=dict_row) as c:
-            c.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
-            return queries.run(c, name, self.settings.schema_name, params).fetchall()
+        with transaction(self.connection):
+            self.connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+            return queries.rows(self.connection, name, self.settings.schema_name, params)
 
     def row(self, name: str, **params: object) -> dict[str, Any]:
         """Return the only row of a statement of `ledger/sql`. Raises psycopg.Error."""

@@ -101,8 +101,7 @@ class Audits:
             yield
 
     def _read(self, name: str, **params: object) -> list[Row]:
-        with self._connection.cursor(row_factory=dict_row) as c:
-            return queries.run(c, name, self._schema, params).fetchall()
+        return queries.rows(self._connection, name, self._schema, params)
 
     def _stream(self, name: str, factory: Any, **params: object) -> Iterator[Any]:
         with self._connection.cursor(f"audit_{name}", row_factory=factory) as c:

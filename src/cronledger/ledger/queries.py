@@ -1,7 +1,6 @@
-"""The statements in `sql/NAME.sql`, and the two functions that run them.
+"""The statements in `sql/NAME.sql`, and the functions that run them.
 
-The caller chooses the rows with the `row_factory` of the cursor. The head of each file states what
-the statement guarantees, what it locks, and what zero rows mean.
+The head of each file states what the statement guarantees, what it locks, and what zero rows mean.
 """
 
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.rows import dict_row
 
 Row = TypeVar("Row")
 
@@ -31,6 +31,15 @@ def run(
 ) -> psycopg.Cursor[Row]:
     """Run the statement of `sql/NAME.sql` and return its cursor. Raises psycopg.Error."""
     return cursor.execute(text(name, schema).encode(), params or None, binary=binary)
+
+
+def rows(
+    connection: psycopg.Connection[Any], name: str, schema: str, params: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Run the statement of `sql/NAME.sql` and return its rows by column. Raises psycopg.Error."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        run(cursor, name, schema, params)
+        return cursor.fetchall() if cursor.description is not None else []
 
 
 async def run_async(

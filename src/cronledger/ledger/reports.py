@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from cronledger.ledger import queries
 from cronledger.ledger.transactions import transaction
@@ -36,8 +35,8 @@ class Reports:
         self.withheld = False
 
     def _read(self, name: str, **params: object) -> list[Row]:
-        with transaction(self._connection), self._connection.cursor(row_factory=dict_row) as c:
-            return queries.run(c, name, self._schema, params).fetchall()
+        with transaction(self._connection):
+            return queries.rows(self._connection, name, self._schema, params)
 
     def _one(self, name: str, **params: object) -> Row | None:
         rows = self._read(name, **params)

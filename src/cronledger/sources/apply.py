@@ -9,11 +9,10 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import dict_row
 
+from cronledger.ledger import queries
 from cronledger.ledger.access import connect
 from cronledger.ledger.identity import require_ledger
-from cronledger.ledger.queries import run
 from cronledger.ledger.transactions import transaction
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
@@ -141,9 +140,7 @@ class _Applying:
     by: str | None
 
     def rows(self, name: str, **params: Any) -> list[dict[str, Any]]:
-        with self.c.cursor(row_factory=dict_row) as cursor:
-            run(cursor, name, self.schema, params)
-            return cursor.fetchall() if cursor.description is not None else []
+        return queries.rows(self.c, name, self.schema, params)
 
     def apply(self, jobs: Sequence[Job], deploy: int | None, force: bool) -> Applied:
         if (refused := self.refused(deploy, force)) is not None:

@@ -9,8 +9,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
 
-from psycopg.rows import dict_row
-
 from cronledger.ledger import queries
 from cronledger.ledger.access import connect
 from cronledger.ledger.transactions import transaction
@@ -71,15 +69,12 @@ def diff(
 
     Raises psycopg.Error, and ConfigurationError for a job that belongs to another source.
     """
-    with connect(url) as c, transaction(c), c.cursor(row_factory=dict_row) as cursor:
-
-        def rows(name: str, **params: Any) -> list[dict[str, Any]]:
-            return queries.run(cursor, name, schema, params).fetchall()
-
-        (clock,) = rows("read_clock")
-        stored = next((row["deploy"] for row in rows("read_deploy", source=source)), None)
-        given = json.dumps([columns(job) for job in jobs])
-        found = rows("compare_source", jobs=given, source=source)
+    given = {"jobs": json.dumps([columns(job) for job in jobs]), "source": source}
+    with connect(url) as c, transaction(c):
+        (clock,) = queries.rows(c, "read_clock", schema, {})
+        applied = queries.rows(c, "read_deploy", schema, {"source": source})
+        found = queries.rows(c, "compare_source", schema, given)
+    stored = applied[0]["deploy"] if applied else None
     refuse_foreign(source, {
         row["name"]: row["source"] for row in found
         if row["stored"] and row["declared"] and row["retired_at"] is None
