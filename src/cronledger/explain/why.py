@@ -3,9 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, walk
 from cronledger.ledger.reports import Reports, Row
@@ -328,5 +327,5 @@ def _whole(length: timedelta) -> timedelta:
 
 
 def _at(instant: datetime) -> str:
-    whole = instant.replace(microsecond=0) if instant.microsecond else instant
-    return whole.astimezone(ZoneInfo("UTC")).isoformat().replace("+00:00", "Z")
+    whole = instant.replace(microsecond=0)
+    return whole.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -114,7 +114,9 @@ class Audits:
 
     def schedules(self, after: ScopeKey, only: str | None, limit: int) -> list[ScheduleState]:
         """Return the next schedules after `after`. `only`: those of one job."""
-        rows = self._read("list_audited_schedules", only=only, max_rows=limit, **_after(after))
+        rows = self._read(
+            "list_audited_schedules", only=only, max_rows=limit, **queries.scope(after)
+        )
         return [ScheduleState(_pop_key(row), **row) for row in rows]
 
     def revisions(self, jobs: Sequence[str]) -> dict[str, list[Row]]:
@@ -182,14 +184,10 @@ def _pop_key(row: Row) -> ScopeKey:
     return ScopeKey(row.pop("job_name"), row.pop("scope_kind"), row.pop("scope_id"))
 
 
-def _after(key: ScopeKey) -> dict[str, object]:
-    return {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}
-
-
 def _within(span: Span, after: datetime, through: datetime) -> dict[str, object]:
     last = span.last
     return {
-        **_after(span.after),
+        **queries.scope(span.after),
         "last_job": last.job_name,
         "last_kind": last.scope_kind,
         "last_scope": last.scope_id,

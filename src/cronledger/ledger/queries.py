@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.rows import dict_row
 
+from cronledger.rules.model import ScopeKey
+
 Row = TypeVar("Row")
 
 
@@ -19,6 +21,11 @@ def text(name: str, schema: str) -> str:
     """Return the statement of `sql/NAME.sql` with its schema filled in."""
     file = resources.files("cronledger.ledger") / "sql" / f"{name}.sql"
     return file.read_text("utf-8").replace("{schema}", schema)
+
+
+def scope(key: ScopeKey) -> dict[str, str]:
+    """Return the parameters with which statements name a (job, scope)."""
+    return {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}
 
 
 def run(

@@ -119,7 +119,7 @@ class Reports:
 
     def schedule(self, key: ScopeKey) -> Row | None:
         """Return the state of planning of one scope, or None if the scope does not exist."""
-        return self._one("show_schedule", **_named(key))
+        return self._one("show_schedule", **queries.scope(key))
 
     def history(self, job: str) -> list[Row]:
         """Return all revisions of a job, the oldest first, with the columns of its definition.
@@ -141,16 +141,16 @@ class Reports:
             plan_times=list(plan_times),
             reprocess=reprocess,
             ended_before=ended_before,
-            **_named(key),
+            **queries.scope(key),
         )
 
     def executions_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
         """Return the executions of one scope with plan_time in [since, until), in their order."""
-        return self._read("list_executions_at", since=since, until=until, **_named(key))
+        return self._read("list_executions_at", since=since, until=until, **queries.scope(key))
 
     def skips_at(self, key: ScopeKey, since: datetime, until: datetime) -> list[Row]:
         """Return the skips of one scope whose range reaches into [since, until)."""
-        return self._read("list_skips_at", since=since, until=until, **_named(key))
+        return self._read("list_skips_at", since=since, until=until, **queries.scope(key))
 
     def signs_of_life(self, at: datetime) -> Row:
         """Return the signs of runners around `at`.
@@ -166,7 +166,7 @@ class Reports:
 
     def overdue(self, key: ScopeKey) -> Row | None:
         """Return reason, detail and due_at if one scope is overdue; else None."""
-        return self._one("show_overdue", **_named(key))
+        return self._one("show_overdue", **queries.scope(key))
 
     def oldest_kept(self) -> datetime | None:
         """Return the first plan_time that the oldest partition can hold."""
@@ -175,14 +175,16 @@ class Reports:
 
     def unfinished(self, key: ScopeKey, first: datetime, before: datetime) -> int:
         """Return the number of executions with plan_time in [first, before) that have not ended."""
-        row = self._read("show_unfinished", first=first, before=before, **_named(key))[0]
+        row = self._read("show_unfinished", first=first, before=before, **queries.scope(key))[0]
         return int(row["unfinished"])
 
     def ends_since(
         self, key: ScopeKey, first: datetime, before: datetime, since: datetime
     ) -> dict[str, int]:
         """Count by status the executions with plan_time in [first, before) written since then."""
-        rows = self._read("list_ends_since", first=first, before=before, since=since, **_named(key))
+        rows = self._read(
+            "list_ends_since", first=first, before=before, since=since, **queries.scope(key)
+        )
         return {row["status"]: int(row["count"]) for row in rows}
 
     def mark(self) -> Mark:
@@ -213,7 +215,3 @@ class Reports:
             if (more := count - mark.skipped.get((job, reason), 0)) > 0:
                 of(job)["skipped"][reason] = more
         return [found[job] for job in sorted(found)]
-
-
-def _named(key: ScopeKey) -> dict[str, str]:
-    return {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}
