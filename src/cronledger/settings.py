@@ -264,7 +264,6 @@ class Settings(BaseSettings):
 
         `where` names the file in errors. Raises ConfigurationError with every invalid value.
         """
-        given = dict(file or {})
         if unreadable := [
             _variable(name, "is not UTF-8", "encode it as UTF-8")
             for name, value in sorted(os.environ.items())
@@ -272,7 +271,7 @@ class Settings(BaseSettings):
         ]:
             raise ConfigurationError(unreadable)
         try:
-            settings = cls(**{_BY_KEY.get(key, key + UNKNOWN): given[key] for key in given})
+            settings = cls(**{_BY_KEY.get(k, k + UNKNOWN): v for k, v in (file or {}).items()})
         except ValidationError as exc:
             raise ConfigurationError(_problems(exc, where)) from None
         settings._unknown = tuple(

@@ -15,12 +15,11 @@ PYTEST_DONT_REWRITE: a conftest may import this module before the plugin is load
 """
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -212,16 +211,13 @@ class Server:
         """Create a ledger for the block, and drop it afterwards."""
         name = self._create(self._template)
         try:
-            made = Ledger(self._url(name))
-            try:
+            with closing(Ledger(self._url(name))) as made:
                 # A clone gets an identity of its own, because replicas refuse to work in a copy.
                 made.rows(
                     "UPDATE identity SET ledger_id = gen_random_uuid(), database_oid ="
                     " (SELECT oid FROM pg_database WHERE datname = current_database())"
                 )
                 yield made
-            finally:
-                made.close()
         finally:
             self._drop(name)
 
@@ -257,20 +253,16 @@ def cronledger_server() -> Iterator[Server]:
     It is the one of CRONLEDGER_TEST_DATABASE_URL, the DSN of a role that may create databases.
     Otherwise it is an embedded one, in a directory that is removed afterwards.
     """
-    given = os.environ.get(SERVER)
-    if given:
-        server = Server(given)
-        yield server
-        server.close()
-        return
-    directory = Path(tempfile.mkdtemp(prefix="cronledger-testing-"))
-    try:
-        with Embedded(directory, settings=FAST) as embedded:
-            server = Server(embedded.start())
+    if given := os.environ.get(SERVER):
+        with closing(Server(given)) as server:
             yield server
-            server.close()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        return
+    with (
+        TemporaryDirectory(prefix="cronledger-testing-", ignore_cleanup_errors=True) as directory,
+        Embedded(Path(directory), settings=FAST) as embedded,
+        closing(Server(embedded.start())) as server,
+    ):
+        yield server
 
 
 @pytest.fixture

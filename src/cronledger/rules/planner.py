@@ -103,15 +103,13 @@ class _Settled:
         self._advance(planned.plan_time)
 
     def skip(self, planned: Planned, reason: SkipReason, blocked_by: int | None) -> None:
-        at, revision = planned.plan_time, planned.revision.revision
-        same = False
-        if self._open:
-            last = self.skips[-1]
-            same = (last.reason, last.revision, last.blocked_by) == (reason, revision, blocked_by)
-        if same:
+        at = planned.plan_time
+        why = (reason, planned.revision.revision, blocked_by)
+        last = self.skips[-1] if self._open else None
+        if last is not None and (last.reason, last.revision, last.blocked_by) == why:
             self.skips[-1] = replace(last, through_plan_time=at, count=last.count + 1)
         else:
-            self.skips.append(Skip(at, at, 1, reason, revision, blocked_by))
+            self.skips.append(Skip(at, at, 1, *why))
         self._open = True
         self._advance(at)
 
