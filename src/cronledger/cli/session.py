@@ -171,12 +171,9 @@ def _table(path: Path) -> Mapping[str, Any]:
 
     table = read_document(path).get(TABLE, {})
     if not isinstance(table, dict):
-        raise _refused(f"`{TABLE}` is not a table", f"write it as [{TABLE}]")
+        message, remedy = f"`{TABLE}` is not a table", f"write it as [{TABLE}]"
+        raise ConfigurationError([Problem(where=HERE, message=message, remedy=remedy)])
     return table
-
-
-def _refused(message: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError([Problem(where=HERE, message=message, remedy=remedy)])
 
 
 def requester() -> str:
