@@ -1,6 +1,7 @@
 """Each finding of the doctor: it appears with what is wrong, and goes when that is put right."""
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -189,12 +190,16 @@ def pgbouncer(url: str, directory: Path) -> Iterator[str]:
             stdout=log, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
-        socket = directory / ".s.PGSQL.6432"
-        until(f"it listens: {(directory / 'log').read_text()}", socket.exists)
+        until(f"it listens: {(directory / 'log').read_text()}", lambda: _accepts(directory))
         yield make_conninfo(url, host=str(directory), port=6432, user="anybody")
     finally:
         process.terminate()
         process.wait()
+
+
+def _accepts(directory: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:  # its file exists before it listens
+        return client.connect_ex(str(directory / ".s.PGSQL.6432")) == 0
 
 
 def test_schema(ledger: Ledger, empty_database_url: str) -> None:
