@@ -1,12 +1,9 @@
 """The changes that an apply would make, and the plan_times that would appear and disappear."""
 
-import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal
 
 from cronledger.ledger import queries
@@ -129,12 +126,16 @@ def _only(a: Iterator[datetime], b: Iterator[datetime]) -> tuple[Occurrences, Oc
     """Return the plan_times that only the first, and that only the second iterator has."""
     counts = [0, 0]
     firsts: tuple[list[datetime], list[datetime]] = ([], [])
-    merged = heapq.merge(((at, 0) for at in a), ((at, 1) for at in b))
-    for at, same in groupby(merged, key=itemgetter(0)):
-        (_, side), *other = same
-        if other:
+    x, y = next(a, None), next(b, None)
+    while x is not None or y is not None:
+        if x == y:
+            x, y = next(a, None), next(b, None)
             continue
+        side = 0 if y is None or (x is not None and x < y) else 1
+        instant = (x, y)[side]
+        assert instant is not None
         counts[side] += 1
         if len(firsts[side]) < SHOWN:
-            firsts[side].append(at)
+            firsts[side].append(instant)
+        x, y = (next(a, None), y) if side == 0 else (x, next(b, None))
     return Occurrences(counts[0], tuple(firsts[0])), Occurrences(counts[1], tuple(firsts[1]))
