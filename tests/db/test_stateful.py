@@ -147,7 +147,7 @@ def test_i1_to_i11_whatever_is_called_the_ledger_is_as_the_model_says(bench: Ben
     with capture_logs():
         _search()
     # A test of a lost lease in which nobody loses one would pass whatever the ledger does.
-    assert min(bench.reached[point] for point in POINTS) >= 5, bench.reached
+    assert all(bench.reached[point] for point in POINTS), bench.reached
 
 
 def _search() -> None:
