@@ -7,6 +7,7 @@ measures: bare INSERT and UPDATE of the same rows by psycopg. Exit 1 for a doubl
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from tabulate import tabulate
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import Ending, NewClaim
 from cronledger.rules.model import ExecutionKey
+from tests.bench.cpu import Cpu
 from tests.bench.plans import Sent, sent
 from tests.bench.runner import FUNCTION
 from tests.bench.server import durable_server
@@ -33,8 +35,8 @@ BATCH = 500
 
 
 @contextmanager
-def replica(dsn: str, slots: int, profile: str | None = None) -> Iterator[None]:
-    """A replica that is ready; drained at the end."""
+def replica(dsn: str, slots: int, profile: str | None = None) -> Iterator[int]:
+    """The pid of a replica that is ready; drained at the end."""
     command = [sys.executable, "-m", "tests.bench.runner", dsn, str(slots)]
     command += [profile] if profile else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
@@ -43,7 +45,7 @@ def replica(dsn: str, slots: int, profile: str | None = None) -> Iterator[None]:
         if p.stdout.readline() != "ready\n":
             raise RuntimeError("the replica did not start")
         try:
-            yield
+            yield p.pid
         finally:
             p.stdin.close()
             if p.wait(60) != 0:
@@ -136,9 +138,11 @@ def per_second(dsn: str, *, replicas: int, jobs: int, seconds: int) -> list[Line
         return [(f"{name}: {key}", value) for key, value in found.items()]
 
 
-def backlog(dsn: str, *, scopes: int, each: int, profile: str | None = None) -> list[Line]:
+def backlog(dsn: str, *, scopes: int, each: int, slots: int, profile: str | None) -> list[Line]:
     """`scopes` scopes of one job with `each` plan_times that were missed, through one replica."""
     with empty(dsn) as c:
+        with replica(dsn, slots) as pid:  # nothing is due
+            start = Cpu.spent(pid, c.info.backend_pid)
         declare(
             c, 1, "* * * * * *", scopes=scopes, catch_up="all", catch_up_limit=10_000,
             ends_at=one(c, "SELECT cronledger.db_now() AS now")["now"],
@@ -148,21 +152,34 @@ def backlog(dsn: str, *, scopes: int, each: int, profile: str | None = None) -> 
             [timedelta(seconds=each)],
         )
         wanted = scopes * each
-        with replica(dsn, 1000, profile):
+        before = Cpu(start.client, Cpu.spent(os.getpid(), c.info.backend_pid).server)
+        with replica(dsn, slots, profile) as pid:
             wait_for(c, "SELECT count(*) >= %s AS done FROM cronledger.executions "
                         "WHERE status = 'SUCCESS'", wanted - scopes)  # fmt: skip
+            product = Cpu.spent(pid, c.info.backend_pid).since(before)
         row = one(
             c,
             """SELECT count(*) AS rows, extract(epoch FROM
             max(finished_at) - min(started_at))::float8 AS s FROM cronledger.executions""",
         )
+        before = Cpu.spent(os.getpid(), c.info.backend_pid)
         floor = bare(c, row["rows"])
+        bare_cpu = Cpu.spent(os.getpid(), c.info.backend_pid).since(before)
     speed = row["rows"] / row["s"]
-    name = f"backlog, {scopes} scopes of {each}"
+    name = f"backlog, {slots} slots, {scopes} scopes of {each}"
+
+    rows = int(row["rows"])
+
+    def each_us(seconds: float) -> int:
+        return round(1e6 * seconds / rows)
+
     return [
         (f"{name}: executions/s", round(speed)),
         (f"{name}: bare SQL rows/s", round(floor)),
-        (f"{name}: ratio", round(speed / floor, 2)),
+        (f"{name}: share of bare SQL", round(speed / floor, 2)),
+        (f"{name}: CPU of the replica, us per execution", each_us(product.client)),
+        (f"{name}: CPU of the server, us per execution", each_us(product.server)),
+        (f"{name}: CPU of the server for bare SQL, us per row", each_us(bare_cpu.server)),
     ]
 
 
@@ -295,8 +312,10 @@ def main() -> int:
             for replicas in (2,) if short else (1, 2):
                 lines += per_second(dsn, replicas=replicas, jobs=500, seconds=seconds)
         if "backlog" in only:
-            lines += backlog(dsn, scopes=20, each=250 if short else 3000, profile=options.profile)
-            lines += backlog(dsn, scopes=1000, each=5 if short else 60)
+            for slots in (10, 100, 1000):
+                each = 250 if short else 3 * slots + 270
+                lines += backlog(dsn, scopes=20, each=each, slots=slots, profile=options.profile)
+            lines += backlog(dsn, scopes=1000, each=5 if short else 60, slots=1000, profile=None)
         if "burst" in only:
             lines += burst(dsn, scopes=2_000 if short else 10_000, ahead=5 if short else 8)
     print(tabulate(lines, ("what", "value")))
