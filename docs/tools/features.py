@@ -23,18 +23,18 @@ begin with `test_f01_`.
 
 GROUPS: dict[str, dict[int, str]] = {
     "Input and watermarks": {
-        1: "`enqueue` makes a PENDING execution, or merges into the one of its key",
-        2: "dirty while the input is ahead of what succeeded; runs once more, once",
-        3: "asking for one execution answers a reason when it is refused",
+        1: "`enqueue` creates a PENDING execution, or merges into the one of its key",
+        2: "a scope is dirty while its input is ahead of its last success, and runs once more",
+        3: "`claim` requests one execution, and returns a reason if it is refused",
         4: "`max_running` of a job, exact over all scopes and replicas",
-        5: "new input renews the attempts",
-        6: "finish, fail and give back only under the right token",
-        7: "status of one, listing by job and status, `is_dirty`",
+        5: "new input gives an execution all attempts again",
+        6: "finish, fail and release need the current token",
+        7: "the status of one execution, listings by job and status, `is_dirty`",
     },
     "Schedules and plugins": {
-        8: "a tick never overlaps itself and never waits for handlers",
+        8: "the loops of a replica never overlap themselves and never wait for handlers",
         9: "overlap holds over all replicas, for manual executions too",
-        10: "trigger and retry of one execution, refused clearly; the handler is told its trigger",
+        10: "trigger and retry of one execution, with clear refusals; a handler knows its trigger",
         11: "Apps register and unregister while a replica runs",
         12: "`run_timeout` of a job",
         13: "slots of a replica, `max_running` of a queue",
@@ -43,10 +43,10 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "Queues and other languages": {
         16: "payloads are validated; one that cannot be read fails its own execution for good",
-        17: "workers in other languages: `claim_next`, `heartbeat`, `finish`, `fail`",
+        17: "workers in other languages: `claim_next`, `heartbeat`, `finish`, `fail`, `release`",
         18: "a renewal that the database accepted is never treated as lost",
         19: "result and terminal status are one write",
-        20: "an execution of a runner that crashed is stolen, and its history says so",
+        20: "an execution of a runner that crashed is stolen, and its history records it",
         21: "`take_results`: each result is consumed once",
         22: "`group_id`: many executions are followed as one",
         23: "queues: which replica takes which; pause of one, pause of all",
@@ -55,7 +55,7 @@ GROUPS: dict[str, dict[int, str]] = {
         24: "`async with Replica(app, …)`, `drain`, `abort`, `is_draining`",
         25: "a cancellation that handlers and their helpers share",
         26: "the deadline of a drain is kept and reported",
-        27: "names of runners, events of their lives",
+        27: "names of runners, and events when they start and stop",
     },
     "Handlers": {
         28: "`sql`: a statement in one transaction with its terminal write",
@@ -65,9 +65,10 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "From psql": {
         32: "`trigger`, `enqueue`, `pause`, `resume`, `cancel`, `retry` from another process",
-        33: "INSERT and UPDATE on `jobs` are noticed; a bad job shows its error, hurts nobody",
-        34: "`cancel` reaches a running handler by a notification or a heartbeat",
+        33: "replicas notice edits of `jobs`; a bad job shows its error and stops no other",
+        34: "`cancel` reaches a running handler by a notification or its next heartbeat",
         35: "`backfill`: plan_times of the past under their own key",
+        36: "`enqueue_many` enqueues many items of one job in one call",
     },
 }
 """Every feature by its number."""

@@ -8,27 +8,32 @@
 -- lock the schedule row leaves it to the next one; no decision is made by an old value.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.covered_watermark(scope {schema}.schedules) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT greatest(scope.success_watermark, (
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN greatest(scope.success_watermark, (
         SELECT max(e.watermark) FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id)
             = (scope.job_name, scope.scope_kind, scope.scope_id)
-          AND e.status = 'SUCCESS' AND e.watermark IS NOT NULL))
-$$;
+          AND e.status = 'SUCCESS' AND e.watermark IS NOT NULL));
+END $$;
 COMMENT ON FUNCTION {schema}_internal.covered_watermark({schema}.schedules) IS 'Returns the greatest watermark of a SUCCESS of this scope; NULL: there is none.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_enqueued(
-    definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, key text,
-    payload jsonb, watermark bigint, group_id uuid, requester text)
-RETURNS bigint LANGUAGE sql AS $$
+    definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, slot text,
+    new_payload jsonb, new_watermark bigint, of_group uuid, requester text)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    made bigint;
+BEGIN
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
          next_attempt_at, payload, enqueue_key, watermark, group_id, attempt, max_attempts, requested_by)
     VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, 'PENDING', 'enqueue',
-            definition.revision, definition.queue, due, due, coalesce(payload, definition.payload), key,
-            watermark, group_id, 0, definition.max_attempts, requester)
-    RETURNING id
-$$;
+            definition.revision, definition.queue, due, due, coalesce(new_payload, definition.payload),
+            slot, new_watermark, of_group, 0, definition.max_attempts, requester)
+    RETURNING id INTO made;
+    RETURN made;
+END $$;
 COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'Creates a PENDING execution with the attempts of the job, and returns its id. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_or_create_scope(job text, kind text, scope text)
@@ -73,14 +78,39 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'Locks and returns the schedule row of a scope. A missing scope is created, with a history that starts now, if the job has a scope_kind and no fixed scopes; otherwise it raises. A scope provider retires the scopes that it does not return.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_scopes(job text, kind text, wanted text[])
+RETURNS SETOF {schema}.schedules LANGUAGE plpgsql AS $$
+DECLARE
+    scope text;
+BEGIN
+    IF cardinality(wanted) > 1 AND NOT EXISTS (
+            SELECT FROM unnest(wanted) u(id) WHERE NOT EXISTS (
+                SELECT FROM {schema}.schedules s
+                WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, u.id))) THEN
+        RETURN QUERY
+            SELECT s.* FROM unnest(wanted) u(id)
+            JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (job, kind, u.id)
+            ORDER BY s.scope_id FOR NO KEY UPDATE OF s;
+        RETURN;
+    END IF;
+    -- One by one, so that a new row is locked in its place in the key order, too.
+    FOREACH scope IN ARRAY wanted LOOP
+        RETURN NEXT {schema}_internal.lock_or_create_scope(job, kind, scope);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.lock_scopes(text, text, text[]) IS 'Locks the schedule rows of these scopes, given once each and in key order, and returns them in that order. Creates a missing scope as lock_or_create_scope does.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.give_up_superseded(scope {schema}.schedules) RETURNS void
-LANGUAGE sql AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     WITH held AS MATERIALIZED (
         SELECT f.plan_time, p.id FROM {schema}.executions f
-        JOIN {schema}.executions p
-            ON (p.job_name, p.scope_kind, p.scope_id, p.enqueue_key)
-             = (f.job_name, f.scope_kind, f.scope_id, f.enqueue_key)
-            AND p.next_attempt_at IS NOT NULL AND p.status = 'PENDING' AND p.plan_time > f.plan_time
+        CROSS JOIN LATERAL (
+            SELECT q.id FROM {schema}.executions q
+            WHERE (q.job_name, q.scope_kind, q.scope_id, q.enqueue_key)
+                = (f.job_name, f.scope_kind, f.scope_id, f.enqueue_key)
+              AND q.next_attempt_at IS NOT NULL AND q.status = 'PENDING' AND q.plan_time > f.plan_time
+            LIMIT 1) p
         WHERE (f.job_name, f.scope_kind, f.scope_id)
             = (scope.job_name, scope.scope_kind, scope.scope_id)
           AND f.enqueue_key IS NOT NULL AND f.next_attempt_at IS NOT NULL AND f.status = 'FAILED'
@@ -93,8 +123,8 @@ LANGUAGE sql AS $$
     FROM held h
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (scope.job_name, scope.scope_kind, scope.scope_id, h.plan_time)
-      AND e.status = 'FAILED' AND e.next_attempt_at IS NOT NULL
-$$;
+      AND e.status = 'FAILED' AND e.next_attempt_at IS NOT NULL;
+END $$;
 COMMENT ON FUNCTION {schema}_internal.give_up_superseded({schema}.schedules) IS 'Ends the retries of FAILED executions of this scope while a newer execution of their key is PENDING, because an old payload must not run after a new one. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.has_uncovered_input(scope {schema}.schedules) RETURNS boolean
@@ -232,14 +262,18 @@ CREATE OR REPLACE FUNCTION {schema}_internal.merge_enqueued(
     scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    held {schema}.executions;
+    held record;
     at   timestamptz := {schema}.db_clock();
 BEGIN
-    SELECT e.* INTO held FROM {schema}.executions e
-    WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
-      AND e.enqueue_key = slot AND e.next_attempt_at IS NOT NULL AND e.status = 'PENDING'
-    -- Two wait where one was given back beside its successor: the newest payload is to run last.
-    ORDER BY e.plan_time DESC LIMIT 1 FOR NO KEY UPDATE;
+    -- Two wait where one was released beside its successor: the newest payload is to run last.
+    -- Ordered outside: for ORDER BY beside the conditions, a plan may walk all executions of the scope.
+    WITH waiting AS MATERIALIZED (
+        SELECT e.plan_time, e.id, e.group_id FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
+          AND e.enqueue_key = slot AND e.next_attempt_at IS NOT NULL AND e.status = 'PENDING'
+        FOR NO KEY UPDATE
+    )
+    SELECT w.* INTO held FROM waiting w ORDER BY w.plan_time DESC LIMIT 1;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -253,14 +287,15 @@ BEGIN
             e.attempt + (SELECT j.max_attempts FROM {schema}.jobs j WHERE j.name = e.job_name)),
         requested_by = requester, updated_at = at
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
-        = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+        = (scope.job_name, scope.scope_kind, scope.scope_id, held.plan_time);
     RETURN held.id;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges work into the PENDING execution of its key: the greater watermark, the newest payload, due now, all attempts of the job. Returns its id; NULL: there is none. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.covering_execution(scope {schema}.schedules) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT coalesce(
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce(
         (SELECT e.id FROM {schema}.executions e
          WHERE (e.job_name, e.scope_kind, e.scope_id)
              = (scope.job_name, scope.scope_kind, scope.scope_id)
@@ -269,8 +304,8 @@ LANGUAGE sql STABLE AS $$
         (SELECT e.id FROM {schema}.executions e
          WHERE (e.job_name, e.scope_kind, e.scope_id)
              = (scope.job_name, scope.scope_kind, scope.scope_id)
-           AND e.next_attempt_at IS NOT NULL AND e.enqueue_key = '' ORDER BY e.plan_time DESC LIMIT 1))
-$$;
+           AND e.next_attempt_at IS NOT NULL AND e.enqueue_key = '' ORDER BY e.plan_time DESC LIMIT 1));
+END $$;
 COMMENT ON FUNCTION {schema}_internal.covering_execution({schema}.schedules) IS 'Returns the execution that covers all input of this scope once it succeeds: one that is RUNNING since the newest input, or one that waits.';
 
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
@@ -288,8 +323,12 @@ DECLARE
     at         timestamptz;
     made       bigint;
 BEGIN
-    PERFORM {schema}_internal.check_enqueue(job, key, NULL, NULL, NULL);
-    PERFORM {schema}_internal.check_json(job, 'payload', payload);
+    IF length(key) NOT BETWEEN 1 AND 200 THEN
+        PERFORM {schema}_internal.check_enqueue(job, key, NULL, NULL, NULL);
+    END IF;
+    IF payload IS NOT NULL THEN
+        PERFORM {schema}_internal.check_json(job, 'payload', payload);
+    END IF;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
@@ -300,7 +339,9 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
-    PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+    IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+        PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+    END IF;
     is_new := coalesce(watermark > scope.input_watermark, watermark IS NOT NULL);
     IF is_new THEN
         scope.input_watermark := watermark;
@@ -333,6 +374,147 @@ BEGIN
     RETURN made;
 END $$;
 COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_times(
+    scope {schema}.schedules, near timestamptz, count integer)
+RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    length constant interval := count * interval '1 microsecond';
+    at     timestamptz := near;
+    taken  timestamptz;
+BEGIN
+    LOOP
+        SELECT max(e.plan_time) INTO taken FROM {schema}.executions e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
+          AND e.plan_time BETWEEN at AND at + length;
+        EXIT WHEN taken IS NULL;
+        at := taken + interval '1 microsecond';
+    END LOOP;
+    PERFORM {schema}_internal.check_partition(scope.job_name, at);
+    PERFORM {schema}_internal.check_partition(scope.job_name, at + length);
+    RETURN at;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.free_plan_times({schema}.schedules, timestamptz, integer) IS 'Returns the start of the first run of count + 1 microseconds, from near on, of which none is the plan_time of an execution of this scope. One more than count, because the caller passes over a whole second. The caller holds the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.check_items(
+    job text, payloads jsonb[], keys text[], watermarks bigint[], scope_ids text[])
+RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    lengths integer[] := array_remove(ARRAY[cardinality(payloads), cardinality(keys),
+                                            cardinality(watermarks), cardinality(scope_ids)], NULL);
+BEGIN
+    IF lengths[1] IS NULL OR lengths[1] <> ANY (lengths) THEN
+        RAISE EXCEPTION 'job %: payloads, keys, watermarks and scope_ids have % elements', job,
+                coalesce(nullif(array_to_string(lengths, ' and '), ''), 'no')
+            USING HINT = 'Pass one of these arrays or more, each with one element for each item.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF lengths[1] > 100000 THEN
+        RAISE EXCEPTION 'job %: % items are too many for one call; the limit is 100000', job, lengths[1]
+            USING HINT = 'Call it several times; one transaction may hold all the calls.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN lengths[1];
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_items(text, jsonb[], text[], bigint[], text[]) IS 'Returns the number of items. Raises unless the arrays have one length, of at most 100,000.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.enqueue_messages(
+    definition {schema}.jobs, scopes {schema}.schedules[], scope_ids text[], payloads jsonb[], of_group uuid,
+    requester text)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    microsecond constant interval := '1 microsecond';
+    at          timestamptz := {schema}.db_clock();
+    names       text[];
+    starts      timestamptz[];
+    made        bigint[];
+BEGIN
+    PERFORM {schema}_internal.check_json(definition.name, 'payload', u.payload) FROM unnest(payloads) u(payload)
+    WHERE {schema}_internal.json_problem(u.payload) IS NOT NULL;
+    SELECT array_agg(q.scope_id), array_agg({schema}_internal.free_plan_times(s, at, q.count::integer))
+    INTO names, starts
+    FROM (SELECT u.scope_id, count(*) FROM unnest(scope_ids) u(scope_id) GROUP BY u.scope_id) q
+    JOIN unnest(scopes) s USING (scope_id);
+    WITH message AS MATERIALIZED (
+        SELECT u.n, u.scope_id, u.payload, nextval('{schema}.execution_id') AS id, r.start,
+               (row_number() OVER (PARTITION BY u.scope_id ORDER BY u.n) - 1) * microsecond AS after
+        FROM unnest(scope_ids, payloads) WITH ORDINALITY u(scope_id, payload, n)
+        JOIN unnest(names, starts) r(scope_id, start) USING (scope_id)
+    ), created AS (
+        INSERT INTO {schema}.executions
+            (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
+             next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
+        SELECT definition.name, (scopes[1]).scope_kind, m.scope_id, t.at, m.id, 'PENDING', 'enqueue',
+               definition.revision, definition.queue, t.at, t.at, coalesce(m.payload, definition.payload),
+               of_group, 0, definition.max_attempts, requester
+        FROM message m CROSS JOIN LATERAL (
+            -- From the first whole second of the run on, one microsecond later: whole seconds are the schedule's.
+            SELECT m.start + m.after + CASE WHEN m.start + m.after
+                >= date_trunc('second', m.start + interval '999999 microseconds') THEN microsecond
+                ELSE interval '0' END AS at) t
+    )
+    SELECT array_agg(m.id ORDER BY m.n) INTO made FROM message m;
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.enqueue_messages({schema}.jobs, {schema}.schedules[], text[], jsonb[], uuid, text) IS 'Creates a PENDING execution for each of these payloads, and returns their ids. The caller holds the locks of the schedule rows.';
+
+CREATE OR REPLACE FUNCTION {schema}.enqueue_many(
+    job text, payloads jsonb[] DEFAULT NULL, keys text[] DEFAULT NULL, watermarks bigint[] DEFAULT NULL,
+    scope_ids text[] DEFAULT NULL, scope_kind text DEFAULT NULL, group_id uuid DEFAULT NULL,
+    requested_by text DEFAULT NULL)
+RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    count      constant integer := {schema}_internal.check_items(job, payloads, keys, watermarks, scope_ids);
+    requester  constant text := coalesce(requested_by, session_user);
+    of_scopes  text[] := coalesce(scope_ids, array_fill('global'::text, ARRAY[count]));
+    definition {schema}.jobs;
+    scopes     {schema}.schedules[];
+    scope      {schema}.schedules;
+    item       record;
+    made       bigint;
+    ids        bigint[] := array_fill(NULL::bigint, ARRAY[count]);
+BEGIN
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
+    IF NOT FOUND THEN
+        PERFORM {schema}_internal.raise_unknown_job(job);
+    ELSIF count = 0 THEN
+        RETURN ids;
+    END IF;
+    scopes := ARRAY(SELECT s FROM {schema}_internal.lock_scopes(
+        job, coalesce(enqueue_many.scope_kind, definition.scope_kind),
+        ARRAY(SELECT DISTINCT u.id COLLATE "C" FROM unnest(of_scopes) u(id) ORDER BY 1)) s);
+    -- Again under the locks: no edit commits from here on.
+    SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
+    IF NOT FOUND THEN
+        PERFORM {schema}_internal.raise_unknown_job(job);
+    END IF;
+    FOREACH scope IN ARRAY scopes LOOP
+        IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+            PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+        END IF;
+    END LOOP;
+    IF keys IS NULL AND watermarks IS NULL THEN
+        ids := {schema}_internal.enqueue_messages(definition, scopes, of_scopes, payloads, group_id, requester);
+        PERFORM pg_notify('{schema}', 'pending');
+        RETURN ids;
+    END IF;
+    FOR item IN
+        SELECT array_agg(u.n) AS places, u.scope_id, u.key, max(u.watermark) AS watermark,
+               (array_agg(u.payload ORDER BY u.n DESC) FILTER (WHERE u.payload IS NOT NULL))[1] AS payload
+        FROM unnest(of_scopes, keys, payloads, watermarks) WITH ORDINALITY u(scope_id, key, payload, watermark, n)
+        GROUP BY u.scope_id, u.key, CASE WHEN u.key IS NULL AND NOT (u.payload IS NULL AND u.watermark IS NOT NULL)
+                                         THEN u.n END
+        ORDER BY min(u.n)
+    LOOP
+        made := {schema}.enqueue(job, item.scope_id, item.watermark, item.payload, item.key, (scopes[1]).scope_kind,
+                                 group_id, requester);
+        FOR place IN 1 .. cardinality(item.places) LOOP
+            ids[item.places[place]] := made;
+        END LOOP;
+    END LOOP;
+    RETURN ids;
+END $$;
+COMMENT ON FUNCTION {schema}.enqueue_many(text, jsonb[], text[], bigint[], text[], text, uuid, text) IS 'Enqueues many items of one job in one transaction, as enqueue does one by one, and returns an id for each item, in their order. The item n has the elements n of these arrays; an array that is left out is NULL for every item (scope_ids: the scope of a global job). Items of one scope and key are merged first, and so are watermarks alone of one scope: the greatest watermark, the newest payload that is not NULL. Their ids are the same. At most 100,000 items. Locks the schedule rows of all scopes in key order, and waits for them (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.is_dirty(
     job text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)

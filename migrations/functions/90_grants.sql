@@ -27,7 +27,7 @@ LANGUAGE sql IMMUTABLE AS $$
             'pause_queue resume_queue limit_queue pause_all resume_all accept_database
              accept_violation withdraw_acceptance'),
         ('operator runner', 'EXECUTE',
-            'trigger backfill pause resume retire cancel retry enqueue claim take_results'),
+            'trigger backfill pause resume retire cancel retry enqueue enqueue_many claim take_results'),
         -- Replicas. Locking a row needs the right to update it.
         ('runner', 'SELECT',
             'jobs job_revisions queues schedules executions skips runners sources identity scope_providers'),
@@ -56,7 +56,8 @@ LANGUAGE sql IMMUTABLE AS $$
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
-             create_enqueued create_partition create_partitions merge_enqueued
+             check_items check_partition create_enqueued create_partition create_partitions enqueue_messages
+             free_plan_times lock_scopes merge_enqueued
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
              enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope'),

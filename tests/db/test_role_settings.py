@@ -279,6 +279,7 @@ NOT_DURABLE = {
 CALLS: dict[str, str] = {
     "trigger": "SELECT trigger('job', 'k', 'a')",
     "enqueue": "SELECT enqueue('job', 'a', key => 'k')",
+    "enqueue_many": "SELECT enqueue_many('job', scope_ids => ARRAY['a', 'a'])",
     "backfill": "SELECT * FROM backfill('job', ARRAY[date_trunc('hour', db_clock())], 'k', 'a')",
     "pause": "SELECT pause('job')",
     "resume": "SELECT resume('job')",

@@ -1,0 +1,275 @@
+"""enqueue_many does what as many calls of enqueue do, and creates messages in one statement."""
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import errors
+from psycopg.types.json import Jsonb
+
+from tests.db.support.engine import Ledger
+from tests.db.support.pushes import claimed, enqueue, finish
+
+
+class Item(NamedTuple):
+    payload: Any = None
+    key: str | None = None
+    watermark: int | None = None
+    scope_id: str = "global"
+
+
+def enqueue_many(
+    ledger: Ledger, items: Sequence[Item], job: str = "job", **more: Any
+) -> list[int | None]:
+    named = "".join(f", {name} => %s" for name in more)
+    found: list[int | None] = ledger.one(
+        "SELECT enqueue_many(%s, %s::jsonb[], %s::text[], %s::bigint[], %s::text[]" + named + ")",
+        job,
+        [None if i.payload is None else Jsonb(i.payload) for i in items],
+        [i.key for i in items],
+        [i.watermark for i in items],
+        [i.scope_id for i in items],
+        *more.values(),
+    )
+    return found
+
+
+def messages(ledger: Ledger, payloads: Sequence[Any], **more: Any) -> list[int]:
+    named = "".join(f", {name} => %s" for name in more)
+    found: list[int] = ledger.one(
+        f"SELECT enqueue_many('job', %s::jsonb[]{named})", [Jsonb(p) for p in payloads],
+        *more.values(),
+    )  # fmt: skip
+    return found
+
+
+def test_f36_messages_become_executions_of_their_own_in_their_order(ledger: Ledger) -> None:
+    ledger.job(schedule=None, payload={"of": "job"}, max_attempts=4)
+    group = uuid4()
+    made = messages(ledger, [{"n": n} for n in range(500)], group_id=group, requested_by="ann")
+    assert ledger.values("SELECT id FROM executions ORDER BY plan_time, id") == made
+    assert ledger.values("SELECT payload ->> 'n' FROM executions ORDER BY due_at") == [
+        str(n) for n in range(500)
+    ]
+    assert ledger.values(
+        "SELECT DISTINCT status, trigger, attempt, max_attempts, enqueue_key, group_id,"
+        " requested_by, due_at = plan_time AND next_attempt_at = due_at FROM executions"
+    ) == [("PENDING", "enqueue", 0, 4, None, group, "ann", True)]
+    assert ledger.one("SELECT pending FROM group_status(%s)", group) == 500
+
+
+def test_f36_no_items_are_no_executions(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    assert messages(ledger, []) == []
+    assert ledger.statuses() == []
+
+
+def test_f36_a_payload_of_null_is_the_payload_of_the_job(ledger: Ledger) -> None:
+    ledger.job(schedule=None, payload={"of": "job"})
+    first, second = ledger.one("SELECT enqueue_many('job', ARRAY['{\"n\": 1}'::jsonb, NULL])")
+    stored = "SELECT payload FROM executions WHERE id = %s"
+    assert [ledger.one(stored, i) for i in (first, second)] == [{"n": 1}, {"of": "job"}]
+
+
+def test_f36_no_plan_time_is_a_whole_second_or_has_two_executions(
+    ledger: Ledger,
+) -> None:
+    """The clock stands just before a whole second, and the runs of four calls cross it."""
+    ledger.job(schedule=None)
+    noon = ledger.now().replace(microsecond=0)
+    ledger.values(
+        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
+        f" AS $$ SELECT timestamptz '{noon.astimezone(UTC).isoformat()}' - interval '5 us' $$"
+    )
+    made = [i for size in (3, 1, 9, 100) for i in messages(ledger, [{}] * size)]
+    made.append(enqueue(ledger) or 0)
+    rows = ledger.values("SELECT id, plan_time FROM executions ORDER BY plan_time")
+    assert [i for i, _ in rows] == made
+    assert noon not in {at for _, at in rows}
+    assert (rows[-1][1] - rows[0][1]).microseconds == 114  # no instant but the whole second is free
+
+
+def test_f36_items_of_one_key_are_merged_before_they_are_enqueued(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    a, b, again, message = enqueue_many(
+        ledger,
+        [Item({"n": 1}, "a", 7), Item({"n": 2}, "b"), Item({"n": 3}, "a", 4), Item({"n": 4})],
+    )
+    assert a == again
+    assert len({a, b, message}) == 3
+    assert ledger.values(
+        "SELECT id, payload, watermark, enqueue_key FROM executions ORDER BY plan_time"
+    ) == [(a, {"n": 3}, 7, "a"), (b, {"n": 2}, None, "b"), (message, {"n": 4}, None, None)]
+    assert enqueue_many(ledger, [Item({"n": 5}, "b"), Item(None, "a")]) == [b, a]
+    assert ledger.values("SELECT payload FROM executions ORDER BY plan_time") == [
+        {"n": 3}, {"n": 5}, {"n": 4},
+    ]  # fmt: skip
+
+
+def test_f36_watermarks_alone_of_one_scope_are_one_execution(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    first, second = enqueue_many(ledger, [Item(watermark=9), Item(watermark=5)])
+    assert first == second
+    assert ledger.values("SELECT watermark, enqueue_key FROM executions") == [(9, "")]
+    assert ledger.one("SELECT input_watermark FROM schedules") == 9
+    finish(ledger, claimed(ledger))
+    assert enqueue_many(ledger, [Item(watermark=9)]) == [None]  # a success covers it
+
+
+scopes = st.sampled_from(["a", "b", "c"])
+anything = st.lists(
+    st.builds(
+        Item,
+        st.none() | st.integers(0, 9).map(lambda n: {"n": n}),
+        st.none() | st.sampled_from(["k", "l"]),
+        st.none() | st.integers(0, 9),
+        scopes,
+    ),
+    min_size=1,
+    max_size=12,
+)
+STATE = (
+    "SELECT scope_id, enqueue_key, payload, watermark, max_attempts, revision, queue"
+    " FROM executions WHERE job_name = %s ORDER BY scope_id, enqueue_key, payload, watermark"
+)
+INPUT = (
+    "SELECT scope_id, input_watermark, success_watermark FROM schedules WHERE job_name = %s"
+    " ORDER BY 1"
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(batches=st.lists(anything, min_size=1, max_size=3))
+def test_f36_it_leaves_the_ledger_as_one_call_for_each_item_does(
+    ledger: Ledger, batches: list[list[Item]]
+) -> None:
+    """Without payloads of the job, a merge within the batch is the same as one in the table."""
+    ledger.values("DELETE FROM executions")
+    ledger.values("DELETE FROM schedules")
+    ledger.values("DELETE FROM jobs")
+    for name in ("many", "single"):
+        ledger.job(name, schedule=None, scope_kind="shard")
+    for batch in batches:
+        together = enqueue_many(ledger, batch, "many")
+        one_by_one = []
+        for item in batch:
+            given_ = {k: v for k, v in item._asdict().items() if v is not None}
+            one_by_one.append(enqueue(ledger, "single", **given_))
+        assert ledger.values(STATE, "many") == ledger.values(STATE, "single")
+        assert ledger.values(INPUT, "many") == ledger.values(INPUT, "single")
+        same = [[i == j for j in together] for i in together]
+        assert same == [[i == j for j in one_by_one] for i in one_by_one]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "names"),
+    [
+        ("'job'", errors.InvalidParameterValue, "have no elements"),
+        ("'job', '{null, null}', '{a}'", errors.InvalidParameterValue, "2 and 1 elements"),
+        ("'job', array_fill(NULL::jsonb, '{100001}')", errors.InvalidParameterValue, "100001"),
+        ("'job', ARRAY[to_jsonb(repeat('x', 70000))]", errors.InvalidParameterValue, "bytes"),
+        ("'job', keys => '{a, \"\"}'", errors.InvalidParameterValue, "key"),
+        ("'nobody', '{null}'", errors.NoDataFound, "nobody"),
+        ("'job', '{null}', scope_ids => '{acme}'", errors.NoDataFound, "acme"),
+        ("'job', '{null}', scope_ids => '{null}'", errors.InvalidParameterValue, "NULL"),
+        ("'tenants', '{null}'", errors.NoDataFound, "tenant/global"),
+        ("'fixed', '{null, null}', scope_ids => '{a, b}'", errors.NoDataFound, "b"),
+    ],
+)  # fmt: skip
+def test_f36_bad_input_is_refused_whole_and_names_the_remedy(
+    ledger: Ledger, call: str, error: type[psycopg.Error], names: str
+) -> None:
+    ledger.job(schedule=None)
+    ledger.job("tenants", schedule=None, scope_kind="tenant")
+    ledger.job("fixed", schedule=None, scope_kind="tenant", scopes=["a"])
+    with pytest.raises(error, match=names) as raised:
+        ledger.values(f"SELECT enqueue_many({call})")
+    assert raised.value.diag.message_hint
+    assert ledger.values("SELECT id FROM executions") == []
+
+
+def test_f36_a_key_of_another_group_refuses_all_items(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    enqueue(ledger, key="a", group_id=uuid4())
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="another group"):
+        enqueue_many(ledger, [Item(key="b"), Item(key="a")], group_id=uuid4())
+    assert ledger.values("SELECT enqueue_key FROM executions") == ["a"]
+
+
+def test_f36_a_retired_job_refuses_and_a_paused_one_keeps_them(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    ledger.values("SELECT pause('job')")
+    messages(ledger, [{}, {}])
+    assert ledger.statuses() == ["PENDING", "PENDING"]
+    ledger.values("SELECT retire('job')")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="retired"):
+        messages(ledger, [{}])
+
+
+def test_f36_missing_scopes_are_created(ledger: Ledger) -> None:
+    ledger.job(schedule=None, scope_kind="tenant")
+    enqueue(ledger, scope_id="b")
+    enqueue_many(ledger, [Item(scope_id=s) for s in ("c", "b", "a", "c")])
+    assert ledger.values("SELECT scope_id FROM schedules ORDER BY 1") == ["a", "b", "c"]
+    assert ledger.values("SELECT scope_id FROM executions ORDER BY 1") == ["a", "b", "b", "c", "c"]
+
+
+def test_f36_calls_with_the_same_scopes_in_any_order_never_deadlock(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Half of the scopes exist, and the others are created by whoever comes first."""
+    ledger.job(schedule=None, scope_kind="tenant")
+    names = [f"t{n:02}" for n in range(40)]
+    for name in names[::2]:
+        enqueue(ledger, scope_id=name)
+    failures: list[BaseException] = []
+
+    def call(order: list[str]) -> None:
+        try:
+            with psycopg.connect(database_url, autocommit=True) as connection:
+                for _ in range(20):
+                    connection.execute(
+                        "SELECT cronledger.enqueue_many('job', scope_ids => %s)", [order]
+                    )
+        except psycopg.Error as e:
+            failures.append(e)
+
+    callers = [threading.Thread(target=call, args=[order]) for order in (names, names[::-1])]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert failures == []
+    assert ledger.one("SELECT count(*) FROM executions") == 20 + 2 * 20 * 40
+
+
+def test_f36_replicas_are_notified_once(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    with psycopg.connect(database_url, autocommit=True) as listener:
+        listener.execute("LISTEN cronledger")
+        messages(ledger, [{}, {}, {}])
+        received = next(listener.notifies(timeout=30))
+        assert received.payload == "pending"
+        assert list(listener.notifies(timeout=0)) == []
+
+
+def test_f36_a_plan_time_without_a_partition_is_refused_by_name(ledger: Ledger) -> None:
+    """Also when the bounds of the partition of the last call are kept in the session."""
+    ledger.job(schedule=None)
+    messages(ledger, [{}])
+    later = datetime(2999, 1, 1, 12, 30, 15, 250000, tzinfo=UTC)
+    ledger.values(
+        "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
+        f" AS $$ SELECT timestamptz '{later.isoformat()}' $$"
+    )
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no partition") as raised:
+        messages(ledger, [{}])
+    assert "maintain_partitions" in str(raised.value.diag.message_hint)
