@@ -124,6 +124,11 @@ CREATE OR REPLACE FUNCTION {schema}_internal.rearm_unblocked(
 RETURNS TABLE (job_name text, scope_kind text, scope_id text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
+    -- Mostly nothing waits anywhere, and these probes cost much less than the statement below.
+    IF NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'waiting')
+       AND NOT EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'limit') THEN
+        RETURN;
+    END IF;
     -- The key finds which of these schedules wait; a constant instead of the subquery would invite the index
     -- of all parked ones. OFFSET 0 keeps NOT EXISTS a probe for each of the few that wait. Room is counted
     -- once for each limited job and queue.

@@ -19,19 +19,22 @@ class CancelToken:
     that never await.
     """
 
-    __slots__ = ("__weakref__", "_children", "_event", "_lock", "_over")
+    __slots__ = ("__weakref__", "_cancelled", "_children", "_event", "_over")
+    _lock = threading.Lock()
+    """Of all tokens. It is held for a few assignments, and most tokens never take it."""
 
     def __init__(self, over: Callable[[], bool] | None = None) -> None:
         """Create a token, which also counts as cancelled while `over` returns True."""
         self._over = over
-        self._lock = threading.Lock()
-        self._event = threading.Event()
-        self._children: weakref.WeakSet[CancelToken] | None = None  # most executions need none
+        self._cancelled = False
+        # Most executions need neither, and an Event takes longer to create than the token.
+        self._event: threading.Event | None = None
+        self._children: weakref.WeakSet[CancelToken] | None = None
 
     @property
     def cancelled(self) -> bool:
         """Return whether this token or one of its parents was cancelled."""
-        return self._event.is_set() or (self._over is not None and self._over())
+        return self._cancelled or (self._over is not None and self._over())
 
     def check(self) -> None:
         """Raise Cancelled if the work should stop."""
@@ -43,6 +46,11 @@ class CancelToken:
 
         Blocks the thread, so async code must not call it.
         """
+        with self._lock:
+            if self._event is None:
+                self._event = threading.Event()
+                if self._cancelled:
+                    self._event.set()
         return self._event.wait(seconds) or self.cancelled
 
     def child(self) -> "CancelToken":
@@ -52,7 +60,7 @@ class CancelToken:
             if self._children is None:
                 self._children = weakref.WeakSet()
             self._children.add(made)
-            cancelled = self._event.is_set()
+            cancelled = self._cancelled
         if cancelled:
             made.cancel()
         return made
@@ -60,8 +68,10 @@ class CancelToken:
     def cancel(self) -> None:
         """Cancel this token and all of its children. Idempotent."""
         with self._lock:
-            # Under the lock, so that a child created at the same time is not missed.
-            self._event.set()
+            # Under the lock, so that a child or an event created at the same time is not missed.
+            self._cancelled = True
+            if self._event is not None:
+                self._event.set()
             children = tuple(self._children or ())
         for child in children:
             child.cancel()

@@ -261,8 +261,31 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
 
 
 def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
-    """The statement of a function that consists of one, with its parameters: no EXPLAIN looks into
-    a function."""
+    """The last statement of a function, with its parameters: no EXPLAIN looks into a function."""
+    source, arguments = _source(c, function)
+    body = re.search(r"RETURN(?: QUERY)?\b(?!;)(.*);\s*END\s*$", source, re.DOTALL)
+    assert body is not None
+    text = body[1]
+    for argument in arguments.split(", "):
+        name, kind = argument.split(" ", 1)
+        if name in values:
+            text = re.sub(rf"\b{name}\b", f"%({name})s::{kind}", text)
+    return Sent(text, values)
+
+
+def guards(c: psycopg.Connection, function: str) -> dict[str, Sent]:
+    """The probes that decide whether the function executes its other statements."""
+    source, _ = _source(c, function)
+    probes = re.findall(r"EXISTS (\(SELECT FROM [^()]*\))\s+(?:THEN|AND)", source)
+    assert probes, function
+    return {
+        f"{function}_guard_{number}": Sent(f"SELECT EXISTS {probe}", {})
+        for number, probe in enumerate(probes)
+    }
+
+
+def _source(c: psycopg.Connection, function: str) -> tuple[str, str]:
+    """The body and the arguments of a function of the ledger."""
     row = c.execute(
         "SELECT prosrc, pg_get_function_identity_arguments(oid) FROM pg_proc"
         " WHERE oid = (SELECT oid FROM pg_proc WHERE proname = %s"
@@ -271,14 +294,7 @@ def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
         prepare=False,
     ).fetchone()
     assert row is not None
-    body = re.search(r"RETURN(?: QUERY)?\b(.*);\s*END\s*$", row[0], re.DOTALL)
-    assert body is not None
-    text = body[1]
-    for argument in row[1].split(", "):
-        name, kind = argument.split(" ", 1)
-        if name in values:
-            text = re.sub(rf"\b{name}\b", f"%({name})s::{kind}", text)
-    return Sent(text, values)
+    return row[0], row[1]
 
 
 def inside(c: psycopg.Connection, outer: Sent) -> Sent:
@@ -311,6 +327,8 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
     chosen, first, last = found
     tokens = [uuid4() for _ in range(batch)]
     return {
+        **guards(c, "claim_due"),
+        **guards(c, "rearm_unblocked"),
         "lock_due_existing": nested(c, "lock_due_existing", **able),
         "decide_existing": nested(
             c, "decide_existing", candidates=chosen, held_queues=list(QUEUES), held_jobs=[],

@@ -150,6 +150,10 @@ class Outcome:
     covers: bool = False
 
 
+PLAIN_SUCCESS = Outcome(Status.SUCCESS, final=True)
+"""The outcome of most executions: no result, no output, the watermark of the claim."""
+
+
 class CleanJson(NamedTuple):
     """A value as JSON text, with a note if it is missing or was changed."""
 
@@ -164,6 +168,8 @@ def success(value: Any, output: str | None = None, max_result_bytes: int = RESUL
     A value that cannot be stored, or that is larger than `max_result_bytes`, becomes NULL or is
     changed, and `error_code` and `error_msg` describe that. It stays SUCCESS.
     """
+    if value is None and output is None:
+        return PLAIN_SUCCESS
     result = value if isinstance(value, Result) else Result(value)
     stored = clean_json(result.value, max_result_bytes)
     rows, note = _bigint("rows_affected", result.rows_affected, 0)
@@ -303,6 +309,8 @@ def next_attempt(
 
 def decide(outcome: Outcome, job: Job, attempt: int, max_attempts: int, share: float) -> Outcome:
     """Return `outcome` with its `retry_after`; it is final if there is none."""
+    if outcome.final and outcome.retry_after is None:  # a success, for example
+        return outcome
     wait = next_attempt(job, attempt, max_attempts, outcome, share)
     return replace(outcome, retry_after=wait, final=wait is None)
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import assert_never
 from uuid import UUID
 
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, bound_contextvars
 
 from cronledger.app import CancelToken, Context
 from cronledger.engine.lease import Lease, Leases, Stop
@@ -202,12 +202,12 @@ class Executor:
     async def _run(self, running: Running) -> None:
         claimed = running.lease.claimed
         running.called_at = monotonic()
-        with bound_contextvars(
-            **running.lease.log_fields,
-            plan_time=claimed.key.plan_time.isoformat(),
-        ):
-            log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
-            self._end(running, await self._outcome(running))
+        # The variables belong to the context of this task, and end with it.
+        bind_contextvars(
+            **running.lease.log_fields, plan_time=claimed.key.plan_time.isoformat()
+        )  # fmt: skip
+        log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
+        self._end(running, await self._outcome(running))
 
     async def _outcome(self, running: Running) -> Outcome:
         if running.stop is None and not running.lease.usable:
