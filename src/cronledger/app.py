@@ -247,7 +247,7 @@ class App:
             raise _refusal(where, chosen, "name", message, remedy)
         values: dict[str, Any] = dict(policies)
         for decided in values.keys() & {"handler", "target"}:
-            raise _refusal(where, chosen, decided, "follows from the function", "remove it")
+            raise _refusal(where, chosen, decided, "is derived from the function", "remove it")
         scopes = values.get("scopes")
         if callable(scopes):
             _check_provider(scopes)

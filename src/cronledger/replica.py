@@ -26,11 +26,11 @@ class Replica:
     """One runner: `async with Replica(app, url=...)` claims and runs what is due until the block
     ends, and then drains.
 
-    `apps` are applied under their names and run, unless `applied` (the caller has checked the
-    schema and applied them). More apps come and go with `register` and `unregister`.
-    `functions`: further handlers by `module:qualname`.
-    `settings`: by default those of the environment. `url`: by default the database of the settings.
-    `manual`: nothing runs by itself; a test calls `step`.
+    The jobs of `apps` are applied under the name of their App, unless `applied` (the caller has
+    checked the schema and applied them). `register` and `unregister` add and remove Apps later.
+    `functions`: further handlers by `module:qualname`. `settings`: by default those of the
+    environment. `url`: by default the database of the settings. `manual`: nothing runs by itself; a
+    test calls `step`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Replica:
 
     @property
     def is_draining(self) -> bool:
-        """Whether a drain has begun, or ended."""
+        """Return whether a drain has begun or ended."""
         return self.state in ("draining", "stopped")
 
     @property
@@ -72,13 +72,12 @@ class Replica:
         return self._runtime.runner_id
 
     async def start(self, *, before: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Register the runner, apply its apps, and run everything (nothing by itself if `manual`).
+        """Register the runner, apply its Apps, and run everything (nothing by itself if `manual`).
 
-        Log settings that were given take effect, see `logger.follow`. `before` is awaited when all
-        that a start needs has been found, and before anything is claimed. If it raises, the start
-        ends with that error.
+        The log settings take effect (see `logger.follow`). `before` is awaited after all checks
+        and before the first claim. If it raises, the start ends with that error.
 
-        Raises psycopg.OperationalError when the database is away or refuses the connection,
+        Raises psycopg.OperationalError when the database is unreachable or refuses the connection,
         MigrationError when there is no ledger or an older one, ConfigurationError when a job
         belongs to another source, OtherDatabaseError when the ledger was restored or cloned, and
         any other error that prevents a start. In each case nothing runs.
@@ -107,39 +106,42 @@ class Replica:
         return await self._runtime.drain(timeout)
 
     async def abort(self) -> DrainReport:
-        """Stop now: cancel the handlers, and release or fail their executions. A drain that waits
-        for them stops waiting. Idempotent. Return what `drain` returns.
+        """Stop now: cancel the handlers, and release or fail their executions.
+
+        A drain in progress stops waiting for them. Idempotent. Return what `drain` returns.
         """
         return await self._runtime.abort()
 
     async def register(self, app: App, *, force: bool = False) -> Applied:
-        """Apply the jobs of `app` under its name, and run them from now on. What was due while they
-        were retired does not run.
+        """Apply the jobs of `app` under its name, and run them from now on. Plan_times at which
+        they were retired do not run.
 
         If a newer deploy was applied before, `refused` of the result gives the reason and the
-        jobs stay as they are (`force` overrides this).
+        jobs do not change (`force` overrides this).
 
         Raises ConfigurationError for an App without a name, or with a job or function that another
-        App has, and psycopg.Error when the database is away. In both cases nothing has changed.
+        App has, and psycopg.Error when the database is unreachable. In both cases nothing has
+        changed.
         """
         return await self._runtime.register(app, force=force)
 
     async def unregister(self, app: App) -> Retired:
-        """Retire the jobs of `app`: what waits is CANCELLED, and what runs is requested to end (its
-        handlers may still be running). A job whose function another live runner has stays as it is,
-        and its executions here continue.
+        """Retire the jobs of `app`. Waiting executions become CANCELLED, and running ones are
+        requested to end (their handlers may still be running). A job whose function another live
+        runner has is not retired, and its executions here continue.
 
-        Raises ValueError when the app is not registered, and psycopg.Error when the database is
-        away. Then the app is registered as before, though its jobs may have retired: call again.
+        Raises ValueError when the App is not registered, and psycopg.Error when the database is
+        unreachable. Then the App is still registered, but its jobs may be retired: call it again.
         """
         return await self._runtime.unregister(app)
 
     async def step(self) -> tuple[Ran, ...]:
-        """Only when `manual`: claim everything that is due now, run it to its end, and write it.
-        Return what ran, in the order in which it ended.
+        """Claim everything that is due now, run it to its end, and write the outcomes. Return the
+        attempts in the order in which they ended. Needs `manual`.
 
-        What these executions make due runs as well, but no later plan_time of a schedule. Raises
-        RuntimeError when not `manual` or not running, psycopg.Error when the database is away.
+        Executions that these make due run as well, but no later plan_time of a schedule. Raises
+        RuntimeError when not `manual` or not running, psycopg.Error when the database is
+        unreachable.
         """
         return await self._runtime.step()
 
@@ -160,7 +162,7 @@ def _url(settings: Settings) -> str:
     raise ConfigurationError(
         [
             Problem(
-                None, None, "url", EMBEDDED, "is what `cronledger run` starts by itself",
+                None, None, "url", EMBEDDED, "only `cronledger run` starts an embedded server",
                 "start cronledger.embedded.server.Embedded, and pass the DSN that it returns",
             )
         ]

@@ -167,7 +167,7 @@ def test_a_name_is_taken_once() -> None:
         ({"overlap": "never"}, r'jobs\.plain\.overlap = "never": is not a valid choice; use'),
         ({"grace": "1x"}, r'jobs\.plain\.grace = "1x": .*; use'),
         ({"ovrlap": "skip"}, r"jobs\.plain\.ovrlap = \"skip\": .*; did you mean `overlap`\?"),
-        ({"target": {}}, r"jobs\.plain\.target: follows from the function; remove it"),
+        ({"target": {}}, r"jobs\.plain\.target: is derived from the function; remove it"),
         ({"payload": object()}, r"jobs\.plain\.payload: is not JSON"),
         ({"scopes": "abc"}, r"jobs\.plain\.scopes"),
     ],

@@ -209,8 +209,8 @@ async def test_output_is_decoded(
     ("argv", "changes", "error"),
     [
         (["no-such-command-here"], {}, "'no-such-command-here' is not in a directory of PATH"),
-        (["./nothing"], {}, "no file './nothing'"),
-        (["{dir}/bad-interpreter"], {}, "no interpreter as named in its first line"),
+        (["./nothing"], {}, "command not found: './nothing'"),
+        (["{dir}/bad-interpreter"], {}, "the interpreter in its first line, does not exist"),
         (["{dir}"], {}, "is not an executable file"),
         (["{dir}/plain"], {}, "is not an executable file"),
         (["true"], {"cwd": "/no/such/dir"}, "cannot change to cwd '/no/such/dir': No such file"),
@@ -865,11 +865,11 @@ async def test_close_ends_what_runs_and_is_idempotent(tmp_path: Path) -> None:
 async def test_a_supervisor_that_cannot_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     supervisor = Supervisor()
-    with pytest.raises(RuntimeError, match="ended with status 1 at its start"):
+    with pytest.raises(RuntimeError, match="exited with status 1 at startup"):
         await supervisor.start()
     end = await run(supervisor, "true")
     assert end.reason == "not_started"
-    assert end.error == "the command supervisor ended with status 1 at its start"
+    assert end.error == "the command supervisor exited with status 1 at startup"
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     end = await run(supervisor, "true")
     assert end.error is not None

@@ -12,12 +12,12 @@ The life of an execution:
    `stale_after`.
 4. `running.executor` calls the handler, one asyncio task per execution. `running.heartbeats`
    extends the leases from a thread of its own. It stops the handlers whose lease is lost or
-   expired, and those that were requested to cancel.
+   expired, and those whose cancellation was requested.
 5. The handler ends. `rules.outcome` decides between SUCCESS, a retry and the final FAILED or
    CANCELLED.
 6. `running.finisher` writes the outcome. The write matches the token, so a lost lease cannot write.
    A transaction of its own then re-arms the schedules that waited for this execution.
-7. If the replica dies, nobody extends the lease. Another replica steals it if the job is reentrant.
+7. If the replica dies, its lease expires. Another replica steals it if the job is reentrant.
    Otherwise `maintenance.sweeper` writes FAILED, because the end of the attempt is unknown.
 
 Lock order: queues, jobs, schedules, executions, and rows of one table by key. A statement that goes

@@ -65,7 +65,7 @@ class AppRegistry:
         providers: dict[str, tuple[Job, Callable[[], Any]]] = {}
         for app in self._apps:
             functions.update(_functions(app))
-            providers.update({x: (app.jobs[x], ask) for x, ask in app.providers.items()})
+            providers.update({x: (app.jobs[x], call) for x, call in app.providers.items()})
         self.callable.update(functions)
         self.claimable.clear()
         self.claimable.update(functions)
@@ -84,8 +84,8 @@ def source_of(app: App) -> str:
         [
             Problem(
                 None, None, "App.name", None,
-                "the App has no name, but its jobs are applied under the name of their App",
-                'name it, as in App("billing"); no other App may have that name',
+                "the App has no name, but jobs are applied under the name of their App",
+                'give it a unique name, such as App("billing")',
             )
         ]
     )  # fmt: skip
@@ -103,7 +103,7 @@ def _functions(app: App) -> dict[str, Bound]:
 
 def _ambiguous(where: str, job: str) -> ConfigurationError:
     # Rows identify a function by this name alone, so one of the two would run for both.
-    message = "two functions have this name, as functions that are created in a loop do"
+    message = "two functions have this name; functions that are created in a loop share theirs"
     remedy = "give each a __qualname__ of its own, or use one function with scopes"
     return ConfigurationError([Problem(where, job, "python", where, message, remedy)])
 

@@ -15,7 +15,7 @@ DRIFT = 1e-4  # the largest difference in speed between two clocks, in seconds p
 
 @dataclass(slots=True)
 class DatabaseClock:
-    """The database's clock as this runner knows it.
+    """The runner's estimate of the database's clock.
 
     `trusted_since`: the database time since which the runner was connected and the clock did not
     leap by more than a second against the monotonic clock, or None while it is not trusted. A
@@ -33,11 +33,11 @@ class DatabaseClock:
         return self._now is not None
 
     def observe(self, now: datetime, sent: float, received: float | None = None) -> bool:
-        """Learn from an answer of the database. Return whether its clock leapt.
+        """Update the estimate with a reading of the clock. Return whether the clock leapt.
 
         `sent` and `received` are monotonic. The database read its clock at an unknown instant
-        between them, so their mean has the smallest possible error. A slow answer does not replace
-        a better one, unless that one is so old that the clocks may have drifted apart by more.
+        between them, so their mean has the smallest possible error. A slow reply does not replace a
+        more precise one, unless that one is so old that the clocks may have drifted apart by more.
         """
         received = monotonic() if received is None else received
         at = (sent + received) / 2
@@ -59,17 +59,17 @@ class DatabaseClock:
     def agrees(self, now: datetime, sent: float, received: float) -> bool:
         """Return whether `now`, received between these monotonic instants, rules out a leap.
 
-        Also returns False if the answer took so long that a leap cannot be ruled out.
+        Also returns False if the reply took so long that a leap cannot be ruled out.
         """
         return self.at(received) - LEAP <= now <= self.at(sent) + LEAP
 
     def distrust(self) -> None:
-        """End the trust, because the connection was lost. The next answer begins a new one."""
+        """Distrust the clock, because the connection was lost. The next reading ends this."""
         self.trusted_since = None
 
     def at(self, monotonic_time: float) -> datetime:
         """Return the database time at a monotonic instant."""
-        assert self._now is not None, "the database has not answered yet"
+        assert self._now is not None, "the database's clock has not been read yet"
         return self._now + timedelta(seconds=monotonic_time - self._at)
 
     def until(self, instant: datetime) -> float:
@@ -78,7 +78,7 @@ class DatabaseClock:
 
 
 async def fetch_now(answer: AsyncCursor[datetime]) -> datetime:
-    """Return the database's time from the answer to `Statements.read_clock`."""
+    """Return the database's time from the result of `Statements.read_clock`."""
     now = await answer.fetchone()
     assert now is not None, "the statement returns one row"
     return now

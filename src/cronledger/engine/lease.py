@@ -76,11 +76,11 @@ class Lease:
 
     @property
     def usable(self) -> bool:
-        """Whether the handler may continue. Any thread may read this."""
+        """Return whether the handler may continue. Any thread may read this."""
         return self.held and not self.stopped and monotonic() < self.deadline
 
     def renew(self, sent: float) -> None:
-        """Let the lease count from `sent`, the monotonic instant before its statement was sent."""
+        """Restart the lease at `sent`, the monotonic instant before its statement was sent."""
         self.sent, self.next_beat = sent, sent + self.length / 3
         if not self.stopped:
             self.deadline = sent + self.length - margin(self.length)
@@ -103,7 +103,7 @@ class Leases:
 
     def _apply_renew_now(self, lease: Lease) -> None:
         # A heartbeat that was sent before `renew_now` may not have seen the reason for it. A claim
-        # may have been visible to others before its answer arrived and its lease was added here.
+        # may have been visible to others before its reply arrived and its lease was added here.
         if lease.sent < self._renew_requested:
             lease.next_beat = 0.0
 
@@ -131,7 +131,7 @@ class Leases:
             return [lease for lease in self._held.values() if now >= lease.next_beat]
 
     def renew_now(self) -> None:
-        """Make every heartbeat due now, also where the answer to the last one is under way."""
+        """Make every heartbeat due now, even if the reply to the last one is outstanding."""
         with self._lock:
             self._renew_requested = monotonic()
             for lease in self._held.values():
@@ -161,7 +161,7 @@ class Leases:
     def lose(self, token: UUID) -> Lease | None:
         """Remove a lease that belongs to another holder now, and return it.
 
-        Return None if it was not held: it was finished between the heartbeat and its answer.
+        Return None if it was not held: it was finished between the heartbeat and its reply.
         """
         with self._lock:
             lease = self._held.pop(token, None)
@@ -171,7 +171,7 @@ class Leases:
             return lease
 
     def expired(self, now: float) -> list[Lease]:
-        """Mark the leases past their deadline as stopped. Return those that were not before."""
+        """Mark the leases past their deadline as stopped. Return the newly marked ones."""
         with self._lock:
             over = [x for x in self._held.values() if now >= x.deadline and not x.stopped]
             for lease in over:

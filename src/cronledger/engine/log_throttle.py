@@ -1,4 +1,4 @@
-"""Log lines about lasting trouble: the reason in one line, and a limit for their number."""
+"""Log lines about lasting problems: one-line reasons, and a limit on their number."""
 
 from dataclasses import dataclass, field
 from time import monotonic

@@ -23,8 +23,8 @@ from cronledger.rules.model import Handler, Job, ScheduleRow, ScopeKey
 log = get_logger(__name__)
 
 LONGEST_WAIT = 5.0
-"""The most seconds for which a due schedule is delegated. Half of the job's grace, if that is
-less."""
+"""The maximum time in seconds for which a due schedule is delegated. Half of the job's grace
+applies if it is shorter."""
 REMEMBERED = 600.0
 """The seconds for which an ended delegation is remembered. A runner without a free slot does not
 consider the schedule again before it has one."""
@@ -32,7 +32,7 @@ consider the schedule again before it has one."""
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A live runner with newer `tzdata` or `croniter`, and what it can plan.
+    """A live runner with newer `tzdata` or `croniter`, and its abilities.
 
     `able`: its last check-in, at the instant `seen`, shows that it claims.
     """
@@ -46,7 +46,7 @@ class Peer:
     seen: str = field(compare=False)
 
     def plans(self, job: Job, queue: str) -> bool:
-        """Return whether it can run the job, and reads its schedule by something newer."""
+        """Return whether the peer can run the job, and reads its schedule by newer data."""
         if queue not in self.queues or job.schedule is None:
             return False
         if job.handler is Handler.PYTHON and job.target["python"] not in self.handlers:
@@ -83,7 +83,7 @@ class NewerPeers:
     _idle: dict[str, str] = field(default_factory=dict, init=False)
 
     def observe(self, others: Sequence[Mapping[str, Any]] | None) -> bool:
-        """Take over the runners with another fingerprint, as `check_in` returns them.
+        """Replace the known peers by `others`, the runners with another fingerprint.
 
         Return whether the newer runners, or their abilities, have changed.
         """
@@ -144,7 +144,7 @@ class NewerPeers:
         return min((end - now for end in ends), default=None)
 
     def described(self) -> dict[str, int | str]:
-        """Return the numbers of newer runners and the own versions, for a log line."""
+        """Return the numbers of newer runners and this runner's versions, for a log line."""
         return {
             "newer_tzdata": sum(peer.tzdata for peer in self._newer),
             "newer_croniter": sum(peer.croniter for peer in self._newer),

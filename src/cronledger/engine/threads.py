@@ -18,7 +18,7 @@ _Task = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Returned]", Callable[[]
 
 
 class Threads:
-    """As many threads as functions run at once, kept for the next ones. The caller limits them.
+    """One thread for each running function. Idle threads are reused. The caller limits the number.
 
     An exception of the function is part of the result, not an exception of the future. A future
     refuses StopIteration, and a CancelledError of the function must not look like one of the task.
@@ -32,7 +32,7 @@ class Threads:
         self._started = 0
 
     def call(self, function: Callable[[], Any]) -> "asyncio.Future[Returned]":
-        """Call `function` in a thread now. The running loop gets the result."""
+        """Call `function` in a thread now. Return a future of the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Returned] = loop.create_future()
         self._waited_for.add(future)
@@ -45,9 +45,10 @@ class Threads:
         return future
 
     def close(self) -> None:
-        """Do not wait for threads any longer. Each ends when its function returns, if it does.
+        """Stop waiting for threads. Each thread ends when its function returns.
 
-        The result of a function that still runs is a TimeoutError. Must not run beside `call`.
+        The result of a function that still runs is a TimeoutError. Must not run concurrently with
+        `call`.
         """
         for future in tuple(self._waited_for):
             _resolve(future, (None, TimeoutError("the thread has not returned")))

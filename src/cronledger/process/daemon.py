@@ -1,4 +1,4 @@
-"""One replica as a process: it prepares the ledger, runs, drains on a signal, and always ends.
+"""One replica as a process: it prepares the ledger, runs, drains on a signal, and always exits.
 
 The first SIGTERM or SIGINT drains, the second stops running work, the third ends the process.
 SIGUSR1 logs the state of the process.
@@ -44,14 +44,14 @@ T = TypeVar("T")
 DRAIN_MARGIN_SECONDS = 30.0
 EXIT_SECONDS = 3.0
 COLLECT_AFTER = 2_000
-"""The number of unfreed objects after which Python searches for cycles. The default is 700."""
+"""The number of unfreed objects that starts a garbage collection. Python's default is 700."""
 
 
 def tune_gc() -> None:
-    """Let Python search for cycles less often, and not in the objects that exist now.
+    """Collect garbage less often, and exclude the objects that exist now.
 
-    Otherwise its searches through modules and waiting executions take a third of the time of a busy
-    replica.
+    Otherwise the collector's walks through modules and waiting executions take a third of the time
+    of a busy replica.
     """
     gc.collect()
     gc.freeze()
@@ -83,9 +83,9 @@ class DaemonOptions:
     def run(self) -> Exit:
         """Run in the main thread until a signal.
 
-        Return FINE after a drain, and FAILED after an aborted drain. If it cannot start, it raises
-        ConfigurationError, EmbeddedError, MigrationError, SchemaNewerError, OtherDatabaseError or
-        psycopg.Error. Afterwards the process ends within seconds, whatever its threads do.
+        Return FINE after a drain, and FAILED after an aborted drain. Raises ConfigurationError,
+        EmbeddedError, MigrationError, SchemaNewerError, OtherDatabaseError or psycopg.Error if the
+        replica cannot start. Afterwards the process exits within seconds, even if its threads hang.
         """
         logs.configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
@@ -143,7 +143,7 @@ class Daemon:
         try:
             port = await self._health.start()
         except OSError as error:
-            message = f"{host}:{port} cannot be listened on: {error.strerror}"
+            message = f"cannot listen on {host}:{port}: {error.strerror}"
             remedy = f"free it, or set another {PREFIX}HEALTH_PORT (0: any)"
             raise ConfigurationError(
                 [Problem(None, None, PREFIX + "HEALTH_PORT", str(port), message, remedy)]
@@ -161,7 +161,7 @@ class Daemon:
     def diagnose(self) -> dict[str, Any]:
         """Return the state of the replica as plain values. Thread-safe.
 
-        Before the replica has started, this is its health alone.
+        Before the replica has started, the result is only its health.
         """
         replica = self._replica
         if replica is None or replica.state == "starting":
@@ -198,7 +198,7 @@ class Daemon:
     async def _when_reachable(
         self, work: Callable[[], Awaitable[None]], stop: asyncio.Event
     ) -> bool:
-        """Do `work`, and repeat it while the database is unreachable.
+        """Call `work`, and retry it while the database is unreachable.
 
         Return False if `stop` was set in the meantime. Raises psycopg.Error if the database is
         unreachable for longer than `patience`, and at once if the server refuses the connection.
@@ -320,9 +320,9 @@ class Daemon:
         sys.stdout.write(summary(rows, mark.since, now))
         sys.stdout.flush()
 
-    def _report(self, ask: Callable[[Reports], T]) -> T:
+    def _report(self, read: Callable[[Reports], T]) -> T:
         with self._connect("cronledger summary") as connection:
-            return ask(Reports(connection, self._settings.schema_name))
+            return read(Reports(connection, self._settings.schema_name))
 
     async def close(self) -> None:
         """Stop the HTTP endpoints, and release the embedded server."""

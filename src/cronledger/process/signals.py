@@ -1,4 +1,4 @@
-"""Signals as events, and a watchdog that ends the process in time, whatever hangs in it."""
+"""Signals as events, and a watchdog that ends the process in time, even if its threads hang."""
 
 import asyncio
 import os
@@ -19,9 +19,9 @@ ABORT_SECONDS = 25.0
 class Signals:
     """SIGTERM and SIGINT as events. SIGUSR1 calls `report`.
 
-    Each of them also sets the deadline of the watchdog. The signal handlers of the event loop would
-    wait while a handler of a job blocks it. These run between any two instructions of the main
-    thread, so they take no lock and start no thread.
+    SIGTERM and SIGINT also set the deadline of the watchdog. The event loop's own signal handlers
+    would wait while a job's handler blocks the loop. These handlers run between any two
+    instructions of the main thread, so they take no lock and start no thread.
     """
 
     def __init__(

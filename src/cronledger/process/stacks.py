@@ -75,7 +75,7 @@ def tasks(loop: asyncio.AbstractEventLoop) -> list[dict[str, Any]]:
 
 
 def threads() -> list[dict[str, Any]]:
-    """Return all threads of Python with their stacks, outermost call first."""
+    """Return all Python threads with their stacks, outermost call first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return [
         {

@@ -1,4 +1,4 @@
-"""Claiming: the dispatcher asks the claimer for what is due, and passes the leases on.
+"""Claiming: the dispatcher calls the claimer, and passes the leases to the executor.
 
 `claimer` retries and adapts; `claim` is one transaction; `decide` contains its decisions.
 """

@@ -1,7 +1,7 @@
 """Claims that fail because the database refuses a value of one job.
 
-The refused statement names no row. So the claim is retried with half of its schedules until only
-the one with the bad value is left. Its job gets a spec_error, and the others are claimed.
+The error does not name the row. So the claim is retried with half of its schedules until only the
+one with the bad value is left. Its job gets a spec_error, and the others are claimed.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class BadValues:
         self._statements = statements
 
     async def isolate(self, request: ClaimRequest, claim: Claim, error: Error) -> None:
-        """Change `request` so that a retry of the failed `claim` comes closer to success.
+        """Prepare a retry of the failed `claim`: narrow `request`, or create missing partitions.
 
         Raises `error` if no schedule can be the cause.
         """

@@ -1,13 +1,13 @@
-"""The number of rows that a claim looks at."""
+"""The number of rows that a claim reads."""
 
 LARGEST_CLAIM = 500
-"""The most rows of each kind that a claim looks at."""
+"""The maximum number of rows of each kind that a claim reads."""
 MAX_EXTRA_SCHEDULES = 100
-"""The most schedules of each kind that a claim plans without a slot for them. Planning 100
-takes about 10 ms. Executions that come due meanwhile have to wait for the next claim."""
+"""The maximum number of schedules of each kind that a claim plans without a slot for them. Planning
+100 takes about 10 ms. Executions that become due meanwhile wait for the next claim."""
 LEAST_BREADTH = 50
-"""The fewest due schedules that a claim may lock. In a backlog the first few take all slots. The
-others are read for nothing, and other replicas cannot lock them meanwhile."""
+"""The minimum number of due schedules that a claim may lock. In a backlog the first few take all
+slots. The claim reads the others for nothing, and other replicas cannot lock them meanwhile."""
 
 
 class Breadth:
@@ -22,12 +22,12 @@ class Breadth:
         self._per_slot = 1
 
     def rows(self, slots: int) -> int:
-        """Return how many due schedules to lock while `slots` are free."""
+        """Return the number of due schedules to lock while `slots` are free."""
         beyond = min(MAX_EXTRA_SCHEDULES, slots * self._per_slot)
         return min(self._limit, max(slots, beyond))
 
     def adapt(self, due: int, slotless: int, *, full: bool) -> None:
-        """Learn from a claim that locked `due` schedules, `slotless` of them for nothing.
+        """Adapt to a claim that locked `due` schedules and had no slot for `slotless` of them.
 
         `full`: the claim locked as many as it was allowed to.
         """

@@ -4,13 +4,13 @@
    function `claim_due` does this, for workers in other languages as well.
 2. Lock due schedules. They stay locked until the COMMIT.
 3. In new statements, read the jobs, revisions, running executions and limits of these schedules. A
-   statement that takes a lock still sees what was before the lock.
+   statement that takes a lock still sees the state before the lock.
 4. Decide which plan_times run, which are skipped, and which schedules are parked.
 5. Write the new executions, the skips and the cursors.
-6. Read when the runner has to claim again, and COMMIT.
+6. Read when the next claim is due, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
 
-Steps 1 and 2 share one round trip: their statements are sent before the first answer is read.
+Steps 1 and 2 share one round trip: their statements are sent before the first result is read.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -42,17 +42,17 @@ log = get_logger(__name__)
 
 
 class ClockLeaptError(Exception):
-    """The database's clock leapt, so that leases only seemed to be stale. Nothing was stolen."""
+    """The database's clock leapt, so live leases may appear stale. Nothing was stolen."""
 
 
 @dataclass(slots=True)
 class ClaimRequest:
-    """What a claim may take. A retry after a failure takes less.
+    """The limits of a claim. A retry after a failure narrows them.
 
-    `slots`: the most executions. `steal`: take over stale leases. `excluded_jobs`: jobs that the
-    claim ignores. `refused_jobs`: jobs that it ignores because the database refuses one of their
-    values. `broken`: jobs whose definition cannot be read, by name. `only`: the only schedules to
-    plan, while one with a bad value is searched for.
+    `slots`: the maximum number of executions. `steal`: whether stale leases are stolen.
+    `excluded_jobs`: jobs that the claim ignores. `refused_jobs`: jobs that it ignores because the
+    database refuses one of their values. `broken`: jobs whose definition cannot be read, by name.
+    `only`: the only schedules to plan, during the search for one with a bad value; None: all.
     """
 
     slots: int
@@ -73,12 +73,12 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """What a claim has committed.
+    """The result of a committed claim.
 
-    `excluded_jobs`: jobs that this runner has to leave alone for a while. `next_due`: when more is
-    due, as of the monotonic instant `asked` or later. `full`: more may be due now. `lag`: how long
-    after its due_at the latest of the new executions started. `reconsider_after`: the seconds until
-    a delegated schedule has to be considered again.
+    `excluded_jobs`: jobs that the next claims of this runner must ignore. `next_due`: when more is
+    due, as of the monotonic instant `asked` or later. `full`: more may be due now. `lag`: the
+    longest time from due_at to the start of a new execution; None if there are none.
+    `reconsider_after`: the seconds until a delegated schedule has to be considered again.
     """
 
     leases: Sequence[Lease]
@@ -92,13 +92,13 @@ class ClaimResult:
 
     @property
     def writes(self) -> bool:
-        """Whether the claim changed any row."""
+        """Return whether the claim changed any row."""
         return bool(self.leases) or self.decision.writes
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimContext:
-    """What all claims of one runner share."""
+    """The objects that all claims of one runner share."""
 
     pool: AsyncPool
     statements: Statements
@@ -114,10 +114,10 @@ class ClaimContext:
 
 
 class Claim:
-    """One attempt at a claim, for one call of `run`.
+    """One attempt at a claim. `run` may be called once.
 
-    After a failed attempt, `schedules` are those that it had locked, and `decision` is what it
-    would have written.
+    After a failed attempt, `schedules` are those that it locked, and `decision` contains the writes
+    that it intended.
     """
 
     def __init__(self, context: ClaimContext, request: ClaimRequest) -> None:
@@ -133,10 +133,10 @@ class Claim:
         self.decision = ClaimDecision()
 
     async def run(self) -> ClaimResult:
-        """Claim, plan, write and COMMIT; then clean up behind the COMMIT.
+        """Claim, plan, write and COMMIT, then run the follow-up transactions.
 
-        Raises BrokenJobsError, ClockLeaptError or psycopg.Error. Then everything was rolled back,
-        or the outcome of the COMMIT is unknown (see `UnknownCommits`).
+        Raises BrokenJobsError, ClockLeaptError or psycopg.Error. In each case everything was rolled
+        back, or the outcome of the COMMIT is unknown (see `UnknownCommits`).
         """
         try:
             async with self._context.pool.connection() as c:
@@ -165,7 +165,7 @@ class Claim:
         return self._result(won, due, more=reached_limit or rearmed)
 
     def executions(self) -> Iterator[Claimed | NewClaim]:
-        """Return the executions that the claim wins if its COMMIT succeeds."""
+        """Yield the executions that the claim wins if its COMMIT succeeds."""
         yield from self._existing
         yield from self.decision.new
 
@@ -203,10 +203,10 @@ class Claim:
         self.schedules = [row for row in locked if only is None or row.key in only]
 
     async def _check_clock(self, c: Connection) -> None:
-        """Read the clock once more, after something was stolen.
+        """Read the clock again after a steal.
 
-        If the database's clock has just leapt, the holders of these leases are alive. Raises
-        ClockLeaptError if that cannot be ruled out.
+        If the database's clock has just leapt, the holders of the stolen leases may be alive.
+        Raises ClockLeaptError if a leap cannot be ruled out.
         """
         sent = monotonic()
         now = await fetch_now(await self._statements.read_clock(c))
@@ -215,10 +215,10 @@ class Claim:
             raise ClockLeaptError
 
     def _jobs_not_to_plan(self) -> list[str]:
-        """Return the jobs whose schedules this runner leaves alone, as far as is known by now.
+        """Return the jobs whose schedules this claim must not plan, as far as they are known.
 
-        These are not the same as `jobs_not_to_run`. Another runner plans a delegated job, but every
-        runner executes it. The schedules of a broken job are decided, because this parks them.
+        They differ from `jobs_not_to_run`. Another runner plans a delegated job, but every runner
+        executes it. The schedules of a broken job are planned, because this parks them.
         """
         request = self._request
         delegated = self._context.abilities.peers.delegated_jobs()
@@ -251,25 +251,25 @@ class Claim:
             await s.advance_schedules(c, decision.plans)
 
     async def _read_next_due(self, c: Connection, since: datetime) -> AsyncCursor[NextDue]:
-        """`since`: the database's time before step 1, because more may have come due meanwhile."""
+        """Read when more is due. `since`: the database's time before step 1."""
         self._asked = monotonic()
         return await self._statements.next_due(
             c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(), since=since
         )
 
     async def _fetch_inserted(self) -> list[Claimed]:
-        """Return the new executions. A row that existed already is not among them."""
+        """Return the executions that were inserted. Rows that existed already are not included."""
         return [] if self._inserted is None else await self._inserted.fetchall()
 
     async def _after_commit(self, c: Connection) -> bool:
         """Check the parked schedules again, and record spec errors.
 
-        What blocked a schedule may have ended while the claim parked it. Spec errors are written to
-        rows of `jobs`, which come before schedules in the lock order. Both need transactions of
-        their own.
+        The execution that blocked a schedule may have ended while the claim parked the schedule.
+        Spec errors are written to rows of `jobs`, which come before schedules in the lock order.
+        Both need transactions of their own.
 
-        Never raises psycopg.Error, because the claim is committed. The sweeper re-arms whatever is
-        left behind here. Return whether a schedule is due again that `next_due` did not see.
+        Never raises psycopg.Error, because the claim is committed; the sweeper re-arms what remains
+        after an error. Return whether a schedule became due again after `next_due` was read.
         """
         decision, rearmed = self.decision, 0
         self._log_refused_rows()
@@ -283,9 +283,9 @@ class Claim:
             await self._record_spec_errors(c)
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
-        # A claim that parks a schedule and re-arms it makes the next claim run at once. If nothing
-        # was started in between, the decision (which parks) and the query (which re-arms) disagree,
-        # and would do so for ever in a busy loop. Then the next poll decides.
+        # A re-armed schedule makes the next claim run at once. Without progress, wait for the next
+        # poll; otherwise a disagreement between the decision (which parks) and the query (which
+        # re-arms) would busy-loop.
         return rearmed > 0 and bool(decision.new or decision.pending)
 
     def _log_refused_rows(self) -> None:

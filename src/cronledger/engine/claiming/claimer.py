@@ -1,4 +1,4 @@
-"""The claims of one runner: retries, and what is remembered between claims."""
+"""The claims of one runner: their retries, and the state that is kept between them."""
 
 from collections.abc import Collection, Sequence
 
@@ -25,8 +25,8 @@ from cronledger.ledger.statements import Statements
 class Claimer:
     """Claims for one runner, one claim at a time.
 
-    `in_flight`: a claim has begun and not ended. `unknown_commits`: executions of earlier claims
-    that may have been committed.
+    `in_flight`: a claim is in progress. `unknown_commits`: executions of earlier claims that may
+    have been committed.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Claimer:
     ) -> ClaimResult:
         """Claim at most `slots` executions, and retry without the jobs that make a claim fail.
 
-        The jobs that were left out get a spec_error and are in `excluded_jobs` of the result.
-        Raises psycopg.Error if nothing was committed, or if that is unknown. The caller then has to
+        These jobs get a spec_error and are in `excluded_jobs` of the result. Raises psycopg.Error
+        if nothing was committed, or if the outcome of the COMMIT is unknown. The caller then has to
         resolve `unknown_commits` before the next claim.
         """
         request = ClaimRequest(slots, steal, excluded_jobs)

@@ -1,4 +1,4 @@
-"""The decisions of a claim, between its reads and its writes. No connection, no waiting."""
+"""The decisions of a claim, between its reads and its writes. No connection and no await."""
 
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
@@ -25,10 +25,12 @@ from cronledger.rules.planner import STEP, Room, plan
 log = get_logger(__name__)
 
 MAX_PLAN_TIMES = 100_000
-"""The most plan_times that one claim decides on, over all its schedules. This takes about a second,
-during which the claim holds their locks. After an outage, the rest is due again at once."""
+"""The maximum number of plan_times that one claim decides, over all its schedules. This takes about
+a second, during which the claim holds their locks. After an outage, the rest is due again at
+once."""
 UNCLAIMED_STEP = 100
-"""The most plan_times of one external schedule that one claim plans. They take no slot."""
+"""The maximum number of plan_times that one claim plans for an external schedule. They take no
+slot."""
 
 
 @dataclass(slots=True)
@@ -36,11 +38,11 @@ class ClaimDecision:
     """Everything that one claim writes.
 
     `new`: executions to insert as RUNNING. `pending`: executions to insert for workers outside of
-    cronledger. `replaced`: scopes whose RUNNING execution is requested to cancel. `parked`: scopes
-    parked as `waiting` or `limit`, with their queues.
-    `excluded_jobs`: jobs that other live runners have to plan. `no_runner`: jobs that no live
-    runner can run. `delegated`: jobs that a runner with newer zone data plans. `slotless`: the
-    number of due schedules that were left as they are, because others took all slots.
+    cronledger. `replaced`: scopes whose RUNNING execution gets a cancel request. `parked`: scopes
+    parked as `waiting` or `limit`, with their queues. `excluded_jobs`: jobs that other live runners
+    have to plan. `no_runner`: jobs that no live runner can run. `delegated`: jobs that a runner
+    with newer zone data plans. `slotless`: the number of due schedules that were not planned,
+    because others took all slots.
     """
 
     new: list[NewClaim] = field(default_factory=list)
@@ -57,7 +59,7 @@ class ClaimDecision:
 
     @property
     def writes(self) -> bool:
-        """Whether the claim changes any row. Each schedule that was decided has a plan."""
+        """Return whether the claim changes any row. Every planned schedule is in `plans`."""
         return bool(self.plans)
 
 
@@ -70,7 +72,7 @@ def decide(inputs: ClaimInputs, abilities: Abilities, slots: int) -> ClaimDecisi
 
 
 class _Decider:
-    """Decides one schedule after the other. Keeps account of the slots and limits."""
+    """Decides the schedules in order, and tracks the slots and limits that are left."""
 
     def __init__(self, inputs: ClaimInputs, abilities: Abilities, slots: int) -> None:
         self._inputs = inputs
@@ -96,7 +98,7 @@ class _Decider:
             self._plan(row, facts, revisions)
 
     def _stays_due(self, row: ScheduleRow, facts: JobFacts) -> bool:
-        """Return whether the row is left as it is, for a later claim or for another runner."""
+        """Return whether the row stays due, for a later claim or for another runner."""
         if self._is_locked_elsewhere(facts, row.queue):
             return True
         if facts.retired_at is not None or self._inputs.revisions.broken(facts.name) is not None:
@@ -111,17 +113,17 @@ class _Decider:
         return False
 
     def _is_locked_elsewhere(self, facts: JobFacts, queue: str) -> bool:
-        """Return whether another transaction holds the row of the limited job or queue."""
+        """Return whether another transaction has locked the row of the limited job or queue."""
         job_is = facts.room is not None and facts.name not in self._inputs.locked_jobs
         return job_is or queue not in self._inputs.locked_queues
 
     def _lacks_slot(self, row: ScheduleRow, job: Job) -> bool:
         """Return whether schedules before this one took the last slot and this one needs a slot.
 
-        Otherwise each claim would walk through a large backlog again for the few that fit in. If
-        executions that existed before took all slots, the schedule is planned nevertheless, so that
-        what it misses meanwhile is recorded. A schedule that was woken is planned once. If it needs
-        a slot, it is due from then on.
+        Such a schedule is not planned. Otherwise each claim would plan a large backlog again for
+        the few schedules that get a slot. If existing executions took all slots, the schedule is
+        planned nevertheless, so that its missed plan_times are recorded. A woken schedule is
+        planned once. If it needs a slot, it is due from then on.
         """
         taken = self._slots <= 0 and bool(self.decision.new) and not row.woken
         blocked = row.key in self._inputs.running and job.overlap is not Overlap.ALLOW
@@ -133,7 +135,7 @@ class _Decider:
         return self._inputs.revisions.broken(facts.name) or self._abilities.refusal(facts)
 
     def _plan(self, row: ScheduleRow, facts: JobFacts | None, revisions: list[Revision]) -> None:
-        """Let the planner settle the due plan_times of the row, and start those that run."""
+        """Settle the due plan_times of the row, and add the executions that start."""
         external = facts is not None and facts.handler == Handler.EXTERNAL
         blocker = self._inputs.running.get(row.key)
         room = self._room(row)
@@ -145,7 +147,7 @@ class _Decider:
             planned = plan(
                 row, revisions, self._inputs.now, blocker=blocker, room=room, step=self._step
             )
-        except Exception as bug:  # whatever is wrong with one job must not stop the others
+        except Exception as bug:  # a fault of one job must not stop the others
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"
             self._park(row, Parked.SPEC_ERROR, facts, error)
@@ -164,11 +166,11 @@ class _Decider:
     def _behind_unclaimed(
         self, scope: ScopeKey, revisions: list[Revision]
     ) -> tuple[int | None, list[Revision]]:
-        """Treat a firing that no worker has claimed yet as a blocker of the later ones.
+        """Make a firing that no worker has claimed yet block the later ones.
 
-        These become skips with reason `overlap`, so that workers that were away for a day find one
-        execution instead of a day's. Jobs that want all of them are the exception: `allow`, and
-        `wait` with `catch_up = all`.
+        The later firings become skips with reason `overlap`. So workers that were away for a day
+        find one execution instead of a day's backlog. Jobs that want every firing are the
+        exception: `allow`, and `wait` with `catch_up = all`.
         """
         waiting, newest = self._inputs.unclaimed.get(scope), revisions[-1]
         job = newest.job
@@ -179,7 +181,7 @@ class _Decider:
         return waiting, [*revisions[:-1], replace(newest, job=job)]
 
     def _leave_to_others(self, row: ScheduleRow, facts: JobFacts) -> None:
-        """Leave the row to a live runner that has the handler. Park it if there is none."""
+        """Leave the row to a live runner that has the handler. Park the row if there is none."""
         live = self._inputs.live_functions
         wanted = facts.function if facts.handler == Handler.PYTHON else None
         if live is None or (wanted is not None and LiveFunction(row.queue, wanted) in live):
@@ -195,7 +197,7 @@ class _Decider:
         facts: JobFacts | None = None,
         error: str | None = None,
     ) -> None:
-        """Take the row out of the due index as it is. Nothing is settled."""
+        """Take the row out of the due index without settling any plan_time."""
         parked = Plan(row.planned_through, row.planned_revision, row.next_plan_time, None, why)
         self._settle(row, parked, facts, error)
 

@@ -18,20 +18,20 @@ from cronledger.logger import get_logger
 log = get_logger(__name__)
 
 EXCLUDED_SECONDS = 30.0
-"""How long the dispatcher ignores a job that it left to other runners, or that is broken."""
+"""The time for which the dispatcher ignores a job that is broken, or left to other runners."""
 YIELD_SECONDS = 0.005
-"""How long a runner without a free slot would wait before a claim. Many runners wake at the same
-instant; in this way the least loaded one claims first."""
+"""The wait of a fully loaded runner before a claim; the wait of others is proportional to their
+load. Many runners wake at the same instant, and the least loaded one claims first."""
 BUSY_SECONDS = 0.02
-"""How long to wait when something is due that another replica has locked."""
+"""The wait when another replica has locked everything that is due."""
 
 
 @dataclass(slots=True)
 class DispatcherStats:
-    """What the dispatcher has done since the start.
+    """The counters of the dispatcher since its start.
 
-    `lag_s`: how long after its due_at the latest new execution of the last claim started. None if
-    there was no new execution yet.
+    `lag_s`: the longest time from due_at to start, in seconds, in the last claim with new
+    executions. None before the first such claim.
     """
 
     steps: int = 0
@@ -46,11 +46,10 @@ class DispatcherStats:
 class Dispatcher:
     """Each `step` claims at most as many executions as there are free slots.
 
-    `free` returns the number of free slots and of all slots. `start` receives the leases that were
-    claimed. `poll` returns the longest time between two steps.
-    `steal_at`: when the next lease is stale, in database time. `refused`: why the database refused
-    the last claim, because it is not the ledger's own. `saturated`: the last step found no free
-    slot.
+    `free` returns the number of free slots and of all slots. `start` receives the claimed leases.
+    `poll` returns the longest time between two steps, in seconds. `steal_at`: when the next lease
+    is stale, in database time. `refused`: the reason why the database refused the last claim as not
+    the ledger's own, or None. `saturated`: the last step found no free slot.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Dispatcher:
     async def step(self) -> float:
         """Claim once. Return the seconds until the next step, unless the loop is woken.
 
-        Raises psycopg.Error when the database is unreachable. Nothing is lost by that.
+        Raises psycopg.Error when the database is unreachable. The step can be repeated.
         """
         await self._claimer.unknown_commits.resolve()
         free, slots = self._free()
@@ -103,9 +102,9 @@ class Dispatcher:
         return self._delay(result)
 
     def reconsider(self) -> None:
-        """Include jobs again that were left to other runners, from the next step on.
+        """Consider all ignored jobs again, from the next step on.
 
-        Call this when the jobs have changed, or the functions that this runner has.
+        Call this when the jobs or the functions of this runner have changed.
         """
         self._excluded_until.clear()
 
@@ -132,7 +131,7 @@ class Dispatcher:
         return list(self._excluded_until)
 
     def _process(self, result: ClaimResult) -> None:
-        """Start the executions, and keep what the claim has shown."""
+        """Start the executions, and update the exclusions, the counters and the clock."""
         until = monotonic() + EXCLUDED_SECONDS
         self._excluded_until.update((job, until) for job in result.excluded_jobs)
         for name in result.decision.no_runner:
@@ -159,8 +158,8 @@ class Dispatcher:
         """Return the seconds until the next step."""
         left_to_others = result.excluded_jobs or result.decision.delegated
         if left_to_others or (result.full and result.writes):
-            # Claim again at once. What was left to others took places in this claim, and the next
-            # claim does not look at it.
+            # Claim again at once. The jobs that were left to others took places in this claim, and
+            # the next claim excludes them.
             return 0
         due = result.next_due
         moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]

@@ -22,7 +22,7 @@ class BrokenJobsError(Exception):
 
 @dataclass(slots=True)
 class ClaimInputs:
-    """Everything that the decisions of one claim depend on.
+    """The inputs of the decisions of one claim.
 
     `running`: the id of the first RUNNING execution per scope. `unclaimed`: the id of the first
     PENDING execution per scope, only of external jobs. `locked_jobs`: limited jobs whose row this
@@ -54,10 +54,10 @@ class InputReader:
     async def read(
         self, c: Connection, existing: Sequence[Claimed], schedules: Sequence[ScheduleRow]
     ) -> ClaimInputs:
-        """Lock the limits of these schedules, then read everything that the claim decides by.
+        """Lock the limited jobs and queues of these schedules, then read the inputs of the claim.
 
-        Also reads the definitions of the jobs of `existing`, the executions that were claimed
-        already. Raises BrokenJobsError if one of these definitions cannot be read.
+        Also reads the definitions of the jobs of `existing`, the executions that are already
+        claimed. Raises BrokenJobsError if one of these definitions cannot be read.
         """
         s = self._statements
         planned = sorted({row.key.job_name for row in schedules})
@@ -114,7 +114,7 @@ class InputReader:
     async def _read_unclaimed(
         self, c: Connection, schedules: Sequence[ScheduleRow], jobs: Mapping[str, JobFacts]
     ) -> dict[ScopeKey, int]:
-        """Return the executions that wait for workers outside of cronledger, if there are any."""
+        """Return the first PENDING execution of each scope, only of external jobs."""
         external = {name for name, job in jobs.items() if job.handler == Handler.EXTERNAL}
         scopes = [row.key for row in schedules if row.key.job_name in external]
         if not scopes:

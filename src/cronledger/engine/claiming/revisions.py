@@ -1,8 +1,8 @@
 """The revisions of jobs, parsed once and kept for later claims.
 
 Revisions are append-only, but a restore or a failover may remove the last ones. Their numbers are
-then used again. So each claim reads the id of the newest revision of its jobs, and the revisions
-kept here are used only under that id.
+then reused. So each claim reads the id of the newest revision of its jobs, and uses the revisions
+kept here only if they end with that id.
 """
 
 import json
@@ -98,10 +98,11 @@ class Revisions:
         self._known: dict[str, _Known] = {}
 
     async def read(self, c: Connection, wanted: Mapping[str, tuple[int, UUID | None]]) -> None:
-        """Read the revisions of each job in `wanted` from the given number on, if they are missing.
+        """Read the revisions of the `wanted` jobs, unless they are known.
 
-        The id is that of the job's newest revision. The same transaction has read it, under the
-        lock of one of the job's schedules. If it is None, all revisions are read.
+        `wanted`: by job, the number of the first revision, and the id of the newest one. The same
+        transaction has read the id, under the lock of one of the job's schedules. Without an id,
+        the revisions are always read.
         """
         missing = {
             name: first

@@ -1,4 +1,4 @@
-"""Lease tokens that a runner mints for its claims, before it knows how many it will need."""
+"""Lease tokens that a runner creates before it knows how many its claim will use."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -27,8 +27,8 @@ class Tokens:
     def offer(self, most: int) -> Offer:
         """Return at most `most` tokens.
 
-        Returns `most` only after a claim that used everything it was offered. Most claims use none,
-        so the offer is kept for the next claim.
+        The result has `most` tokens only after a claim that used its whole offer. An unused offer
+        is kept for the next claim, because most claims use no token.
         """
         count = most if self._used_up else min(most, FEW)
         if self._offer.size != count:

@@ -16,9 +16,9 @@ log = get_logger(__name__)
 class UnknownCommits:
     """The executions of a claim that may or may not have been committed, by token.
 
-    A claim adds its executions before their COMMIT. They are removed when the caller of the claim
-    has them, or when the transaction is known to be rolled back. Those of a claim that was cut off
-    in between stay here until `resolve` has looked them up.
+    A claim adds its executions before their COMMIT. They are removed when the claim returns them,
+    or when the transaction is known to be rolled back. Those of a claim that was cut off in between
+    stay here until `resolve` has looked them up.
     """
 
     def __init__(self, pool: AsyncPool, statements: Statements) -> None:
@@ -27,18 +27,18 @@ class UnknownCommits:
         self._executions: dict[UUID, ExecutionKey] = {}
 
     def add(self, executions: Iterable[Claimed | NewClaim]) -> None:
-        """From now on the outcome for these executions is unknown."""
+        """Record that the outcome of these executions is unknown."""
         self._executions.update((x.token, x.key) for x in executions)
 
     def remove(self, executions: Iterable[Claimed | NewClaim]) -> None:
-        """These executions are held by the caller, or rolled back."""
+        """Remove executions that the caller of the claim holds, or that were rolled back."""
         for execution in executions:
             self._executions.pop(execution.token, None)
 
     async def resolve(self) -> None:
         """Release every execution that was committed. Afterwards no outcome is unknown.
 
-        Raises psycopg.Error while the database cannot be asked.
+        Raises psycopg.Error if the database is unreachable.
         """
         released, unknown = 0, len(self._executions)
         while self._executions:
@@ -47,15 +47,15 @@ class UnknownCommits:
             log.warning("claim_commit_unknown", executions=unknown, released=released)
 
     async def _release(self) -> int:
-        """Release what was committed, guarded by its token. Return the number of executions.
+        """Release the committed executions, guarded by their tokens. Return their number.
 
-        The backend of the lost claim may still be working, and its COMMIT would come after our
-        look. So this first waits for the lock of one schedule: one transaction claimed all of these
+        The backend of the lost claim may still be working, and may COMMIT after the look-up. So
+        this first waits for the lock of one schedule: one transaction claimed all of these
         executions, and it holds the locks of all their schedules.
 
         An execution that is still RUNNING under its token afterwards stays unknown. PostgreSQL 18
-        up to 18.4 passes over rows that were updated (by a request to cancel them, for example)
-        while `release_executions` waited for them. The next call sees them as they are.
+        up to 18.4 skips rows that were updated (by a request to cancel them, for example) while
+        `release_executions` waited for them. The next call sees their current state.
         """
         tokens, keys = list(self._executions), list(self._executions.values())
         async with self._pool.connection() as c:
@@ -63,7 +63,7 @@ class UnknownCommits:
                 await self._statements.lock_schedule(c, min(key.scope for key in keys))
                 released = await self._statements.release_executions(
                     c, keys, tokens, "not_started",
-                    "the answer to the claim's COMMIT was lost; the handler was never started",
+                    "the reply to the claim's COMMIT was lost; the handler was never started",
                 )  # fmt: skip
                 states = await self._statements.read_leases(c, keys, tokens)
             count = len(await released.fetchall())

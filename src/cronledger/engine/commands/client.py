@@ -34,7 +34,7 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """How a command ended.
+    """The end of a command.
 
     `returncode` is set if it exited, and `signal` if a signal ended it; neither is set if that is
     unknown. `reason`: it exited by itself; `stop`, `kill` or a cancellation stopped it; its lease
@@ -61,7 +61,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Process:
-    """One supervisor process as the client sees it."""
+    """The client's view of one supervisor process."""
 
     loop: asyncio.AbstractEventLoop
     popen: subprocess.Popen[bytes]
@@ -98,7 +98,7 @@ class Supervisor:
         await process.ready.wait()
         if not process.is_ready:
             status = process.popen.returncode
-            raise RuntimeError(f"the command supervisor ended with status {status} at its start")
+            raise RuntimeError(f"the command supervisor exited with status {status} at startup")
 
     async def close(self) -> None:
         """End all commands, with the reason `eof`, and the supervisor. Idempotent."""
@@ -128,13 +128,14 @@ class Supervisor:
     ) -> CommandEnd:
         """Run `argv`, or `shell` by /bin/sh -c, until it ends or until `deadline` of `monotonic()`.
 
-        `env` is added to the environment. `extend` moves the deadline, at which nothing of the
-        command is alive: SIGTERM is sent `grace` seconds before SIGKILL, or later if the lease is
+        `env` is added to the environment. At the deadline no process of the command is alive;
+        `extend` moves it. SIGTERM is sent `grace` seconds before SIGKILL, or later if the lease is
         short. If the task is cancelled, the command gets SIGTERM, and SIGKILL after `grace`. A
         second cancellation sends SIGKILL. The task is cancelled when the command is dead.
 
         Raises ValueError unless exactly one of `argv` and `shell` is given, and if `key` is
-        running. Raises RuntimeError after `close`. Any other obstacle is returned as `not_started`.
+        running. Raises RuntimeError after `close`. Any other failure to start is returned as
+        `not_started`.
         """
         if (argv is None) == (shell is None):
             raise ValueError(f"command {key!r}: give exactly one of argv and shell")
@@ -294,7 +295,7 @@ class Supervisor:
         status = process.popen.returncode
         end = CommandEnd(None, None, "supervisor_died", "", False, f"it ended with status {status}")
         if not process.is_ready:
-            end = _not_started(f"the command supervisor ended with status {status} at its start")
+            end = _not_started(f"the command supervisor exited with status {status} at startup")
         for run in runs.values():
             if run.pid is not None:
                 with suppress(ProcessLookupError, PermissionError):
@@ -365,7 +366,7 @@ class Supervisor:
             process.popen.stdin.close()
             process.popen.stdin = None
 
-    # -- writing, in the loop's thread, what the pipe did not take --------------------------------
+    # -- writing the rest, in the loop's thread ---------------------------------------------------
 
     def _write_later(self, process: _Process) -> None:
         with self._lock:

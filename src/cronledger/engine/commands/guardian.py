@@ -1,4 +1,4 @@
-"""The guardian of one command: its parent, which kills all that the command started.
+"""The guardian of one command: its parent, which kills everything that the command started.
 
 The supervisor forks one guardian for each command. On Linux the guardian is a subreaper: orphans of
 the command become its children, also after setsid() and a double fork. So it knows every descendant
@@ -7,13 +7,13 @@ of the command, and no process of another command.
 While the supervisor lives, the guardian signals on request only. `control` carries the requests:
 
 - `T`: send SIGTERM to all descendants;
-- `K`: send SIGKILL to all descendants, until nothing is left;
+- `K`: send SIGKILL to all descendants, until none is left;
 - the end of the pipe: the supervisor is dead, which counts as `K`.
 
 The guardian writes lines to `report`: `pid N` and later `exit STATUS` of the command itself,
-`killing` when it has read a `K`, and `gone` when nothing of the command is left. Then it exits. It
-keeps the supervisor's stdout open and never writes to it. So the runner, which reads the other end,
-reads its end only when all guardians are done.
+`killing` when it has read a `K`, and `gone` when no process of the command is left. Then it exits.
+It keeps the supervisor's stdout open and never writes to it. So the runner, which reads the other
+end, reads its end only when all guardians are done.
 """
 
 import os
@@ -174,8 +174,8 @@ class _Guardian:
         self._poll.register(wake, select.POLLIN)
 
     def run(self) -> None:
-        """Return when nothing of the command is left."""
-        self._say(f"pid {self._pid}")
+        """Run until no process of the command is left."""
+        self._write(f"pid {self._pid}")
         while self._anything_left() and monotonic() < self._give_up_at:
             if self._killing_since != NEVER:
                 self._kill()
@@ -183,7 +183,7 @@ class _Guardian:
                 self._read(fd)
         if self._group is not None:
             cgroup.remove(self._group)
-        self._say("gone")
+        self._write("gone")
 
     def _patience(self) -> float | None:
         """Return the milliseconds until the next poll. None: no limit."""
@@ -201,7 +201,7 @@ class _Guardian:
             self._poll.unregister(fd)
             self._give_up_at = monotonic() + LAST
         if b"K" in data or not data:
-            self._say("killing")
+            self._write("killing")
             self._killing_since = min(self._killing_since, monotonic())
         elif b"T" in data:
             self._signal(signal.SIGTERM)
@@ -216,7 +216,7 @@ class _Guardian:
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 if found[0] == self._pid:
                     self._reaped = True
-                    self._say(f"exit {found[1]}")
+                    self._write(f"exit {found[1]}")
         except ChildProcessError:
             return not LINUX and group_exists(self._pid)
         return True
@@ -232,6 +232,6 @@ class _Guardian:
         else:
             signal_group(self._pid, number)
 
-    def _say(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         with suppress(BrokenPipeError):  # the supervisor is dead
             os.write(self._report, f"{line}\n".encode())

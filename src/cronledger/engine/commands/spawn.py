@@ -81,7 +81,7 @@ def explain(status: str, argv: Sequence[str], cwd: str | None) -> str:
     if step == "cwd":
         return f"cannot change to cwd {cwd!r}: {reason}"
     if number == errno.ENOENT and "/" in name:
-        return f"command not found: no file {name!r}, or no interpreter as named in its first line"
+        return f"command not found: {name!r}, or the interpreter in its first line, does not exist"
     if number == errno.ENOENT:
         return f"command not found: {name!r} is not in a directory of PATH"
     if number == errno.EACCES:

@@ -54,7 +54,7 @@ from cronledger.engine.commands.spawn import (
 )
 
 KILL_LEAD = 0.1
-"""Seconds between SIGKILL and the deadline, at which nothing is alive."""
+"""Seconds between SIGKILL and the deadline, at which no process of the command is alive."""
 EOF_GRACE = 2.0
 """The longest grace, in seconds, when the runner is gone."""
 DRAIN = 0.2
@@ -62,7 +62,7 @@ DRAIN = 0.2
 GONE = 2.0
 """Seconds after SIGKILL for which `ended` waits for the last processes of a command."""
 DEAF = 0.05
-"""A guardian that does not confirm a kill within so many seconds is killed itself."""
+"""Seconds after which a guardian that does not confirm a kill is killed itself."""
 POLL = 0.05
 CHUNK = 1 << 16
 NEVER = float("inf")
@@ -158,8 +158,8 @@ class Supervisor:
         for fd in (0, 1, wake_r, wake_w):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
-        # Handlers, not SIG_IGN: exec() gives children the default action back. Only the end of the
-        # runner ends the supervisor, not a signal sent to everything in its control group.
+        # Handlers, not SIG_IGN, because exec() resets only handlers to the default action. The end
+        # of the runner ends the supervisor; a signal sent to its whole control group does not.
         for number in HANDLED:
             signal.signal(number, lambda *_: None)
         self._selector.register(wake_r, selectors.EVENT_READ, self._on_wake)
@@ -200,7 +200,7 @@ class Supervisor:
             return
         *lines, self._requests = (self._requests + data).split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._handle(json.loads(line))
 
     def _on_runner_gone(self, fd: int) -> None:
         self._selector.unregister(fd)
@@ -230,7 +230,7 @@ class Supervisor:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def _obey(self, request: dict[str, Any]) -> None:
+    def _handle(self, request: dict[str, Any]) -> None:
         match request["op"]:
             case "start":
                 if error := self._start(request):
@@ -241,7 +241,7 @@ class Supervisor:
                         command.extend(deadline, monotonic())
                         self._soonest = min(self._soonest, command.next_at)
             case "stop" | "kill":
-                self._reap()  # a command that has exited by itself was not stopped
+                self._reap()  # a command that has already exited was not stopped
                 if command := self._commands.get(request["key"]):
                     grace = command.grace if request["op"] == "stop" else 0.0
                     self._stop(command, "stopped", grace)
@@ -279,7 +279,7 @@ class Supervisor:
         return None
 
     def _stop(self, command: Command, reason: str, grace: float) -> None:
-        """Send SIGTERM to all of it, and SIGKILL after `grace` seconds or at the lease's end."""
+        """Send SIGTERM to the command, and SIGKILL after `grace` seconds or at the lease's end."""
         if command.exit_code is None and command.reason is None:
             command.reason, command.term_at = reason, NEVER
             if grace > 0:
@@ -288,7 +288,7 @@ class Supervisor:
             command.kill_at = min(command.kill_at, monotonic() + grace)
         self._check((command,))
 
-    # -- what the commands do --------------------------------------------------------------------
+    # -- output and reports -----------------------------------------------------------------------
 
     def _on_output(self, command: Command, _fd: int) -> None:
         if not self._read(command):
@@ -308,7 +308,7 @@ class Supervisor:
         return bool(data)
 
     def _on_exec_status(self, command: Command, _fd: int) -> None:
-        """Read why the child cannot start. A successful exec() closes the pipe without data."""
+        """Read the error of a child that cannot start. After exec() the pipe ends without data."""
         if command.exec_status < 0:  # closed by an earlier callback of this round
             return
         status = os.read(command.exec_status, CHUNK).decode()
@@ -379,7 +379,7 @@ class Supervisor:
         self._check(exited or [c for c in self._commands.values() if c.lost])
 
     def _guardian_ended(self, command: Command) -> None:
-        """Kill what a dead guardian has left, unless its work was done."""
+        """Kill the processes of a dead guardian, unless it had reported `gone`."""
         self._on_report(command, command.report)
         os.close(command.control)
         command.control = -1
@@ -394,7 +394,7 @@ class Supervisor:
     # -- ending ----------------------------------------------------------------------------------
 
     def _check(self, commands: Iterable[Command]) -> None:
-        """Do what is due for `commands`, and note when any command is due next."""
+        """Run the due actions of `commands`, and note when any command's next action is due."""
         for command in tuple(commands):
             if self._commands.get(command.key) is not command:
                 continue  # an earlier callback of this round ended it
@@ -418,10 +418,10 @@ class Supervisor:
         command.next_at = min(command.term_at, command.kill_at)
 
     def _check_exited(self, command: Command, now: float) -> None:
-        """Kill what a dead main process has left when its time is over, and end the command.
+        """End a command whose main process is dead, after a limited time for its other processes.
 
-        After an exit by itself, the rest may run until its output ends, or for `DRAIN` seconds.
-        After SIGTERM it may run until the end of the grace. Then `ended` is sent.
+        After an exit by itself, they may run until the output ends, or for `DRAIN` seconds. After
+        SIGTERM they may run until the end of the grace. Then they are killed, and `ended` is sent.
         """
         self._read_rest(command)
         if command.reason is not None:
@@ -461,7 +461,7 @@ class Supervisor:
             command.next_at = now + POLL
 
     def _kill(self, command: Command, now: float) -> None:
-        """Request that the guardian kills all of it. Kill a guardian that does not confirm it."""
+        """Request a kill from the guardian. Kill a guardian that does not confirm the request."""
         if command.gone_by == NEVER:
             command.gone_by, command.killing_by = now + GONE, now + DEAF
             self._request(command, b"K")

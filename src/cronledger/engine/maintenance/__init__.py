@@ -1,4 +1,4 @@
-"""Maintenance: what a replica does beside claiming and running.
+"""Maintenance: the work of a replica beside claiming and running.
 
-It checks in, sweeps stale executions, asks scope providers, and listens for notifications.
+It checks in, sweeps stale executions, calls scope providers, and listens for notifications.
 """

@@ -1,4 +1,4 @@
-"""Check-ins: a runner takes a name, updates its row in `runners`, and learns about the others."""
+"""Check-ins: a runner takes a name, updates its row in `runners`, and reads those of its peers."""
 
 import asyncio
 import os
@@ -93,9 +93,9 @@ class CheckIn:
         self._one_at_a_time = asyncio.Lock()
 
     async def check_in(self) -> CheckInReply:
-        """Write the present state of the runner, and return what the ledger shows of the others.
+        """Write the current state of the runner, and return the reply of the ledger.
 
-        Raises psycopg.Error if the database is unreachable, or contains another ledger.
+        Raises psycopg.Error if the database is unreachable or contains another ledger.
         """
         # One at a time, because an older state must not overwrite a newer one.
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
@@ -130,5 +130,5 @@ class CheckIn:
 
 
 def fingerprint() -> dict[str, str]:
-    """Return the versions of Python and of everything that decides how a schedule is read."""
+    """Return the versions of Python and of the libraries and data that interpret schedules."""
     return {"python": platform.python_version(), **cron.FINGERPRINT}

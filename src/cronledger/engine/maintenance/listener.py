@@ -49,7 +49,7 @@ class Listener:
 
     @property
     def listening(self) -> bool:
-        """Whether notifications arrive. Any thread may read this."""
+        """Return whether notifications arrive. Any thread may read this."""
         return self._connection is not None
 
     async def step(self) -> float:
@@ -91,7 +91,7 @@ class Listener:
             raise
         self._connection = connection
         self._restored()
-        # Notifications may have been missed, so the subscribers check once for all of them.
+        # Notifications may have been missed, so the subscribers check once for everything.
         self._woken("connected")
 
     def _restored(self) -> None:

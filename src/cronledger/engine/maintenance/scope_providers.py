@@ -48,9 +48,9 @@ class Listed(NamedTuple):
 class ScopeProviders:
     """Each step calls every provider, and stores the changes and the outcome of each call.
 
-    A provider that raises, takes too long, or returns anything but names retires nothing and does
-    not prevent the others from being called. One runner at a time calls a provider. Its turn is a
-    lock of the transaction in which the result is stored. `providers` may change at any time.
+    A provider that raises, takes too long, or returns anything but scope_ids retires no scope and
+    does not block the calls of others. One runner at a time calls a provider. Its turn is a lock of
+    the transaction in which the result is stored. `providers` may change at any time.
     """
 
     def __init__(
@@ -184,12 +184,12 @@ async def _listed(answer: Iterable[str]) -> Listed:
 
 
 def _read(answer: Iterable[str]) -> Listed:
-    """Raises TypeError if the answer is not iterable, ValueError if it contains other values."""
+    """Return the list. Raises TypeError if it is not iterable, ValueError for other values."""
     if isinstance(answer, str):
-        raise ValueError(f"{answer!r} is one text; return a list of scope_ids")
+        raise ValueError(f"{answer!r} is a string; return a list of scope_ids")
     for scope in (scopes := list(answer)):
         if not isinstance(scope, str) or not 0 < len(scope) <= 200:
-            raise ValueError(f"scope_id {scope!r} is not a text of 1 to 200 characters")
+            raise ValueError(f"scope_id {scope!r} is not a string of 1 to 200 characters")
         if clean_text(scope) != scope:
             raise ValueError(f"scope_id {scope!r} contains a NUL or a lone surrogate")
     scopes = sorted(set(scopes))

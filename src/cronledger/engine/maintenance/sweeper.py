@@ -103,8 +103,8 @@ class Sweeper:
     async def _end_stale(self, c: Connection) -> Sequence[Swept]:
         """Sweep the stale executions and return them.
 
-        Sweeps nothing if the database's clock has just leapt, because then every live lease seems
-        to be stale.
+        Sweeps nothing if the database's clock has just leapt, because then live leases appear
+        stale.
         """
         try:
             async with step_transaction(c):
@@ -138,7 +138,9 @@ class Sweeper:
         if due or inputs:
             self._rearmed()
         if ended:
-            log.info("orphans_cancelled", count=len(ended), reason="their jobs are retired or gone")
+            log.info(
+                "orphans_cancelled", count=len(ended), reason="their jobs are retired or deleted"
+            )
 
     async def _maintain(self) -> None:
         async with self._pool.connection() as c:
@@ -151,4 +153,4 @@ class Sweeper:
 
 
 class _LeaptError(Exception):
-    """The database's clock leapt, so that leases only seemed to be stale. Nothing was swept."""
+    """The database's clock leapt, so live leases may appear stale. Nothing was swept."""

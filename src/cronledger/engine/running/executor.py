@@ -39,8 +39,8 @@ class Running:
     """One execution in this process.
 
     `called_at`: the monotonic instant at which its task began, or None before that. `stop`: the
-    reason why the handler was requested to end, if it was. `overran`: it did not end in time.
-    `abandoned`: the executor does not wait for its end any more.
+    reason why the handler was requested to end, or None. `overran`: it did not end in time.
+    `abandoned`: the executor no longer waits for its end.
     """
 
     lease: Lease
@@ -114,7 +114,7 @@ class Executor:
     def free(self) -> tuple[int, int]:
         """Return the number of free slots and of all slots.
 
-        A backlog of outcomes that the database has not taken yet reduces the free slots.
+        A backlog of outcomes that the database has not accepted yet reduces the free slots.
         """
         backlog = max(0, self._finisher.waiting - 4 * self._slots)
         return max(0, self._slots - len(self._running) - backlog), self._slots
@@ -211,7 +211,7 @@ class Executor:
 
     async def _outcome(self, running: Running) -> Outcome:
         if running.stop is None and not running.lease.usable:
-            # This process stood still since its claim, so that the lease may have been stolen.
+            # The process was suspended after its claim, so the lease may have been stolen.
             running.stop = "lease_lost"
         if running.stop is not None:  # stopped before it began
             return self._stopped(running)
@@ -261,7 +261,7 @@ class Executor:
                 ended = await self._http.run(job, context, guard)
             case Handler.EXTERNAL:
                 return outcome.not_started(
-                    "handler external: only workers of its own can run it, not a replica"
+                    "handler external: a replica cannot run it; its workers have to claim it"
                 )
             case _:
                 assert_never(job.handler)
@@ -330,7 +330,7 @@ class Executor:
         self._freed()
 
     def abandon(self, running: Running) -> None:
-        """Do not wait any longer for a handler that does not end. Its outcome will be ignored.
+        """Stop waiting for a handler that does not end. Its outcome will be ignored.
 
         An execution that is not reentrant becomes FAILED `shutdown`, final. The lease of a
         reentrant one expires after the end of this process, and is stolen.
@@ -353,7 +353,7 @@ def _log_end(ended: Outcome, duration_ms: int, *, release: bool) -> None:
         case Status.SUCCESS:
             if ended.error_code is None:
                 log.info("execution_succeeded", duration_ms=duration_ms)
-            else:  # the ledger does not have the result as the handler returned it
+            else:  # the ledger contains the result changed, or not at all
                 log.warning(
                     "execution_succeeded",
                     duration_ms=duration_ms,

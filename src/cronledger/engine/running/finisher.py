@@ -1,7 +1,7 @@
 """The finisher: writes the outcomes of attempts, many in one guarded statement.
 
-An outcome stays here, and its lease is extended, until the database has taken it or the row shows
-the token of another holder.
+An outcome stays here, and its lease is extended, until the database has accepted it or the row
+shows the token of another holder.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Ended:
 
     @property
     def row(self) -> Ending:
-        """The element of `finish_executions`."""
+        """The row for the statement `finish_executions`."""
         o, claimed = self.outcome, self.lease.claimed
         return Ending(
             claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
@@ -55,12 +55,12 @@ class Ended:
         )  # fmt: skip
 
     def is_committed(self, state: LeaseState | None) -> bool:
-        """Return whether an earlier write of this outcome has led to this state of its row."""
+        """Return whether this state of the row shows that this outcome was committed before."""
         if state is None or state.error_code != self.outcome.error_code:
             return False
         if self.release or not state.ours:  # or the failure was written, and is being retried
             return state.error_code is not None
-        # After a requested cancel, of which the runner need not know yet, FAILED becomes CANCELLED.
+        # A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
         cancelled = self.outcome.status is Status.FAILED and state.status == Status.CANCELLED
         return state.status == self.outcome.status or cancelled
 
@@ -140,7 +140,7 @@ class Finisher:
         return 0 if self._waiting else None
 
     def _forget(self, batch: Sequence[Ended], settled: Container[UUID]) -> None:
-        """Remove what needs no further write, with its leases. Others may wait for these ends."""
+        """Remove settled outcomes and their leases. Note the schedules that may wait for them."""
         self._waiting[: len(batch)] = [x for x in batch if x.token not in settled]
         for ended in batch:
             if ended.token in settled:
@@ -190,7 +190,7 @@ class Finisher:
     async def _send(self, c: psycopg.AsyncConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
         """Write the batch in one transaction.
 
-        Return the tokens that were written, each with whether its scope has input to settle.
+        Return the written tokens, and for each whether its scope has input to settle.
         """
         finishing = [x.row for x in batch if not x.release]
         releasing = [x for x in batch if x.release]
@@ -217,8 +217,8 @@ class Finisher:
     ) -> None:
         """Settle the outcomes whose write did not return their row.
 
-        An earlier write without an answer has committed them, or their lease is lost. A row that is
-        RUNNING under its token was locked: its write is repeated.
+        Either an earlier write has committed them and its reply was lost, or their lease is lost. A
+        row that is RUNNING under its token was locked, and its write is repeated.
         """
         answer = await self._statements.read_leases(
             c, [x.lease.claimed.key for x in missing], [x.token for x in missing]

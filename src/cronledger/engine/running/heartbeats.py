@@ -1,4 +1,4 @@
-"""The heartbeats of a runner: they extend its leases, and stop the handlers of those that end.
+"""The heartbeats of a runner: they extend leases, and stop the handlers of lost or expired ones.
 
 The heartbeat thread has its own event loop and its own connection. Otherwise a handler that blocks
 the main loop would cost the other executions their leases.
@@ -83,13 +83,13 @@ class Heartbeats:
         self._started.wait()
 
     def wake(self) -> None:
-        """Let the thread step now, because a lease was added that may be due earlier."""
+        """Make the thread step now, because a lease was added that may be due earlier."""
         loop, event = self._loop, self._wake
         if loop is not None and event is not None and not loop.is_closed():
             loop.call_soon_threadsafe(event.set)
 
     def renew_now(self) -> None:
-        """Extend every lease now. The answers show which executions are requested to cancel."""
+        """Extend every lease now. The replies show which executions have a cancel request."""
         self._leases.renew_now()
         self.wake()
 
@@ -157,7 +157,7 @@ class Heartbeats:
             if self.failing is not None:
                 log.info("heartbeats_resumed", leases=len(due))
             self.failing = None
-        except Exception as error:  # noqa: BLE001 - the next round has to come in any case
+        except Exception as error:  # noqa: BLE001 - the next round has to follow in any case
             self._failed(error)
             await self._disconnect()
             await asyncio.sleep(self.RETRY)
@@ -191,14 +191,14 @@ class Heartbeats:
             await self._check_missing(connection, list(missing.values()))
 
     async def _check_missing(self, connection: Connection, missing: list[Lease]) -> None:
-        """Find out whether the rows that were not returned are locked, or their lease is lost."""
+        """Determine whether the rows that were not returned are locked, or their lease is lost."""
         answer = await self._statements.read_leases(
             connection, [x.claimed.key for x in missing], [x.token for x in missing]
         )
         ours = {
             state.token: state
             for state in await answer.fetchall()
-            # Only the holder writes SUCCESS, so this is our own finish without its answer.
+            # Only the holder writes SUCCESS, so this runner finished it and has no reply yet.
             if state.ours and state.status in ("RUNNING", "SUCCESS")
         }
         self._leases.postpone(ours, monotonic() + self.RETRY)

@@ -40,13 +40,13 @@ from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
 
 LISTENING_POLL = 15.0
-"""The default in place of `poll_interval`, in seconds, while notifications arrive."""
+"""The default of `poll_interval` while notifications arrive, in seconds."""
 SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
 """Environment variables that commands do not inherit, in upper or lower case."""
 
 
 class Coordinator(Protocol):
-    """The calls of components that concern other components. `Runtime` implements them."""
+    """The methods that components call to affect other components. `Runtime` implements them."""
 
     def ledger_became(self, other: OtherLedger) -> bool: ...
     def database_unreachable(self) -> None: ...
@@ -66,7 +66,7 @@ def poll_seconds(s: Settings, *, listening: bool) -> float:
 
 
 def ttl(s: Settings) -> timedelta:
-    """Return the time after its last check-in after which a runner counts as dead."""
+    """Return the age of its last check-in at which a runner counts as dead."""
     listens = s.listen_url is not None or not s.pgbouncer
     return timedelta(seconds=3 * poll_seconds(s, listening=listens) + 5)
 
@@ -167,7 +167,7 @@ class Components:
         )
 
     def _build_control(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
-        """Build what acts on the other components: diagnostics, drain, Apps, manual steps."""
+        """Build the components that act on others: diagnostics, drain, Apps, manual steps."""
         self.inspector = Inspector(
             self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
             self.heartbeats, self.listener,
@@ -182,7 +182,7 @@ class Components:
         )  # fmt: skip
 
     def _listener(self, coordinator: Coordinator) -> Listener | None:
-        """Return None behind a pooler without a DSN to LISTEN on. The runner polls then."""
+        """Return None behind a pooler without a DSN to LISTEN on. The runner then polls."""
         s = self._settings
         if s.listen_url is not None:
             access = Access(s.listen_url.get_secret_value())

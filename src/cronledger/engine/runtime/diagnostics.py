@@ -20,13 +20,13 @@ LISTEN = "listen"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a runner works.
+    """The health of a runner.
 
     `database`: `away` if it is unreachable. `other` if it was restored or cloned, so that nothing
     is claimed until it is accepted, or if it contains another ledger than the one the runner began
-    with. `stuck`: the name of a loop that has not stepped for two minutes although the database
-    answered. `failing`: the error of each loop whose last step failed, of `heartbeats` while leases
-    cannot be extended, and of `listen` while notifications cannot be received.
+    with. `stuck`: the name of a loop that has not stepped for two minutes although the database is
+    reachable. `failing`: the error of each loop whose last step failed, of `heartbeats` while
+    leases cannot be extended, and of `listen` while notifications cannot be received.
     """
 
     state: State
@@ -40,7 +40,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether the runner takes work. A failing LISTEN does not count, because it polls then."""
+        """Return whether the runner takes work. Without LISTEN it polls, which counts as ready."""
         return self.state == "running" and self.database == "ok" and self.failing.keys() <= {LISTEN}
 
 
@@ -68,9 +68,9 @@ class Active:
 class Diagnostics:
     """The state of a live runner at one moment. Ages and lags are in seconds.
 
-    `database` and `failing` are described at `Health`. `ticks`: the number of claims. `lag_s`: how
-    long after its due_at the latest new execution of the last claim started. `saturated`: all slots
-    are taken, so that due executions wait. `unwritten`: outcomes that the database has not taken
+    `database` and `failing` are described at `Health`. `ticks`: the number of claims. `lag_s`: the
+    longest time from due_at to start in the last claim with new executions. `saturated`: all slots
+    are taken, so that due executions wait. `unwritten`: outcomes that the database has not accepted
     yet. `database_errors`: the errors of the loops since the start.
     """
 
@@ -162,7 +162,7 @@ class Inspector:
         return found
 
     def health(self, state: State) -> Health:
-        """Return what a load balancer or a process supervisor needs to know."""
+        """Return the health of the runner, for load balancers and process supervisors."""
         now, away = monotonic(), self.loops.away_since
         _, slots = self.executor.free()
         stepped = self.loops.last_step("dispatcher") or self.dispatcher.stats.last_step

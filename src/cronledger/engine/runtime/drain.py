@@ -1,4 +1,4 @@
-"""A drain: the end of a runner, and how the executions ended that were running when it began."""
+"""A drain: it ends a runner, and reports how the running executions ended."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from cronledger.rules.outcome import ErrorCode
 log = get_logger(__name__)
 
 CLAIM_SECONDS = 2.0
-"""How long a drain waits for a claim that is in flight."""
+"""The time in seconds for which a drain waits for a claim that is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """The end of the executions that were running when a drain began.
+    """The ends of the executions that were running when a drain began.
 
-    `finished`: ended by themselves. `released`: PENDING again, for another runner. `failed`:
-    FAILED `shutdown`. `unfinished`: the outcome is not written yet, or the handler did not end.
-    `cut_off`: those that still ran at the deadline, in their state of that moment. An execution
-    whose lease was lost is counted nowhere: another runner, or the sweeper, has written its end.
+    `finished`: ended by themselves. `released`: PENDING again, for another runner. `failed`: FAILED
+    `shutdown`. `unfinished`: the outcome is not written yet, or the handler did not end. `cut_off`:
+    those that still ran at the deadline, in their state of that moment. An execution whose lease
+    was lost is not counted, because another runner or the sweeper has written its end.
     """
 
     finished: int = 0
@@ -49,12 +49,12 @@ class Drain:
     _cut_off: tuple[Active, ...] = field(default=(), init=False)
 
     def ended(self, ended: Sequence[Ended]) -> None:
-        """The outcomes of these executions are committed."""
+        """Note that these outcomes are committed."""
         self._ended.extend(ended)
 
     async def stop_claiming(self) -> bool:
         """Wait until no claim is in flight. Return whether one had to be cut off."""
-        # A claim in the middle of its COMMIT may end, because its executions would be orphans.
+        # A claim may finish its COMMIT first, because its executions would be orphans otherwise.
         cut_off = self.claimer.in_flight and not await self.loops.finish(
             "dispatcher", CLAIM_SECONDS
         )

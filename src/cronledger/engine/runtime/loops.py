@@ -1,4 +1,4 @@
-"""Loops: each one calls a `step()` again and again, sleeps in between, and survives its errors."""
+"""Loops: each one calls a `step()` repeatedly, sleeps in between, and survives its errors."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ BACKOFF = (0.1, 0.25, 0.5, 1.0, 2.0)
 STUCK_SECONDS = 120.0
 CANCEL_AGAIN_SECONDS = 1.0
 SUSPECTED = 10
-"""A loop that loses its connection so often is reported, although the other loops are answered."""
+"""The number of lost connections after which a loop is reported although other loops succeed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,8 +30,7 @@ class Loop:
     """One driven step.
 
     `at`: the monotonic instant at which the last step began. `busy`: that step has not ended.
-    `observes_clock`: the step learns the
-    time of the database. `last`: the loop ends after this step.
+    `observes_clock`: the step reads the database's clock. `last`: the loop ends after this step.
     `error`: the error of the last step, or None. `logged`: the last error logged, and when.
     """
 
@@ -65,9 +64,9 @@ class LoopStats:
 class Loops:
     """The loops of one replica by name.
 
-    `away` is called when a loop that observes the database's clock gets no answer: the database is
-    unreachable. `suspect` is called when any other loop gets no answer, because it may have lost
-    only its own connection. The first one that hears from the database again calls `answered`.
+    `away` is called when a loop that reads the database's clock cannot reach the database.
+    `suspect` is called when any other loop cannot, because it may have lost only its own
+    connection. A check-in that succeeds calls `answered`.
 
     `elsewhere`: the error if the database contains another ledger than the runner's own, or None.
     `became` returns whether the runner's own ledger has become the other one.
@@ -103,12 +102,12 @@ class Loops:
         loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
 
     def wake(self, name: str) -> None:
-        """Let the loop step now, or again after the step that it is in."""
+        """Make the loop step now, or again after its current step."""
         if name in self._loops:
             self._loops[name].wake.set()
 
     async def finish(self, name: str, seconds: float) -> bool:
-        """End the loop after the step that it is in. Return False if that took over `seconds`."""
+        """End the loop after its current step. Return False if that takes more than `seconds`."""
         loop = self._loops.get(name)
         if loop is None:
             return True
@@ -124,7 +123,7 @@ class Loops:
             loop = self._loops.pop(name, None)
             if loop is not None and loop.task is not None:
                 # A task that receives a pooled connection while it is cancelled loses the
-                # cancellation. So the loop is told to end as well, and is cancelled repeatedly.
+                # cancellation. So `last` ends the loop as well, and it is cancelled repeatedly.
                 loop.last = True
                 left.add(loop.task)
         while left:
@@ -133,7 +132,7 @@ class Loops:
             _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
 
     def answered(self) -> bool:
-        """Note that the database answered. Return whether it was away or had another ledger."""
+        """Note that the database responded. Return whether it was away or had another ledger."""
         elsewhere, self.elsewhere = self.elsewhere, None
         if elsewhere is not None:
             log.info("own_ledger_found")
@@ -189,7 +188,7 @@ class Loops:
                     await loop.wake.wait()
 
     def _failed(self, loop: Loop, error: Exception) -> float:
-        """Note and report the failure. Return the seconds to wait before the next try."""
+        """Note and report the failure. Return the seconds until the retry."""
         delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
         loop.failures += 1
         loop.error = reason(error)
@@ -221,8 +220,8 @@ class Loops:
             self.away_since = monotonic()
             self._away()
         due = self._lines.due(why)
-        # The first failure of a new absence is logged, however soon it follows the last one. A loop
-        # that keeps failing while another one is answered does not begin a new absence.
+        # The first failure of a new outage is logged, however soon it follows the last one. A loop
+        # that keeps failing while another one succeeds does not begin a new outage.
         if due or (loop.failures == 1 and not self._away_logged):
             self._lines.note(why)
             self._away_logged = True

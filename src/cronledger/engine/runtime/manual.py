@@ -1,4 +1,4 @@
-"""Manual steps: one call does what the loops would do with everything that is due now."""
+"""Manual steps: one call runs everything that is due now, as the loops would."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ MOST_ROUNDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One attempt and its outcome, as the ledger has it.
+    """One attempt and its outcome, as recorded in the ledger.
 
     `status` is that of the execution: SUCCESS, FAILED, CANCELLED, or PENDING if it was released.
     """
@@ -55,7 +55,7 @@ class ManualSteps:
             self._ran.extend(map(_ran, ended))
 
     async def step(self) -> tuple[Ran, ...]:
-        """See `Replica.step`. Raises RuntimeError if executions make others due without end."""
+        """See `Replica.step`. Raises RuntimeError if executions keep making others due."""
         if self._ran is not None:
             raise RuntimeError("a step is already running; await it first")
         ran: list[Ran] = []
@@ -83,8 +83,8 @@ class ManualSteps:
             if fresh and all(x.plan_time > began and x.trigger == "schedule" for x in fresh):
                 return  # only schedules that came due meanwhile
         raise RuntimeError(
-            f"after {MOST_ROUNDS} rounds there is still work due; check for handlers that make "
-            "each other due without end"
+            f"work is still due after {MOST_ROUNDS} rounds; check for handlers that keep making "
+            "each other due"
         )
 
 

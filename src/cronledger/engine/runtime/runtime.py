@@ -35,7 +35,7 @@ from cronledger.sources.apply import Applied, Retired
 log = get_logger(__name__)
 
 POOL_SIZE = 5
-"""One connection for each loop, because a loop that waits for one would wait for the database."""
+"""One connection for each loop, so that no loop waits for a step of another one."""
 FLUSH_SECONDS = 10.0
 
 
@@ -214,7 +214,7 @@ class Runtime:
         return await self.drain(0)
 
     async def _sign_off(self, *, claim_cut_off: bool) -> None:
-        """Release what a claim that was cut off has won, and mark the runner as stopped."""
+        """Release the executions of a claim that was cut off, and mark the runner as stopped."""
         with suppress(psycopg.Error, TimeoutError):
             async with asyncio.timeout(2):
                 if claim_cut_off:
@@ -223,7 +223,7 @@ class Runtime:
                     await self._statements.stop_runner(c, self.runner_id, self.expected.id)
 
     async def _close(self) -> None:
-        """Close what `start` opened. The heartbeats come after the commands, which need leases."""
+        """Close what `start` opened. The heartbeats end after the commands, which need leases."""
         if self.components.listener is not None:
             await self.components.listener.close()
         await self.components.supervisor.close()
@@ -247,21 +247,21 @@ class Runtime:
         return True
 
     def database_unreachable(self) -> None:
-        """A step that reads the database's clock got no answer."""
+        """Handle a step that could not read the database's clock."""
         self.components.clock.distrust()
-        self.components.loops.wake("check_in")  # which notices the return, and trusts anew
+        self.components.loops.wake("check_in")  # which detects the recovery, and restores the trust
 
     def connection_lost(self) -> None:
-        """Another connection broke. A check-in shows whether the database is unreachable."""
+        """Handle a lost connection: a check-in shows whether the database is unreachable."""
         self.components.loops.wake("check_in")
 
     def listening_stopped(self) -> None:
-        """LISTEN was lost, so that the dispatcher must not rely on it for its sleep."""
+        """Handle the loss of LISTEN: the dispatcher must not sleep until a notification."""
         self.connection_lost()
         self.components.loops.wake("dispatcher")
 
     def notified(self, payload: str) -> None:
-        """A notification of the ledger arrived, or LISTEN began (`connected`)."""
+        """Handle a notification of the ledger, or the start of LISTEN (`connected`)."""
         self.components.loops.wake("dispatcher")
         if payload in ("jobs", "accepted", "connected"):
             # Jobs were edited, or may be those of a restored ledger.
@@ -272,7 +272,7 @@ class Runtime:
             self.components.heartbeats.renew_now()
 
     def written(self, ended: Sequence[Ended]) -> None:
-        """The outcomes of these executions are committed."""
+        """Handle outcomes that are committed."""
         self.components.loops.wake("dispatcher")
         self.components.manual.ended(ended)
         if self.state in ("draining", "stopped"):
@@ -282,7 +282,7 @@ class Runtime:
         """Check in, and wake the loops that the reply concerns.
 
         Return the seconds until the next check-in. Raises psycopg.Error if the database is
-        unreachable, or contains another ledger.
+        unreachable or contains another ledger.
         """
         parts = self.components
         reply = await parts.check_ins.check_in()
@@ -357,7 +357,7 @@ class Runtime:
             raise RuntimeError(f"cannot {what}: the replica is {self.state}, not running")
 
     def _reconsider(self) -> None:
-        """Reconsider what is parked or left to others, because the functions have changed."""
+        """Reconsider parked and excluded jobs, because the functions have changed."""
         self.components.sweeper.full_round()
         self.components.dispatcher.reconsider()
         for loop in ("sweeper", "scopes", "dispatcher"):

@@ -1,8 +1,8 @@
 """Resumes a handler's coroutines only while its lease is usable.
 
 After a process had no CPU for a while, the queue of its event loop contains everything that became
-ready meanwhile. The request to stop a handler comes at the end of that queue. So the lease is
-checked at each resumption, before any line of the handler runs.
+ready meanwhile. The request to stop a handler is at the end of that queue. So the lease is checked
+at each resumption, before any line of the handler runs.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Guard:
     """Guards the coroutines of one handler while the `with` block lasts, in the loop's thread.
 
     `stop` requests the end of the handler because its lease is lost, and cancels its task. It
-    returns False if that was requested before.
+    returns False if the end was already requested.
 
     Tasks that the handler starts are guarded too. They are not cancelled, because some may belong
     to a library and outlive the handler. They are held back until the handler, which is being
@@ -89,7 +89,7 @@ class Guard:
         return isinstance(error, Cancelled | LeaseLost) and self.lapsed()
 
     def stop(self) -> bool:
-        """Request the end of the handler. Return False if that was requested before."""
+        """Request the end of the handler. Return False if it was already requested."""
         return self._stop()
 
     def hold_back(self) -> "asyncio.Future[None]":

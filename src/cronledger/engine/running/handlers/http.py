@@ -35,7 +35,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 16 * 1024
 SHOWN_LOCATION = 500
 LONGEST_SPELLING = 12
-"""The most bytes that one character of a secret may take in a response."""
+"""The maximum number of bytes that one character of a secret takes in a response."""
 OWN_BODY = ("GET", "HEAD")
 _NAT64 = IPv6Network("64:ff9b::/96")
 

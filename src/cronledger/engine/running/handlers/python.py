@@ -31,9 +31,9 @@ class PythonHandlers:
         """Run the function to its end, and commit its writes in `transaction` with its SUCCESS.
 
         A cancellation stops an async function. A sync one can only be requested to end
-        (`ctx.cancelled`). Its cancellation is held until it returns, so that its slot and its lease
-        stay taken. If a sync function returns an awaitable (a `def` around an `async def`), that is
-        awaited.
+        (`ctx.cancelled`). Its cancellation is deferred until it returns, so that its slot and its
+        lease stay taken. If a sync function returns an awaitable (a `def` around an `async def`),
+        that is awaited.
 
         Raises LeaseEndedError if the lease had ended before a sync function could start, or if the
         function noticed the end of its lease.
@@ -46,8 +46,7 @@ class PythonHandlers:
             if transaction.inside:
                 return outcome.failure(
                     RuntimeError(
-                        "returned inside ctx.transaction(): a helper "
-                        "that was left behind is still in the block"
+                        "the handler returned while one of its helpers was inside ctx.transaction()"
                     )
                 )
             return await transaction.commit(ended) if transaction.pending else ended

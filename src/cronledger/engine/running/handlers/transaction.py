@@ -1,8 +1,9 @@
 """The transaction in which a handler's own writes commit together with the SUCCESS.
 
-It begins with `assert_lease`. The FOR KEY SHARE of that function makes thieves and the sweeper skip
-the row until the transaction ends, but lets heartbeats pass. The transaction ends with the guarded
-statement that ends every execution, and COMMIT. If anything fails before that, nothing was written.
+It begins with `assert_lease`. The FOR KEY SHARE lock of that function makes steals and the sweeper
+skip the row until the transaction ends. Heartbeats are not blocked. The transaction ends with the
+guarded statement that ends every execution, and COMMIT. If anything fails before that, nothing was
+written.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ log = get_logger(__name__)
 Work = AsyncConnection[tuple[Any, ...]]
 LEASE_IS_LOST = "CL001"
 CONNECTIONS = 10
-"""The most connections that handlers use at once. Further handlers wait, within run_timeout."""
+"""The maximum number of connections for handlers. Further handlers wait, within run_timeout."""
 POLL = 0.05
 RETRY = 0.25
 MARK = "cronledger.execution_id"
@@ -70,7 +71,7 @@ class Connections:
         self.room = asyncio.Semaphore(limit)
 
     def settings(self, context: Context) -> dict[str, str]:
-        """Return what SQL can read with `current_setting('cronledger.…', true)`."""
+        """Return the settings that SQL can read with `current_setting('cronledger.…', true)`."""
         payload = None if context.payload is None else json.dumps(context.payload)
         return {
             MARK: str(context.execution_id),
@@ -88,7 +89,7 @@ class Connections:
     ) -> tuple[sql.Composed, list[Any]]:
         """Return the first statement. It fences the lease and makes the settings local.
 
-        A handler that stands still for `run_timeout` loses the transaction. A stricter limit of the
+        The server ends a transaction that is idle for `run_timeout`. A stricter limit of the
         database takes precedence, and is the only limit of a job without a `run_timeout`.
         """
         names = self.settings(context)
@@ -136,12 +137,12 @@ class ExecutionTransaction:
 
     @property
     def inside(self) -> bool:
-        """Whether the block was entered and not left."""
+        """Return whether the block was entered and not left."""
         return self._busy and not self.pending
 
     @property
     def _given(self) -> Context:
-        assert self.context is not None, "the executor gives the context before the handler runs"
+        assert self.context is not None, "the executor sets the context before the handler runs"
         return self.context
 
     # -- the handler's side ---------------------------------------------------------------------
@@ -225,7 +226,7 @@ class ExecutionTransaction:
         """Commit the handler's writes together with `ended`, a SUCCESS, and return the outcome.
 
         If that fails, nothing is committed and the outcome is a failure. A cancellation does not
-        interrupt it, because only the database's answer decides. Raises LeaseEndedError, with
+        interrupt it, because only the database decides the outcome. Raises LeaseEndedError, with
         nothing committed, if the lease has ended.
         """
         task = asyncio.ensure_future(self._commit(ended))
@@ -251,7 +252,7 @@ class ExecutionTransaction:
         self._transaction, self.pending, self._busy = None, False, False
         if self._has_room:
             self._has_room = False
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits
                 self._connections.loop.call_soon_threadsafe(self._connections.room.release)
 
     async def _commit(self, ended: Outcome) -> Outcome:
@@ -304,10 +305,10 @@ class ExecutionTransaction:
             raise LeaseLost(f"the lease of execution {self._given.execution_id} is lost")
 
     async def _landed(self) -> bool:
-        """Return whether the COMMIT whose answer was lost took effect.
+        """Return whether the COMMIT whose reply was lost took effect.
 
         This waits until the old backend releases the row, because until then it may still commit.
-        If the lease ends before the database answers, the guard of every later write decides.
+        If the lease ends before the database responds, the guard of every later write decides.
         """
         schema = self._connections.statements.schema
         named = dict(
@@ -334,8 +335,8 @@ def _refuse_foreign(row: tuple[Any, ...] | None) -> None:
     if row is None or row[0] is not True:
         raise Discard(
             "transaction_ended",
-            "the handler ended the transaction itself (COMMIT or ROLLBACK in its SQL): what it "
-            "committed stays; remove that statement, because the runner commits",
+            "the handler ended the transaction itself (COMMIT or ROLLBACK in its SQL), and writes "
+            "that it committed remain; remove that statement, because the runner commits",
         )
 
 
