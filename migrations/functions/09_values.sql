@@ -29,8 +29,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_json(text, text, jsonb) IS 'Raises if this value of a job or of an execution cannot be stored.';
 
--- The first thing that is wrong with a target, as (message, hint). Values of env and headers are not
--- shown: they may be secret. The keys of an external target belong to its workers.
+-- The first problem of a target, as (message, hint). Values of env and headers are not shown, because they may
+-- be secret. The keys of an external target belong to its workers.
 CREATE OR REPLACE FUNCTION {schema}_internal.target_problem(handler text, target jsonb)
 RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     WITH form(key, kind, secret) AS (

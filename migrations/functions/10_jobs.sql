@@ -2,7 +2,8 @@
 -- Lock order: the job row (held by the write itself), then its schedules by key, then executions.
 -- The triggers are SECURITY DEFINER, so that a role that may write jobs needs no right to write their history.
 
--- The texts in it depend on these settings, and revisions that differ only in them have to be equal.
+-- The settings are pinned, because the texts in a definition depend on them, and an unchanged definition must
+-- compare as equal.
 CREATE OR REPLACE FUNCTION {schema}_internal.job_definition(job {schema}.jobs) RETURNS jsonb
 LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
@@ -10,12 +11,12 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
 $$;
 COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 
--- The editor of an earlier edit is still in the row; only a trigger ON UPDATE OF knows whether this
--- statement named one.
+-- The row still contains the editor of the previous edit. Only a trigger ON UPDATE OF detects whether this
+-- statement sets one.
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_mark_editor() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    NEW.edited_by := chr(1) || NEW.edited_by;  -- jobs_number_revision takes the mark off
+    NEW.edited_by := chr(1) || NEW.edited_by;  -- jobs_number_revision removes the mark
     RETURN NEW;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.jobs_mark_editor() IS 'Marks edited_by if the statement sets it. Runs before jobs_number_revision.';
@@ -39,7 +40,7 @@ BEGIN
         RETURN NEW;
     END IF;
     IF NEW.name <> OLD.name THEN
-        RAISE EXCEPTION 'job %: a job is not renamed', OLD.name
+        RAISE EXCEPTION 'job %: a job cannot be renamed', OLD.name
             USING HINT = 'Retire it and add a new one: its history keeps the old name.',
                   ERRCODE = 'restrict_violation';
     END IF;
@@ -80,8 +81,8 @@ BEGIN
        AND OLD.paused_until >= last AND NEW.retired_at IS NULL AND OLD.retired_at IS NULL
        AND {schema}_internal.job_definition(NEW) = {schema}_internal.job_definition(OLD)
        AND NOT EXISTS (SELECT FROM {schema}.undated u WHERE u.job_name = NEW.name) THEN
-        -- The pause ended by itself, whenever that was noticed; an edit never reaches back, and what
-        -- was planned under one that came between stays its own.
+        -- The pause ended by itself at paused_until, even if that was noticed later. An edit never takes effect
+        -- in the past, so plan_times that were planned under a revision in between stay with it.
         at := OLD.paused_until;
     ELSE
         at := greatest(at, last);
@@ -152,7 +153,7 @@ LANGUAGE sql AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.cancel_waiting(text, text) IS 'Cancels the executions of a job that are PENDING or await a retry, and returns how many there were.';
 
--- Of one kind they fire in the order of their names: mark_editor before number_revision.
+-- Triggers of one kind fire in the order of their names: mark_editor before number_revision.
 CREATE OR REPLACE TRIGGER mark_editor BEFORE UPDATE OF edited_by ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_mark_editor();
 CREATE OR REPLACE TRIGGER number_revision BEFORE INSERT OR UPDATE ON {schema}.jobs

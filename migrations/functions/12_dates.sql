@@ -1,8 +1,8 @@
 -- An edit takes effect when it is committed. The statement that edits can only write a provisional date,
--- because its transaction may stay open for an hour, and what the new definition would have fired in that
--- hour is the past. So the statement records in `undated` what it has written, and a deferred constraint
--- trigger replaces the date at COMMIT. It takes no lock: the transaction has locked these rows already, and
--- no other transaction has planned a firing of them since.
+-- because its transaction may stay open for an hour, and the plan_times of the new definition in that hour are
+-- past. So the statement records in `undated` what it has written, and a deferred constraint trigger replaces
+-- the date at COMMIT. It takes no lock: the transaction has locked these rows already, and no other transaction
+-- has planned a firing of them since.
 
 -- For scopes only: a runner calls it through set_scopes, and has no right to change the history of jobs.
 CREATE OR REPLACE FUNCTION {schema}_internal.date_at_commit(

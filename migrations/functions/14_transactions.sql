@@ -1,4 +1,5 @@
--- What the promises need of a transaction, whatever the settings of the role, the database and the server.
+-- Requirements of the promises on a transaction, independent of the settings of the role, the database and the
+-- server.
 
 -- Nothing that the ledger acknowledges may be lost in a crash, nor may an attempt whose start is lost run
 -- beside the next one. The setting holds at COMMIT, for this transaction alone.
@@ -43,7 +44,7 @@ DECLARE
 BEGIN
     -- To PostgreSQL, READ UNCOMMITTED is READ COMMITTED.
     IF level NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION '%: transaction_isolation is %; it counts what is RUNNING, and would count what is past',
+        RAISE EXCEPTION '%: transaction_isolation is %, under which its count of RUNNING executions could be out of date',
                 caller, level
             USING HINT = 'Call it in a transaction that begins with BEGIN ISOLATION LEVEL READ COMMITTED, or set default_transaction_isolation to ''read committed'' for this role.',
                   ERRCODE = 'invalid_transaction_state';

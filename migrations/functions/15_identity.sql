@@ -3,8 +3,8 @@
 -- The check is in claim_due, in the transaction that would plan and start. So it holds for replicas and for
 -- workers in other languages, even if their connection now leads elsewhere.
 
--- The control file knows a new timeline only after the checkpoint that follows the promotion, which
--- may take minutes; the name of the WAL segment knows it at once, but not on a standby.
+-- The control file contains a new timeline only after the checkpoint that follows the promotion, which may take
+-- minutes. The name of the WAL segment contains it at once, but not on a standby.
 CREATE OR REPLACE FUNCTION {schema}_internal.current_timeline() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -28,17 +28,17 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 'its table identity is empty';
     ELSIF home.system_identifier <> system THEN
-        RETURN format('the ledger is of the server with system identifier %s, and this one has %s',
+        RETURN format('the ledger belongs to the server with system identifier %s, and this server has %s',
                       home.system_identifier, system);
     ELSIF home.database_oid <> here THEN
-        RETURN format('the ledger is of the database with oid %s, and %s has oid %s',
+        RETURN format('the ledger belongs to the database with oid %s, and %s has oid %s',
                       home.database_oid, current_database(), here);
     ELSIF home.timeline <> timeline AND NOT EXISTS (
             SELECT FROM {schema}.runners r
             WHERE r.timeline = home.timeline
               AND r.heartbeat_at > {schema}.db_now() - interval '10 minutes') THEN
         RETURN format('the ledger is on timeline %s, this server writes timeline %s, and no runner '
-                      'was seen on timeline %s in the last 10 minutes, as before a failover',
+                      'checked in on timeline %s in the last 10 minutes, as one does before a failover',
                       home.timeline, timeline, home.timeline);
     END IF;
     RETURN NULL;
@@ -78,7 +78,7 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.require_ledger(uuid) IS 'Raises CL006 unless this ledger has this id. The detail contains the id of this ledger, and of the original if it is an accepted copy. Does nothing if the argument is NULL, or if the ledger has no identity (require_own_database refuses such a ledger).';
 
 -- A check-in counts for the timeline on which it was written. The first one after a failover updates the
--- identity. This is done in the trigger, because the runner's row still has its check-in of before.
+-- identity. This is done in the trigger, because the runner's row still contains its previous check-in.
 CREATE OR REPLACE FUNCTION {schema}_internal.runners_mark_timeline() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -32,7 +32,7 @@ DECLARE
     changes text[];
 BEGIN
     appeared := 0; returned := 0; retired := 0;
-    -- SHARE: an edit that is under way would neither see the new rows nor give them its queue.
+    -- SHARE, because an edit in progress would neither see the new rows nor set their queue.
     PERFORM FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
     SELECT array_agg(c.scope_id) FILTER (WHERE c.change = 'appears'),
            array_agg(c.scope_kind) FILTER (WHERE c.change <> 'appears'),
@@ -80,7 +80,7 @@ BEGIN
     END IF;
     RETURN NEXT;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.set_scopes(text, text, text[], timestamptz) IS 'Gives the job exactly these scopes from now on, and returns the numbers of changes. New scopes begin now. Scopes that are not in the list retire. Retired scopes that are in it return, and their gap becomes a skip. Scopes that do not change are neither written nor locked.';
+COMMENT ON FUNCTION {schema}_internal.set_scopes(text, text, text[], timestamptz) IS 'Replaces the scopes of the job by this list from now on, and returns the numbers of changes. New scopes begin now. Scopes that are not in the list retire. Retired scopes that are in it return, and their gap becomes a skip. Scopes that do not change are neither written nor locked.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.retire_other_kinds(job text, kind text, at timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$

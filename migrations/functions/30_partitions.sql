@@ -80,14 +80,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.partition_is_busy(text) IS 'Returns whether an execution in this partition is PENDING, RUNNING or awaits a retry.';
 
--- While it waits for its lock, every claim waits behind it. So it waits briefly, and only if it can drop.
+-- While DROP waits for its lock, every claim waits behind it. So it waits briefly, and only if the partition
+-- can be dropped.
 CREATE OR REPLACE FUNCTION {schema}_internal.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 BEGIN
     IF {schema}_internal.partition_is_busy(part) THEN
         RETURN false;
     END IF;
-    -- The parent first, as every statement does: DROP would take it second.
+    -- Lock the parent first, as every statement does; DROP would lock it second.
     LOCK TABLE {schema}.executions IN ACCESS EXCLUSIVE MODE;
     IF {schema}_internal.partition_is_busy(part) THEN
         RETURN false;
@@ -174,7 +175,7 @@ BEGIN
                 RETURN NEXT;
             END IF;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            EXIT;  -- busy now; next time
+            EXIT;  -- in use; the next call retries
         END;
     END LOOP;
 END $$;

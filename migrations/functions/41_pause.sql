@@ -40,18 +40,18 @@ DECLARE
     in_force   boolean := definition.paused_at IS NOT NULL AND coalesce(definition.paused_until > at, true);
 BEGIN
     IF until <= at THEN
-        RAISE EXCEPTION 'job %: until % is past; the database''s clock says %', job, until, at
-            USING HINT = 'Name an instant to come, or none: the job then stays paused until it is resumed.',
+        RAISE EXCEPTION 'job %: until % is in the past; the database''s clock is at %', job, until, at
+            USING HINT = 'Give a future instant, or none to pause the job until it is resumed.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF until <> 'infinity' AND until > at + interval '36525 days' THEN
         RAISE EXCEPTION 'job %: until % is more than 100 years ahead', job, until
-            USING HINT = 'Name an earlier instant, or none: the job then stays paused until it is resumed.',
+            USING HINT = 'Give an earlier instant, or none to pause the job until it is resumed.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF definition.retired_at IS NOT NULL THEN
-        RAISE EXCEPTION 'job %: it is retired since %', job, definition.retired_at
-            USING HINT = 'What is retired runs no more; there is nothing to pause.',
+        RAISE EXCEPTION 'job %: it is retired (since %)', job, definition.retired_at
+            USING HINT = 'A retired job does not run, so it cannot be paused.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE {schema}.jobs j
@@ -60,7 +60,7 @@ BEGIN
     WHERE j.name = job;
     RETURN NOT in_force;
 END $$;
-COMMENT ON FUNCTION {schema}.pause(text, text, timestamptz, text) IS 'Pauses a job until it is resumed, or until the given instant. RUNNING executions finish, and nothing new starts, except what a claim is starting at this moment. A second call replaces reason and until. Returns false if the job was paused already.';
+COMMENT ON FUNCTION {schema}.pause(text, text, timestamptz, text) IS 'Pauses a job until it is resumed, or until the given instant. RUNNING executions finish. No execution starts, except by a claim that is in progress. A second call replaces reason and until. Returns false if the job was paused already.';
 
 CREATE OR REPLACE FUNCTION {schema}.resume(job text, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -92,7 +92,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.queues q WHERE q.name = check_queue.queue)
        AND NOT EXISTS (SELECT FROM {schema}.jobs j WHERE j.queue = check_queue.queue)
        AND NOT EXISTS (SELECT FROM {schema}.runners r WHERE check_queue.queue = ANY (r.queues)) THEN
-        RAISE EXCEPTION 'queue %: no job and no runner has it', queue
+        RAISE EXCEPTION 'queue %: no job and no runner uses it', queue
             USING HINT = 'To list the queues, run SELECT name FROM {schema}.queue_status.',
                   ERRCODE = 'no_data_found';
     END IF;

@@ -52,11 +52,11 @@ DECLARE
     definition {schema}.jobs;
 BEGIN
     IF held.status IN ('SUCCESS', 'RUNNING', 'PENDING') THEN
-        RAISE EXCEPTION 'execution %: it is %, and only FAILED and CANCELLED ones are retried', held.id, held.status
+        RAISE EXCEPTION 'execution %: it is %; only FAILED and CANCELLED executions can be retried', held.id, held.status
             USING HINT = CASE held.status
-                      WHEN 'SUCCESS' THEN 'A success is never overwritten; {schema}.trigger makes another execution.'
-                      WHEN 'RUNNING' THEN 'Wait for its end, or ask for it with {schema}.cancel.'
-                      ELSE 'It has yet to start.' END,
+                      WHEN 'SUCCESS' THEN 'A success is never overwritten; {schema}.trigger creates another execution.'
+                      WHEN 'RUNNING' THEN 'Wait until it ends, or request its end with {schema}.cancel.'
+                      ELSE 'It has not started yet.' END,
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = held.job_name;
@@ -65,9 +65,9 @@ BEGIN
             USING HINT = 'Add the job again first.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     IF held.error_code IN ('stale_timeout', 'shutdown') AND NOT definition.allow_stale_reentry AND NOT force THEN
-        RAISE EXCEPTION 'execution %: how attempt % ended is unknown (%), and job % is not reentrant',
+        RAISE EXCEPTION 'execution %: the end of attempt % is unknown (%), and job % is not reentrant',
                 held.id, held.attempt, held.error_code, held.job_name
-            USING DETAIL = format('It ran on %s, last seen %s; its work may be done, half done, or still going on.',
+            USING DETAIL = format('It ran on %s, last seen %s. Its work may be finished, half finished, or still in progress.',
                                   held.runner_id, held.heartbeat_at),
                   HINT = 'Make sure that it has ended and may run again; then use force => true.',
                   ERRCODE = 'object_not_in_prerequisite_state';
@@ -89,7 +89,7 @@ BEGIN
     PERFORM FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (held.job_name, held.scope_kind, held.scope_id)
     FOR NO KEY UPDATE;
-    -- FOR UPDATE, to wait for a user's assert_lease of the attempt before, whose effects are undecided until
+    -- FOR UPDATE, to wait for a user's assert_lease of the previous attempt, whose effects are undecided until
     -- then.
     SELECT e.* INTO held FROM {schema}.executions e
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
@@ -124,8 +124,8 @@ BEGIN
     FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'execution %: its lease is lost', execution_id
-            USING DETAIL = 'It is not RUNNING under this token: another runner has it, or it was ended.',
-                  HINT = 'Roll this transaction back; what it wrote must not be committed.',
+            USING DETAIL = 'It is not RUNNING under this token: another runner holds it, or it has ended.',
+                  HINT = 'Roll this transaction back; its writes must not be committed.',
                   ERRCODE = 'CL001';
     END IF;
     -- The transaction must not outlive its client. With these settings the server detects a lost host after

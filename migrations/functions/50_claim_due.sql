@@ -2,7 +2,7 @@
 -- each of their claims with it, and claim_next calls it for workers in other languages.
 -- Locks: schedules SKIP LOCKED; limited queues, then limited jobs, SKIP LOCKED (they come before
 -- schedules in the lock order, so nothing here waits for them); executions FOR UPDATE in key order,
--- SKIP LOCKED. Each step is a statement of its own: a statement that took a lock still sees what was
+-- SKIP LOCKED. Each step is a statement of its own: a statement that took a lock still sees the state
 -- before it, and in READ COMMITTED each statement of a VOLATILE function takes a new snapshot.
 -- db_now() is the same in all of them: the time at which the client's statement began. So a row is due
 -- here if it was due then; leases count from then, which is early and therefore safe.
@@ -29,11 +29,11 @@ END $$;
 COMMENT ON TYPE {schema}_internal.claimed_execution IS 'A row of claim_existing.';
 COMMENT ON TYPE {schema}_internal.claim_candidate IS 'An execution that may be claimed again. forced: manual and PENDING, so it starts in a pause made before it. lease, reentrant: of its job. input_watermark: of its schedule.';
 
--- A loose scan of the job names that have such rows, then of each job as many as it has room for: a
--- backlog of one job costs the others nothing. Left out are jobs that are paused (but for manual
--- executions made since: those were forced), retired, full, or not for this runner; queues that are
--- paused or full; scopes that are RUNNING unless they may overlap (one hash of them: a probe per row
--- would open every partition for each). The limits are counted again under their locks.
+-- A loose scan of the job names that have such rows, then of as many rows of each job as it has room for, so
+-- that a backlog of one job does not delay the others. Excluded are jobs that are paused (except for manual
+-- executions created during the pause, which were forced), retired, full, or not for this runner; queues that
+-- are paused or full; and scopes that are RUNNING unless they may overlap (one hash of them, because a probe
+-- per row would open every partition for each). The limits are counted again under their locks.
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_existing(
     of_queues text[], of_kinds text[], of_functions text[], sql_commands boolean, excluded_jobs text[],
     max_rows integer)
@@ -208,7 +208,7 @@ BEGIN
         max_attempts = greatest(e.max_attempts, e.attempt + 1),
         runner_id = by_runner, lease_token = h.token, next_attempt_at = NULL,
         heartbeat_at = {schema}.db_now(), stale_after = {schema}.db_now() + h.lease,
-        -- What blocked it has ended by now, perhaps after this statement began.
+        -- db_clock(), because the execution that blocked it may have ended after this statement began.
         started_at = {schema}.db_clock(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
         result = NULL, result_taken_at = NULL, output = NULL, error_code = NULL, error_msg = NULL,
         cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
@@ -228,7 +228,7 @@ BEGIN
               CASE h.old_status WHEN 'PENDING' THEN 'won' WHEN 'FAILED' THEN 'retried' ELSE 'stolen' END,
               e.queue, e.stale_after;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'Claims these executions, each under its new token as its next attempt, and returns those that were claimed. The end of the attempt before is kept in attempts.';
+COMMENT ON FUNCTION {schema}_internal.try_claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz, timestamptz, timestamptz) IS 'Claims these executions, each under its new token as its next attempt, and returns those that were claimed. The end of the previous attempt is kept in attempts.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.record_spec_error(job text, message text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -276,7 +276,7 @@ BEGIN
             runner, chosen, tokens[:cardinality(chosen)], trusted_since, first_plan, last_plan) t;
         RETURN;
     EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
-        NULL;  -- a value that the database refuses must not cost the others their claim
+        NULL;  -- a value that the database refuses must not prevent the other claims
     END;
     FOREACH one IN ARRAY chosen LOOP
         place := place + 1;
@@ -327,8 +327,8 @@ BEGIN
                 queues, kinds, functions, sql_commands, excluded, row_limit) c);
         END IF;
         EXIT WHEN cardinality(candidates) = 0;
-        -- Of two of one scope only one may start, and the other may have kept a third out of the few
-        -- that were considered because their job has room for no more.
+        -- Of two candidates of one scope only one may start. The other may have displaced a third one, because
+        -- no more candidates are read than their job has room for.
         unseen := cardinality(candidates) >= row_limit OR cardinality(candidates) > (
             SELECT count(DISTINCT (c.job_name, c.scope_kind, c.scope_id)) FROM unnest(candidates) c);
         answers := ARRAY(SELECT t::{schema}_internal.claimed_execution FROM {schema}_internal.claim_existing(

@@ -34,7 +34,7 @@ BEGIN
     WHERE r.version = 'external' OR r.state = 'stopped' OR r.stale_after < {schema}.db_now()
     RETURNING * INTO seen;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'runner %: a replica of this name is alive', worker
+        RAISE EXCEPTION 'runner %: a live replica has this name', worker
             USING HINT = 'Give the worker a name of its own, such as host-pid.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -83,7 +83,7 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_execution(execution_id);
     END IF;
-    -- The sweeper leaves the token: that end is not the worker's.
+    -- The sweeper keeps the token, but the worker did not write that end.
     IF held.lease_token = token AND held.status <> 'RUNNING'
        AND held.error_code IS DISTINCT FROM 'stale_timeout' THEN
         RETURN 'already_finished';
@@ -141,9 +141,9 @@ COMMENT ON FUNCTION {schema}.heartbeat(bigint, uuid, interval) IS 'Renews a leas
 CREATE OR REPLACE FUNCTION {schema}_internal.rearm_after(ended {schema}.executions) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    -- A replica does this in a transaction of its own; a function has only its caller's. It misses a
-    -- schedule whose row a claim holds in this instant, to park it behind the execution that it still sees
-    -- RUNNING. The sweeper re-arms that one within half a minute.
+    -- A replica does this in a transaction of its own; a function has only its caller's. So it misses a
+    -- schedule that a claim has locked, in order to park it behind the execution that the claim still sees as
+    -- RUNNING. The sweeper re-arms such a schedule within half a minute.
     PERFORM {schema}_internal.rearm_unblocked(
         ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id], ARRAY[ended.queue]);
     IF FOUND THEN
@@ -235,7 +235,7 @@ BEGIN
     IF coalesce(btrim(code), '') = '' OR length(code) > 100
        OR code IN ('stale_timeout', 'runner_crashed', 'shutdown') THEN
         RAISE EXCEPTION 'execution %: code = %', fail.id, code
-            USING HINT = 'code is a word of your own, 1 to 100 characters long; stale_timeout, runner_crashed and shutdown are taken.',
+            USING HINT = 'code is a word of your own, 1 to 100 characters long; stale_timeout, runner_crashed and shutdown are reserved.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
     IF retry_after NOT BETWEEN interval '0' AND interval '36525 days' OR final IS NULL THEN
@@ -262,7 +262,7 @@ BEGIN
     END IF;
     PERFORM {schema}_internal.release_executions(
         ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id], ARRAY[held.plan_time],
-        ARRAY[token], 'shutdown', 'given back by its worker', held.plan_time, held.plan_time);
+        ARRAY[token], 'shutdown', 'released by its worker', held.plan_time, held.plan_time);
     PERFORM {schema}_internal.rearm_after(held);
     RETURN 'ok';
 END $$;

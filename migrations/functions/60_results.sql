@@ -166,7 +166,7 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF n IS NULL OR n NOT BETWEEN 1 AND 10000 THEN
         RAISE EXCEPTION 'queue %: n is %, not 1 to 10,000', take_results.queue, coalesce(n::text, 'NULL')
-            USING HINT = 'Take what there is in several calls.', ERRCODE = 'invalid_parameter_value';
+            USING HINT = 'Take the results in several calls.', ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM {schema}_internal.check_queue(take_results.queue);
     RETURN QUERY

@@ -1,6 +1,6 @@
--- Operator function: plan_times of the past run, or run again, as ordinary rows under their own key.
--- Lock order: the schedule row, then executions by key. Nothing else plans or claims this scope
--- meanwhile, so what is read stands until the commit.
+-- Operator function: past plan_times run, or run again, as ordinary rows under their own key. Lock order: the
+-- schedule row, then executions by key. Nothing else plans or claims this scope meanwhile, so what was read
+-- stays true until the COMMIT.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_backfill(
     definition {schema}.jobs, scope {schema}.schedules, plan_times timestamptz[], reprocess text,
@@ -16,27 +16,27 @@ BEGIN
     INTO first, last, odd FROM unnest(plan_times) u(at);
     IF reprocess IS NULL OR reprocess NOT IN ('none', 'failed', 'all') THEN
         RAISE EXCEPTION 'job %: reprocess % is unknown', definition.name, coalesce(reprocess, 'NULL')
-            USING HINT = 'One of none, failed, all.', ERRCODE = 'invalid_parameter_value';
+            USING HINT = 'Use none, failed or all.', ERRCODE = 'invalid_parameter_value';
     ELSIF cap < 0 THEN
         RAISE EXCEPTION 'job %: cap % is less than 0', definition.name, cap
-            USING HINT = 'How many executions to make or retry at most; NULL: all.',
+            USING HINT = 'cap limits the number of executions that are made or retried; NULL: no limit.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF cardinality(plan_times) > 10000 OR array_position(plan_times, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'job %: plan_times holds % values, or a NULL', definition.name, cardinality(plan_times)
-            USING HINT = 'At most 10,000 in one call, none of them NULL; call it again for the rest.',
+        RAISE EXCEPTION 'job %: plan_times has % values, or contains a NULL', definition.name, cardinality(plan_times)
+            USING HINT = 'Give at most 10,000 values in one call, none of them NULL.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF odd IS NOT NULL THEN
-        RAISE EXCEPTION 'job %: plan_time % is no whole second', definition.name, odd
-            USING HINT = 'The plan_times of schedules are whole seconds; all others are taken by trigger.',
+        RAISE EXCEPTION 'job %: plan_time % is not a whole second', definition.name, odd
+            USING HINT = 'The plan_times of schedules are whole seconds; trigger uses all others.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF first < at - retention THEN
-        RAISE EXCEPTION 'job %: plan_time % lies behind the retention of %', definition.name, first, retention
-            USING HINT = 'Its row would be pruned, and its history already was. Begin later, or name the retention that your replicas have.',
+        RAISE EXCEPTION 'job %: plan_time % is older than the retention of %', definition.name, first, retention
+            USING HINT = 'Its row would be pruned, as its history was. Begin later, or pass the retention that your replicas use.',
                   ERRCODE = 'invalid_parameter_value';
     ELSIF last > at OR (definition.schedule IS NOT NULL AND last > scope.planned_through) THEN
-        -- The planner makes those itself; it must not find its key taken.
+        -- The planner creates those itself, and needs their keys to be free.
         RAISE EXCEPTION 'job %: plan_time % is not past, or not planned yet', definition.name, last
-            USING HINT = format('%s/%s is planned through %s; what is later is its schedule''s.',
+            USING HINT = format('%s/%s is planned through %s; its schedule plans what is later.',
                                 scope.scope_kind, scope.scope_id, scope.planned_through),
                   ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -59,7 +59,7 @@ LANGUAGE sql STABLE AS $$
             CASE WHEN definition.allow_stale_reentry OR e.error_code IS NULL
                       OR e.error_code NOT IN ('stale_timeout', 'shutdown') THEN 'retry' END
         WHEN e.status = 'SUCCESS' AND reprocess = 'all' AND NOT EXISTS (
-            -- An earlier repetition that still lives, or that this backfill made before it was stopped.
+            -- An earlier repetition that has not ended, or that this backfill created before it was stopped.
             SELECT FROM {schema}.executions r
             WHERE (r.job_name, r.scope_kind, r.scope_id)
                 = (scope.job_name, scope.scope_kind, scope.scope_id)

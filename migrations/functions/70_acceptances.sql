@@ -1,4 +1,4 @@
--- Operator functions: a violation is accepted, and such an acceptance withdrawn. A violation is identified
+-- Operator functions: accept a violation, and withdraw an acceptance. A violation is identified
 -- by its kind, (job, scope), plan_time and execution: its detail is prose, and changes with versions.
 -- Lock: rows of acceptances, after none of the tables of the lock order.
 
@@ -10,7 +10,7 @@ DECLARE
         'untrue_skip', 'doubled', 'early', 'overlapping', 'over_limit', 'attempts', 'unknown_end'];
 BEGIN
     IF kind IS NULL OR kind <> ALL (kinds) THEN
-        RAISE EXCEPTION 'violation %: it cannot be accepted', coalesce(kind, 'NULL')
+        RAISE EXCEPTION 'violations of kind % cannot be accepted', coalesce(kind, 'NULL')
             USING HINT = format('These kinds can be accepted: %s. Others describe the present, and disappear once their cause is removed.',
                                 array_to_string(kinds, ', ')),
                   ERRCODE = 'invalid_parameter_value';

@@ -6,7 +6,7 @@ SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_t
        e.error_code AS reason, e.id, e.attempt, e.trigger, e.started_at, e.finished_at,
        e.duration_ms * interval '1 millisecond' AS duration, e.runner_id, e.revision,
        CASE e.status
-           WHEN 'PENDING' THEN format('due %s, has yet to start', e.due_at)
+           WHEN 'PENDING' THEN format('due %s, has not started yet', e.due_at)
            WHEN 'RUNNING' THEN format('attempt %s of %s runs on %s', e.attempt, e.max_attempts, e.runner_id)
            WHEN 'SUCCESS' THEN format('attempt %s of %s succeeded on %s', e.attempt, e.max_attempts, e.runner_id)
            WHEN 'FAILED' THEN format('attempt %s of %s failed%s: %s; %s', e.attempt, e.max_attempts,
@@ -24,7 +24,7 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
               CASE k.reason
                   WHEN 'overlap' THEN format('execution %s was RUNNING', k.blocked_by)
                   WHEN 'superseded' THEN 'a newer plan_time ran instead'
-                  WHEN 'missed' THEN 'nothing started it within grace, and catch_up let it go'
+                  WHEN 'missed' THEN 'grace passed before a start, and catch_up did not apply'
                   WHEN 'paused' THEN 'the job was paused'
                   ELSE 'the job or its scope was retired' END)
 FROM {schema}.skips k;

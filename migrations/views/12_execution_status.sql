@@ -1,5 +1,5 @@
--- Executions for people: all columns except the payload and the lease token, with which the row could be
--- written. attempts has no lease tokens either.
+-- Executions for people: all columns except the payload and the lease token, because the token permits writes
+-- to the row. attempts has no lease tokens either.
 CREATE OR REPLACE VIEW {schema}.execution_status AS
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision, e.queue,
        e.due_at, e.group_id, e.enqueue_key, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id,

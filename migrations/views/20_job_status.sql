@@ -67,7 +67,7 @@ COMMENT ON COLUMN {schema}.job_status.last_status IS 'Its status.';
 COMMENT ON COLUMN {schema}.job_status.last_plan_time IS 'Its plan_time.';
 COMMENT ON COLUMN {schema}.job_status.last_finished_at IS 'When its last attempt ended.';
 COMMENT ON COLUMN {schema}.job_status.last_success_at IS 'When the newest plan_time that succeeded finished; NULL: none within retention.';
-COMMENT ON COLUMN {schema}.job_status.consecutive_failures IS 'FAILED executions since the last success, at most 100 are counted.';
+COMMENT ON COLUMN {schema}.job_status.consecutive_failures IS 'FAILED executions since the last success; at most 100 are counted.';
 COMMENT ON COLUMN {schema}.job_status.running IS 'Number of executions that are RUNNING.';
 COMMENT ON COLUMN {schema}.job_status.pending IS 'Number of executions that are PENDING or await a retry.';
 COMMENT ON COLUMN {schema}.job_status.paused_at IS 'When the job was paused; NULL: it is not paused.';

@@ -1,8 +1,8 @@
--- Due for more than two seconds and not started, and why: the first of these reasons that holds.
--- Everything is read through what is due: the due index queue by queue, what was woken, the parked
--- index, the jobs that are paused or broken, the executions that wait, the jobs with a scope provider.
--- A replica calls a provider every minute (EVERY_SECONDS in scope_providers.py), so a provider that was not
--- called for five minutes has no runner. Only for a job with a schedule it is known that it has a provider.
+-- What has been due for more than two seconds and has not started, with the first reason that applies. Only
+-- what is due is read: the due index queue by queue, what was woken, the parked index, the jobs that are paused
+-- or broken, the executions that wait, the jobs with a scope provider. A replica calls a provider every minute
+-- (EVERY_SECONDS in scope_providers.py), so a provider that was not called for five minutes has no runner. Only
+-- a job with a schedule is known to have a provider.
 CREATE OR REPLACE VIEW {schema}.overdue AS
 WITH RECURSIVE due_queues AS (
     (SELECT s.queue FROM {schema}.schedules s
@@ -110,31 +110,31 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
        {schema}.db_now() - x.due_at AS overdue_for, x.reason,
        CASE x.reason WHEN 'waiting' THEN x.running_id END AS blocked_by, x.id, x.queue,
        CASE x.reason
-           WHEN 'database' THEN format('this is not the database that the ledger was made in (%s); accept-database decides',
+           WHEN 'database' THEN format('this is not the database in which the ledger was created (%s); see cronledger accept-database',
                                   {schema}_internal.other_database())
            WHEN 'retired' THEN 'the job is retired'
            WHEN 'spec_error' THEN x.spec_error
            WHEN 'paused' THEN format('paused by %s%s', x.paused_by, ': ' || x.paused_reason)
            WHEN 'queue_paused' THEN format('queue %s paused by %s%s', x.queue, x.queue_paused_by,
                                            ': ' || x.queue_paused_reason)
-           WHEN 'external' THEN 'waits for a worker of its own to claim it'
+           WHEN 'external' THEN 'no worker has claimed it yet'
            WHEN 'no_runner' THEN format('no live runner has queue %s%s', x.queue,
                 CASE x.handler WHEN 'python' THEN format(' and function %s', x.function) END)
            WHEN 'waiting' THEN format('execution %s of this scope is RUNNING', x.running_id)
            WHEN 'limit' THEN format('as many RUNNING as max_running allows (job: %s, queue: %s)',
                                     coalesce(x.max_running::text, 'any'),
                                     coalesce(x.queue_max_running::text, 'any'))
-           WHEN 'no_slot' THEN format('every live runner of queue %s has its slots full', x.queue)
-           ELSE 'live runners have free slots: they work off a backlog, or hang' END AS detail
+           WHEN 'no_slot' THEN format('no live runner of queue %s has a free slot', x.queue)
+           ELSE 'live runners have free slots: they have a backlog, or hang' END AS detail
 FROM explained x
 UNION ALL
 SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due_at,
        CASE WHEN p.unasked THEN 'no_provider' ELSE 'provider_failed' END, NULL, NULL, p.queue,
        CASE WHEN p.unasked THEN
-           format('no live runner asks its scope provider: %s',
-                  CASE WHEN p.asked_at IS NULL THEN 'it was never asked'
-                       ELSE format('it was last asked at %s by %s', p.asked_at, p.asked_by) END)
-       ELSE format('its scope provider has failed %s times since its last answer, the last time at %s on %s',
+           format('no live runner calls its scope provider: %s',
+                  CASE WHEN p.asked_at IS NULL THEN 'it was never called'
+                       ELSE format('it was last called at %s by %s', p.asked_at, p.asked_by) END)
+       ELSE format('its scope provider has failed %s times since its last success, most recently at %s on %s',
                    p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, '')
 FROM providers p
 WHERE p.due_at < {schema}.db_now() - interval '2 s';
@@ -145,7 +145,7 @@ COMMENT ON COLUMN {schema}.overdue.scope_id IS 'Id of the scope; NULL: the row i
 COMMENT ON COLUMN {schema}.overdue.plan_time IS 'The first plan_time that has not started; NULL: none has been planned yet.';
 COMMENT ON COLUMN {schema}.overdue.due_at IS 'When it became due. For a scope provider: when it began to fail, or when it was last called.';
 COMMENT ON COLUMN {schema}.overdue.overdue_for IS 'How long ago that was.';
-COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker of its own has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. Of a scope provider: provider_failed, or no_provider (no runner asks it).';
+COMMENT ON COLUMN {schema}.overdue.reason IS 'database (not the ledger''s own), retired, spec_error, paused, queue_paused, external (a worker has to claim it), no_runner, waiting (overlap), limit (max_running), no_slot, or behind: there are live runners with free slots. Of a scope provider: provider_failed, or no_provider (no runner calls it).';
 COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the execution that is RUNNING.';
 COMMENT ON COLUMN {schema}.overdue.id IS 'Id of the execution that is PENDING or awaits its retry; NULL: the schedule itself is due.';
 COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue.';

@@ -21,8 +21,8 @@ COMMENT ON COLUMN {schema}.runner_status.slots IS 'Number of executions that it 
 COMMENT ON COLUMN {schema}.runner_status.running IS 'Number of executions at the last check-in.';
 COMMENT ON COLUMN {schema}.runner_status.load IS 'running / slots; NULL without slots.';
 COMMENT ON COLUMN {schema}.runner_status.started_at IS 'When it registered.';
-COMMENT ON COLUMN {schema}.runner_status.heartbeat_at IS 'Time of the last check-in.';
-COMMENT ON COLUMN {schema}.runner_status.heartbeat_age IS 'Time since the last check-in.';
+COMMENT ON COLUMN {schema}.runner_status.heartbeat_at IS 'When the runner last checked in. This is not a renewal of a lease. A worker in another language checks in with each claim and each heartbeat.';
+COMMENT ON COLUMN {schema}.runner_status.heartbeat_age IS 'Time since the last check-in, which is heartbeat_at.';
 COMMENT ON COLUMN {schema}.runner_status.clock_skew IS 'Its wall clock minus the clock of the database, for information only.';
 COMMENT ON COLUMN {schema}.runner_status.fingerprint IS 'Versions of Python, croniter and the time zone data.';
 COMMENT ON COLUMN {schema}.runner_status.handlers IS 'Python functions that it has imported.';

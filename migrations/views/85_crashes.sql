@@ -2,7 +2,7 @@ CREATE OR REPLACE VIEW {schema}.crashes AS
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, c.attempt, c.runner_id, c.started_at,
        c.last_seen, c.noticed_at, c.error_code, e.status,
        CASE WHEN e.attempt = c.attempt AND e.next_attempt_at IS NULL AND e.status IN ('FAILED', 'CANCELLED')
-            THEN format('%s; how the attempt ended is unknown, and it is not run again', e.status)
+            THEN format('%s; the end of the attempt is unknown, and it is not run again', e.status)
             WHEN e.status = 'SUCCESS' THEN format('attempt %s succeeded on %s', e.attempt, e.runner_id)
             WHEN e.status = 'RUNNING' THEN format('attempt %s runs on %s', e.attempt, e.runner_id)
             WHEN e.next_attempt_at IS NOT NULL THEN format('attempt %s is due %s', e.attempt + 1, e.next_attempt_at)

@@ -1,6 +1,6 @@
--- Every attempt of every execution, from the row and its history, as one list. What conditions say of
--- the key reaches the primary key; history is opened only where there is some.
--- Viewers may read it, so it has a digest of each lease_token instead of the token.
+-- Every attempt of every execution, from the row and its history, as one list. Conditions on the key use the
+-- primary key, and only histories that are not empty are read. Viewers may read it, so it has a digest of each
+-- lease_token instead of the token.
 DO $$ BEGIN
     -- An earlier version had the token. CREATE OR REPLACE cannot remove a column, so the view is dropped; what
     -- depends on it is created again below.

@@ -6,9 +6,9 @@ SELECT r.job_name, r.revision, r.effective_from, r.state, r.paused_until,
 FROM {schema}.job_revisions r;
 COMMENT ON VIEW {schema}.job_history IS 'Edits, pauses, resumes and retirements of every job. Targets and payloads are left out.';
 COMMENT ON COLUMN {schema}.job_history.job_name IS 'The job.';
-COMMENT ON COLUMN {schema}.job_history.revision IS 'Its revision from then on.';
+COMMENT ON COLUMN {schema}.job_history.revision IS 'Revision of the job from this change on.';
 COMMENT ON COLUMN {schema}.job_history.effective_from IS 'plan_times after this instant belong to this revision, until the next one''s.';
-COMMENT ON COLUMN {schema}.job_history.state IS 'active, paused or retired from then on.';
+COMMENT ON COLUMN {schema}.job_history.state IS 'State of the job from this change on: active, paused or retired.';
 COMMENT ON COLUMN {schema}.job_history.paused_until IS 'With state paused: when the pause ends by itself.';
 COMMENT ON COLUMN {schema}.job_history.definition IS 'The definition as it was, without target and payload.';
 COMMENT ON COLUMN {schema}.job_history.requested_by IS 'The person or program that requested it.';

@@ -1,9 +1,9 @@
 -- Broken promises that SQL alone can find; `cronledger verify` finds the others.
 --
--- History is judged by {schema}_internal.history_violations, which verify calls for all of it, job by job, and the
--- view for plan_times of the last 7 days: it reads the one or two partitions of executions that hold
--- them, eight times. What stands now is read through the RUNNING index and the schedules that are
--- parked, whatever the size of history.
+-- History is judged by {schema}_internal.history_violations, which verify calls for all of it, job by job, and
+-- the view for plan_times of the last 7 days: it reads the one or two partitions of executions that hold them,
+-- eight times. The present state is read through the RUNNING index and the schedules that are parked, whatever
+-- the size of history.
 --
 -- Every comparison is exact: a start is written after the ends that it waited for were committed, and
 -- an edit takes effect after the claims that it waited for. Where the end of an attempt is unknown
@@ -72,15 +72,15 @@ LANGUAGE sql STABLE AS $$
     SELECT 'attempts', t.job_name, t.scope_kind, t.scope_id, t.plan_time, t.id,
            CASE WHEN t.tokens < t.claims
                 THEN format('two of its %s attempts had the same lease_token', t.claims)
-                ELSE format('attempt %s; %s were given back, and max_attempts was %s', t.attempt,
-                            t.given_back, h.definition ->> 'max_attempts') END
+                ELSE format('attempt %s; %s attempts were released, and max_attempts was %s', t.attempt,
+                            t.released, h.definition ->> 'max_attempts') END
     FROM (SELECT a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id, a.revision,
                  max(a.attempt) AS attempt, count(*) AS claims, count(DISTINCT a.token_digest) AS tokens,
                  -- A released execution of a reentrant job keeps the error_code of its handler.
                  count(*) FILTER (WHERE NOT a.is_last AND a.error_code <> 'runner_crashed'
                      AND (a.error_code IN ('shutdown', 'lease_lost', 'not_started') OR EXISTS (
                          SELECT FROM {schema}.job_history j WHERE j.job_name = a.job_name
-                         AND (j.definition ->> 'allow_stale_reentry')::boolean))) AS given_back,
+                         AND (j.definition ->> 'allow_stale_reentry')::boolean))) AS released,
                  count(*) FILTER (WHERE a.how = 'stolen') AS stolen,
                  -- Retries by hand are not counted anywhere, so their number is not known.
                  bool_and(a.trigger = 'schedule' AND a.requested_by IS NULL) AS by_itself
@@ -89,12 +89,12 @@ LANGUAGE sql STABLE AS $$
           GROUP BY 1, 2, 3, 4, 5, 6) t
     LEFT JOIN {schema}.job_history h ON h.job_name = t.job_name AND h.revision = t.revision
     WHERE t.tokens < t.claims
-       OR (t.by_itself AND t.attempt - t.given_back > greatest(
+       OR (t.by_itself AND t.attempt - t.released > greatest(
                (h.definition ->> 'max_attempts')::integer,
                CASE WHEN t.stolen > 0 THEN {schema}_internal.max_steals() END))
     UNION ALL
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
-           format('attempt %s ended as %s, nobody knows how, and attempt %s started at %s; the job was not reentrant',
+           format('the end of attempt %s (%s) is unknown, and attempt %s started at %s; the job was not reentrant',
                   a.attempt, a.error_code, a.following, a.next_start)
     FROM (SELECT b.*, lead(b.attempt) OVER w AS following, lead(b.started_at) OVER w AS next_start
           FROM {schema}.attempts b
@@ -135,7 +135,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
 $$;
 COMMENT ON FUNCTION {schema}_internal.recent_violations() IS 'Lists history_violations of the last 7 days, and overlapping RUNNING executions of any age.';
 
--- "For a while": 2 minutes, which is two full rounds of every sweeper, the staggered one included.
+-- Its conditions allow 2 minutes: two full rounds of every sweeper, including the staggered one.
 CREATE OR REPLACE FUNCTION {schema}_internal.present_violations()
 RETURNS TABLE (kind text, job_name text, scope_kind text, scope_id text, plan_time timestamptz,
                execution_id bigint, detail text)
@@ -146,14 +146,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
         SELECT (SELECT s.job_name FROM {schema}.schedules s
                 WHERE s.parked = 'limit' AND s.job_name > l.job_name ORDER BY s.job_name LIMIT 1)
         FROM limited l WHERE l.job_name IS NOT NULL
-    ), sweeping AS MATERIALIZED (  -- somebody sweeps, and has done so for a while
+    ), sweeping AS MATERIALIZED (  -- live runners that have been sweeping for 2 minutes
         SELECT r.queues, r.handlers FROM {schema}.runners r
         WHERE r.state = 'running' AND r.stale_after > {schema}.db_now() AND r.version <> 'external'
           AND r.started_at < {schema}.db_now() - interval '2 minutes'
-    ), fresh AS MATERIALIZED (  -- an edit re-arms schedules, and claims look at them again
+    ), fresh AS MATERIALIZED (  -- an edit re-arms schedules, and claims plan them again
         SELECT DISTINCT r.job_name FROM {schema}.job_revisions r
         WHERE r.effective_from > {schema}.db_now() - interval '2 minutes'
-    ), lately AS MATERIALIZED (  -- what is RUNNING or was lately; read only where a limit has room now
+    ), lately AS MATERIALIZED (  -- RUNNING now or 2 minutes ago; read only where a limit has room now
         SELECT e.job_name, e.queue, count(*) AS count FROM {schema}.executions e
         WHERE e.plan_time > {schema}.db_now() - interval '7 days'
           AND (e.status = 'RUNNING' OR e.updated_at > {schema}.db_now() - interval '2 minutes')
@@ -167,7 +167,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
     WHERE n.running > q.max_running
     UNION ALL
     SELECT 'stale', e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id,
-           format('its lease ended at %s, runner %s was last seen at %s, and nobody has swept or stolen it',
+           format('its lease ended at %s, runner %s was last seen at %s, and no runner has swept or stolen it',
                   e.stale_after, e.runner_id, e.heartbeat_at)
     FROM {schema}.executions e
     LEFT JOIN {schema}.jobs j ON j.name = e.job_name
@@ -254,7 +254,7 @@ CREATE OR REPLACE VIEW {schema}.accepted_violations AS
 SELECT a.id, a.kind, a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.through_plan_time,
        a.execution_id, a.reason, a.accepted_by, a.accepted_at, a.withdrawn_by, a.withdrawn_at
 FROM {schema}.acceptances a;
-COMMENT ON VIEW {schema}.accepted_violations IS 'Violations that somebody has accepted, with the reason. A violation with this kind, scope and execution, at one of these plan_times, does not make verify fail.';
+COMMENT ON VIEW {schema}.accepted_violations IS 'Accepted violations, with the reason. A violation with this kind, scope and execution, at one of these plan_times, does not make verify fail.';
 COMMENT ON COLUMN {schema}.accepted_violations.id IS 'Id of the acceptance, the argument of withdraw_acceptance().';
 COMMENT ON COLUMN {schema}.accepted_violations.kind IS 'Kind of the violation.';
 COMMENT ON COLUMN {schema}.accepted_violations.job_name IS 'The job.';
@@ -280,7 +280,7 @@ WHERE NOT EXISTS (
       AND v.plan_time BETWEEN a.plan_time AND a.through_plan_time
       AND a.execution_id IS NOT DISTINCT FROM v.execution_id AND a.withdrawn_at IS NULL);
 COMMENT ON VIEW {schema}.violations IS 'Broken promises that SQL alone can find, in plan_times of the last 7 days and in the present state. Normally empty. cronledger verify finds the others. Accepted violations are listed in accepted_violations instead.';
-COMMENT ON COLUMN {schema}.violations.kind IS 'doubled (ran and skipped, or skipped twice), early (started before due_at), overlapping, over_limit, attempts (beyond max_attempts, or a token used twice), unknown_end (run again although how it ended is unknown and the job was not reentrant), stale (RUNNING long after its lease ended, and nobody sweeps), parked (nothing that it waits for is there any more). over_limit of a queue also stands there after its max_running was lowered, until what is RUNNING has ended.';
+COMMENT ON COLUMN {schema}.violations.kind IS 'doubled (ran and skipped, or skipped twice), early (started before due_at), overlapping, over_limit, attempts (beyond max_attempts, or a token used twice), unknown_end (run again although the end of an attempt is unknown and the job was not reentrant), stale (RUNNING long after its lease ended, and no runner sweeps), parked (the reason for parking no longer applies). over_limit of a queue is also listed after its max_running was lowered, until the RUNNING executions have ended.';
 COMMENT ON COLUMN {schema}.violations.job_name IS 'The job; NULL: it concerns a queue.';
 COMMENT ON COLUMN {schema}.violations.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.violations.scope_id IS 'Id of the scope.';

@@ -1,4 +1,4 @@
--- Behind all functions and views: what they are, and who may use them, commits at once.
+-- After all functions and views, so that they and their grants are committed together.
 DO $grants$
 BEGIN
     PERFORM {schema}.grant_roles();

@@ -111,7 +111,9 @@ def test_another_database_exits_5_until_it_is_accepted(well: Cli, database_url: 
         c.execute("UPDATE cronledger.identity SET system_identifier = 1")
     said = well("doctor")
     assert said.exit_code == 5
-    assert "PROBLEM  identity: a different database: the ledger is of the server" in said.stdout
+    assert (
+        "PROBLEM  identity: a different database: the ledger belongs to the server" in said.stdout
+    )
     assert well("accept-database").exit_code == 2
     assert well("accept-database", "--skip-missed", "--catch-up").exit_code == 2
     accepted = well("accept-database", "--skip-missed")

@@ -1,4 +1,4 @@
-"""SIGTERM: running work ends, the rest is given back or fails, and the process is gone."""
+"""SIGTERM: running work ends, the rest is released or fails, and the process is gone."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_running_work_ends_before_the_replica_does(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_end_in_time_is_given_back_or_fails_for_good(cluster: Cluster) -> None:
+def test_what_does_not_end_in_time_is_released_or_fails_for_good(cluster: Cluster) -> None:
     """One drain with every kind of work; the leases are long, so nothing waits for their end."""
     jobs = ("long_again", "long_once", "long_command", "long_command_once", "deaf_thread")
     first = cluster.start("drained", runner_id="first", drain_timeout="0s")
@@ -52,7 +52,7 @@ def test_what_does_not_end_in_time_is_given_back_or_fails_for_good(cluster: Clus
     assert cluster.rows("SELECT state FROM cronledger.runners") == ["stopped"]
 
     cluster.start("drained", runner_id="second")
-    until("given back, run again", lambda: len(cluster.executions("SUCCESS")) == 2)
+    until("released, run again", lambda: len(cluster.executions("SUCCESS")) == 2)
     for job in ("long_again", "long_command"):
         row = cluster.execution(job)
         assert (row["status"], row["attempt"], row["runner_id"]) == ("SUCCESS", 2, "second")

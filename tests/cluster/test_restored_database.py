@@ -78,7 +78,10 @@ def test_run_ends_with_5_in_a_clone_until_it_is_accepted(
             assert both.returncode == 2
             accepted = cli(url, tmp_path, "accept-database", "--skip-missed")
             assert accepted.returncode == 0, accepted.stderr
-            assert "accepted; it was a different database: the ledger is of the" in accepted.stdout
+            assert (
+                "accepted; it was a different database: the ledger belongs to the"
+                in accepted.stdout
+            )
             again = cli(url, tmp_path, "accept-database", "--skip-missed")
             assert (
                 again.stdout == "this is already the database of the ledger; nothing was changed\n"

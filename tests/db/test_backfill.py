@@ -176,10 +176,14 @@ async def test_f35_what_was_skipped_runs_and_the_skip_stays(
 BAD: list[tuple[dict[str, Any], str, type[psycopg.Error]]] = [
     ({"reprocess": "some"}, "reprocess some is unknown", errors.InvalidParameterValue),
     ({"cap": -1}, "cap -1 is less than 0", errors.InvalidParameterValue),
-    ({"plan_times": [None]}, "or a NULL", errors.InvalidParameterValue),
-    ({"ago": timedelta(days=100)}, "behind the retention of 90 days", errors.InvalidParameterValue),
+    ({"plan_times": [None]}, "contains a NULL", errors.InvalidParameterValue),
+    (
+        {"ago": timedelta(days=100)},
+        "older than the retention of 90 days",
+        errors.InvalidParameterValue,
+    ),
     ({"ago": -HOUR}, "is not past, or not planned yet", errors.InvalidParameterValue),
-    ({"ago": timedelta(microseconds=1)}, "is no whole second", errors.InvalidParameterValue),
+    ({"ago": timedelta(microseconds=1)}, "is not a whole second", errors.InvalidParameterValue),
     ({"scope_id": "x"}, "has no scope global/x", errors.NoDataFound),
 ]
 

@@ -251,7 +251,9 @@ def test_a_pause_after_one_that_has_ended_is_a_new_one(db: Db) -> None:
 
 def test_a_pause_until_the_past_is_refused(db: Db) -> None:
     job(db)
-    with pytest.raises(errors.InvalidParameterValue, match=r"job job: until .* is past") as caught:
+    with pytest.raises(
+        errors.InvalidParameterValue, match=r"job job: until .* is in the past"
+    ) as caught:
         call(db, "pause", "job", until=now(db) - MINUTE)
     assert caught.value.diag.message_hint
     assert state_of(db) == "active"
@@ -320,7 +322,7 @@ def test_limit_a_queue(db: Db, other: Db) -> None:
 @pytest.mark.parametrize("function", ["pause_queue", "resume_queue", "limit_queue"])
 def test_a_misspelt_queue_is_refused(db: Db, function: str) -> None:
     job(db)
-    with pytest.raises(errors.NoDataFound, match="queue defualt: no job and no runner has it"):
+    with pytest.raises(errors.NoDataFound, match="queue defualt: no job and no runner uses it"):
         call(db, function, "defualt")
 
 
@@ -436,7 +438,7 @@ def test_retry_refuses_what_has_not_failed(db: Db, status: str, force: bool) -> 
     """I4: a SUCCESS is never overwritten."""
     job(db)
     found = execution(db, status)
-    with pytest.raises(NOT_NOW, match=f"it is {status}, and only FAILED") as caught:
+    with pytest.raises(NOT_NOW, match=f"it is {status}; only FAILED") as caught:
         call(db, "retry", found["id"], force)
     assert caught.value.diag.message_hint
     assert row(db, found["id"]) == found
@@ -448,7 +450,7 @@ def test_retry_refuses_an_unknown_end_unless_forced(db: Db, code: str, status: s
     """I6: no attempt starts while the end of an earlier one is unknown."""
     job(db)
     found = execution(db, status, error_code=code)
-    with pytest.raises(NOT_NOW, match=rf"how attempt 1 ended is unknown \({code}\)") as caught:
+    with pytest.raises(NOT_NOW, match=rf"the end of attempt 1 is unknown \({code}\)") as caught:
         call(db, "retry", found["id"])
     assert "r1" in str(caught.value.diag.message_detail)
     assert "force" in str(caught.value.diag.message_hint)

@@ -84,7 +84,7 @@ async def test_in_a_clone_nothing_is_planned_claimed_stolen_or_swept(
             said = runner.dispatcher.refused
         assert said == why(clone)
         assert said is not None
-        assert "the ledger is of the database with oid" in said
+        assert "the ledger belongs to the database with oid" in said
         assert clone.values("SELECT to_jsonb(e) FROM executions e ORDER BY id") == before[0]
         assert planned(clone) == before[1]
         assert clone.values("SELECT name FROM jobs WHERE paused_at IS NOT NULL") == ["again"]
@@ -134,7 +134,7 @@ def test_workers_in_other_languages_are_refused_and_what_they_run_goes_on(
 
 async def test_a_replica_does_not_start_in_a_clone(ledger: Ledger, databases: Databases) -> None:
     with cloned(ledger, databases) as clone:
-        with pytest.raises(OtherDatabaseError, match="the ledger is of the database with oid"):
+        with pytest.raises(OtherDatabaseError, match="the ledger belongs to the database with oid"):
             await Replica(url=clone.url, settings=Settings(), manual=True).start()
         assert clone.values("SELECT id FROM runners") == []
 
@@ -145,7 +145,7 @@ async def test_another_server_is_another_database(ledger: Ledger) -> None:
         await runner.check_in()
         await runner.step()
         assert runner.dispatcher.refused is not None
-        assert "the server with system identifier 7, and this one has" in runner.dispatcher.refused
+        assert "system identifier 7, and this server has" in runner.dispatcher.refused
 
 
 async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
@@ -187,7 +187,7 @@ async def test_a_promoted_copy_is_another_database_once_nobody_was_seen_for_ten_
             await runner.check_in()
             await runner.settle()
             assert runner.dispatcher.refused == why(ledger)
-        assert "no runner was seen on timeline 99 in the last 10 minutes" in str(why(ledger))
+        assert "no runner checked in on timeline 99 in the last 10 minutes" in str(why(ledger))
         assert planned(ledger) == cursor
         ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
         assert why(ledger) is not None

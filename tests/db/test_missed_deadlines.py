@@ -157,7 +157,7 @@ async def test_no_command_is_started(
         monkeypatch.setattr(CommandHandlers, "run", late)
         row = await whole.run("writes")
     assert row["status"] == "SUCCESS"
-    assert (tmp_path / "lines").read_text() == "2\n"  # given back, and started once
+    assert (tmp_path / "lines").read_text() == "2\n"  # released, and started once
     with psycopg.connect(whole.url) as c:
         said = c.execute("SELECT error_code FROM cronledger.attempts").fetchall()
     assert ("not_started",) not in said

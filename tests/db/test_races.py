@@ -146,7 +146,7 @@ async def test_i6_a_claim_that_is_cut_off_after_its_commit_goes_back(
         assert [s.claimed.key.job_name for s in await one.settle()] == ["a"]
 
 
-async def test_i6_what_a_namesake_started_is_not_given_back(
+async def test_i6_what_a_namesake_started_is_not_released(
     ledger: Ledger, database_url: str
 ) -> None:
     """A runner with a fixed name was killed and started again: it cannot know what became of it."""

@@ -115,7 +115,7 @@ async def test_a_failure_after_a_requested_cancel_is_cancelled_and_keeps_its_err
     )  # fmt: skip
 
 
-async def test_i5_what_is_given_back_keeps_its_attempt_and_gets_one_more(
+async def test_i5_what_is_released_keeps_its_attempt_and_gets_one_more(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=None, allow_stale_reentry=True)
@@ -132,7 +132,7 @@ async def test_i5_what_is_given_back_keeps_its_attempt_and_gets_one_more(
     assert ledger.one("SELECT jsonb_array_length(attempts) FROM executions") == 1
 
 
-async def test_what_is_given_back_after_a_request_to_cancel_is_cancelled(
+async def test_what_is_released_after_a_request_to_cancel_is_cancelled(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=None, allow_stale_reentry=True)

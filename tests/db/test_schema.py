@@ -360,7 +360,9 @@ def test_an_edit_with_a_late_resume_does_not_reach_back(db: Db) -> None:
 
 def test_a_rename_is_refused(db: Db) -> None:
     job(db)
-    with pytest.raises(errors.RestrictViolation, match="job job: a job is not renamed") as caught:
+    with pytest.raises(
+        errors.RestrictViolation, match="job job: a job cannot be renamed"
+    ) as caught:
         db.execute("UPDATE cronledger.jobs SET name = 'other'")
     assert caught.value.diag.message_hint
 

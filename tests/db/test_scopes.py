@@ -293,7 +293,7 @@ async def test_a_provider_that_no_runner_asks_shows_in_sql(
     ledger.travel(by=LATER)
     ((job, reason, detail),) = asked.execute(OVERDUE)
     assert (job, reason) == ("job", "no_provider")
-    assert detail == "no live runner asks its scope provider: it was never asked"
+    assert detail == "no live runner calls its scope provider: it was never called"
     assert found(database_url) == [("problem", f"job: {detail}")]
 
     replica = await asked.replica()
@@ -302,7 +302,7 @@ async def test_a_provider_that_no_runner_asks_shows_in_sql(
     ledger.travel(by=LATER)
     ((_, reason, detail),) = asked.execute(OVERDUE)
     assert reason == "no_provider"
-    assert "it was last asked at" in detail
+    assert "it was last called at" in detail
     await replica.step()
     assert asked.execute(OVERDUE) == []
 

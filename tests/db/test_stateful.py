@@ -169,7 +169,7 @@ def _search() -> None:
 async def test_of_two_that_wait_with_one_key_the_newest_payload_runs_last(
     ledger: Ledger, database_url: str
 ) -> None:
-    """One is given back while its successor waits: the next push belongs to the successor."""
+    """One is released while its successor waits: the next push belongs to the successor."""
     ledger.job(schedule=None, allow_stale_reentry=True)
     push = "SELECT enqueue('job', key => 'k', payload => %s)"
     first = ledger.one(push, Jsonb(1))

@@ -84,7 +84,7 @@ def test_ledger_shows_executions_of_every_status(db: Db) -> None:
     [
         ("overlap", 1, "1 plan_time did not run: execution 7 was RUNNING"),
         ("superseded", 2, "2 plan_times did not run: a newer plan_time ran instead"),
-        ("missed", 3, "3 plan_times did not run: nothing started it within grace, and catch_up"),
+        ("missed", 3, "3 plan_times did not run: grace passed before a start, and catch_up"),
         ("paused", 4, "4 plan_times did not run: the job was paused"),
         ("retired", 5, "5 plan_times did not run: the job or its scope was retired"),
     ],
@@ -388,7 +388,7 @@ def test_overdue_in_another_database(db: Db) -> None:
     db.execute("UPDATE cronledger.identity SET system_identifier = 1")
     found = overdue(db)
     assert found["reason"] == "database"
-    assert "system identifier 1, and this one has" in found["detail"]
+    assert "system identifier 1, and this server has" in found["detail"]
 
 
 @pytest.mark.parametrize("status", ["PENDING", "FAILED"])

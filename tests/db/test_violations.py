@@ -435,8 +435,8 @@ def test_each_acceptable_kind_is_accepted(db: Db, kind: str) -> None:
 
 
 BAD_ACCEPTANCES: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "parked"}, "violation parked: it cannot be accepted"),
-    ({"kind": None}, "violation NULL: it cannot be accepted"),
+    ({"kind": "parked"}, "violations of kind parked cannot be accepted"),
+    ({"kind": None}, "violations of kind NULL cannot be accepted"),
     ({"reason": " "}, "no reason is given"),
     ({"reason": None}, "no reason is given"),
     ({"job": "nope"}, "does not exist"),

@@ -206,7 +206,7 @@ def cancels_running_at_once(database: Database) -> AbstractContextManager[None]:
     )  # fmt: skip
 
 
-def gives_back_the_same_attempt(database: Database) -> AbstractContextManager[None]:
+def releases_the_same_attempt(database: Database) -> AbstractContextManager[None]:
     """What goes back keeps its attempt number for the next claim."""
     return function(
         database,
@@ -319,12 +319,12 @@ MUTATIONS = (
     Mutation("steal of what is not reentrant", "I6", steals_what_is_not_reentrant),
     Mutation("steal and retry without the schedule's lock", "I7", steals_unlocked, quick=True),
     Mutation("cancel of a RUNNING row at once", "I7", cancels_running_at_once, quick=True),
-    Mutation("give back the same attempt", "I5", gives_back_the_same_attempt, quick=True),
+    Mutation("release the same attempt", "I5", releases_the_same_attempt, quick=True),
     Mutation("limit counted without its lock", "I11", limit_in_locking_statement),
     Mutation("start after the lease", "I7", starts_after_its_lease, quick=True),
     Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
     Mutation("finish that re-arms nothing", "parking", recovery.rearms_nothing),
-    Mutation("park without another look", "parking", recovery.parks_without_another_look),
+    Mutation("park without a second check", "parking", recovery.parks_without_a_second_check),
     Mutation("unknown COMMIT forgotten", "calm", recovery.forgets_unknown_commits),
     Mutation("unknown COMMIT looked up without its lock", "calm", recovery.looks_up_unlocked),
     Mutation("outcome dropped while the database is away", "calm", recovery.drops_outcomes),
@@ -350,7 +350,7 @@ MUTATIONS = (
         quick=True,
     ),
     Mutation(
-        "provider asked out of turn", "scopes", requests.asks_providers_out_of_turn, quick=True
+        "provider called out of turn", "scopes", requests.asks_providers_out_of_turn, quick=True
     ),
     Mutation("stale and cancelled, and stolen", "cancel", requests.steals_what_was_cancelled),
     Mutation("retry in a pause", "pause", requests.retries_in_a_pause),

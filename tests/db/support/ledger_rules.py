@@ -175,7 +175,7 @@ class Rules(Bound):
         self.run(replica.finish(start, ended, release=back))
         if self.model.holds(row, start.claimed.token):
             if back:
-                self.model.given_back(row)
+                self.model.released(row)
             else:
                 wait = timedelta(seconds=5) if how == "retry" else start.job.retry_backoff[0]
                 self.model.ended(
@@ -256,7 +256,7 @@ class Rules(Bound):
             return
         assert answer == "ok"
         if call == "release":
-            self.model.given_back(row)
+            self.model.released(row)
         elif call in ("finish", "covers"):
             self.model.ended(row, "SUCCESS", None, None)
             if call == "covers":

@@ -20,13 +20,13 @@ LONGEST_LEASE, LONGEST_BACKOFF = 60, 30  # seconds, of all that policies() draws
 WORKERS = ("w1", "w2")
 POINTS = (
     "a thief's row is written to", "a replica writes without its lease",
-    "an end that nobody knows", "no attempt is left", "given back", "cancelled while it runs",
+    "an end that nobody knows", "no attempt is left", "released", "cancelled while it runs",
     "pushes merged",
 )  # fmt: skip
 
 
 class Scenes(Rules):
-    """Who loses a lease, what nobody reports, what fails to the end, is given back, is merged."""
+    """Who loses a lease, what nobody reports, what fails to the end, is released, is merged."""
 
     # -- what scenes need --------------------------------------------------------------------------
 
@@ -162,14 +162,14 @@ class Scenes(Rules):
                 self.come_to("no attempt is left")
 
     @rule(pick=picks, number=replicas)
-    def it_is_given_back(self, pick: int, number: int) -> None:
+    def it_is_released(self, pick: int, number: int) -> None:
         """As by a drain: it runs again, under another token and as another attempt."""
         where = self.pick_scope(pick)
         with self.reentrant(where[0], True):
             for row in self.start(pick, number):
                 self.end_as_holder(row, "back", "release")
                 if self.model.rows[row.id].status == "PENDING":
-                    self.come_to("given back")
+                    self.come_to("released")
             self.ask(where, 1 - number)
 
     @rule(pick=picks, number=replicas, how=st.sampled_from(["value", "error", "cancelled"]))

@@ -125,7 +125,7 @@ class Model(Input):
         due = self.now + wait if again and wait is not None else None
         self.put(replace(row, status=status, next_attempt_at=due, error_code=error))
 
-    def given_back(self, row: Row) -> None:
+    def released(self, row: Row) -> None:
         kept = {"status": "CANCELLED"} if row.ends else {
             "status": "PENDING", "next_attempt_at": row.due_at, "runner": None, "token": None,
             "stale_after": None,

@@ -55,7 +55,7 @@ class Providers:
         if self._has_turn(lane.process):
             self._look(name)
         elif not self._disturbed():
-            self._cluster.record.wrong(f"{name} is asked out of turn", self._cluster.loop.time())
+            self._cluster.record.wrong(f"{name} is called out of turn", self._cluster.loop.time())
         loop, seed = self._cluster.loop, self._cluster.seed
         self._asked[lane.process, name] = loop.time()
         random = Random(f"provider {seed} {name} {loop.time()}")

@@ -26,7 +26,7 @@ def rearms_nothing(_: Database) -> AbstractContextManager[None]:
     return method(finisher.Finisher, "_rearm", make)
 
 
-def parks_without_another_look(_: Database) -> AbstractContextManager[None]:
+def parks_without_a_second_check(_: Database) -> AbstractContextManager[None]:
     """A claim parks, and what ended while it did so is left to the sweeper."""
 
     def make(original: Any) -> Any:
