@@ -123,7 +123,7 @@ def test_f35_retention_is_that_of_the_settings(past: Cli, monkeypatch: pytest.Mo
     monkeypatch.setenv("CRONLEDGER_RETENTION", "1d")
     said = past("backfill", "hourly", "--from", "3d", "--to", "2d")
     assert said.exit_code == 2
-    assert "behind the retention of 1 day" in said.stderr
+    assert "older than the retention of 1 day" in said.stderr
 
 
 @pytest.mark.parametrize(
