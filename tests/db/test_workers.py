@@ -330,7 +330,7 @@ async def test_f17_a_worker_cannot_take_the_name_of_a_live_replica(
 ) -> None:
     async with runners(database_url, {}) as (one,):
         assert isinstance(one, Runner)
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match="replica of this name"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="a live replica has"):
             claim(ledger, one.name)
 
 

@@ -77,8 +77,8 @@ class DatabaseClock:
         return max(0.0, (instant - self.at(monotonic())).total_seconds())
 
 
-async def fetch_now(answer: AsyncCursor[datetime]) -> datetime:
+async def fetch_now(result: AsyncCursor[datetime]) -> datetime:
     """Return the database's time from the result of `Statements.read_clock`."""
-    now = await answer.fetchone()
+    now = await result.fetchone()
     assert now is not None, "the statement returns one row"
     return now

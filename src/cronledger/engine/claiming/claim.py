@@ -76,7 +76,7 @@ class ClaimResult:
     """The result of a committed claim.
 
     `excluded_jobs`: jobs that the next claims of this runner must ignore. `next_due`: when more is
-    due, as of the monotonic instant `asked` or later. `full`: more may be due now. `lag`: the
+    due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lag`: the
     longest time from due_at to the start of a new execution; None if there are none.
     `reconsider_after`: the seconds until a delegated schedule has to be considered again.
     """
@@ -85,7 +85,7 @@ class ClaimResult:
     decision: ClaimDecision
     excluded_jobs: Collection[str]
     next_due: NextDue | None
-    asked: float
+    read_at: float
     full: bool
     lag: timedelta | None
     reconsider_after: float | None
@@ -128,7 +128,7 @@ class Claim:
         self._due: Sequence[DueExecution] = ()
         self._existing: list[Claimed] = []
         self._inserted: AsyncCursor[Claimed] | None = None
-        self._sent = self._asked = 0.0
+        self._sent = self._read_at = 0.0
         self.schedules: Sequence[ScheduleRow] = ()
         self.decision = ClaimDecision()
 
@@ -252,7 +252,7 @@ class Claim:
 
     async def _read_next_due(self, c: Connection, since: datetime) -> AsyncCursor[NextDue]:
         """Read when more is due. `since`: the database's time before step 1."""
-        self._asked = monotonic()
+        self._read_at = monotonic()
         return await self._statements.next_due(
             c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(), since=since
         )
@@ -278,8 +278,8 @@ class Claim:
                 async with step_transaction(c):
                     if decision.replaced:  # a heartbeat, for example, may have locked the row
                         await self._statements.request_replacement(c, decision.replaced)
-                    answer = await self._statements.rearm_unblocked(c, decision.parked)
-                rearmed = answer.rowcount
+                    result = await self._statements.rearm_unblocked(c, decision.parked)
+                rearmed = result.rowcount
             await self._record_spec_errors(c)
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
@@ -310,7 +310,7 @@ class Claim:
             decision=self.decision,
             excluded_jobs=self._newly_excluded() | request.refused_jobs | request.broken.keys(),
             next_due=due,
-            asked=self._asked,
+            read_at=self._read_at,
             full=more or any(row.more for row in self._due) or request.only is not None,
             lag=self._lag(won),
             reconsider_after=self._context.abilities.peers.reconsider_after(),

@@ -140,7 +140,7 @@ class Dispatcher:
         if result.leases:
             self._start(result.leases)
         if result.next_due is not None:
-            self._clock.observe(result.next_due.now, result.asked)
+            self._clock.observe(result.next_due.now, result.read_at)
 
     def _count(self, result: ClaimResult) -> None:
         stats = self.stats

@@ -100,8 +100,8 @@ class CheckIn:
         # One at a time, because an older state must not overwrite a newer one.
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
             sent = monotonic()
-            answer = await self._statements.check_in(c, **self._row())
-            reply = await answer.fetchone()
+            result = await self._statements.check_in(c, **self._row())
+            reply = await result.fetchone()
         assert reply is not None
         if self._clock.observe(reply.now, sent):
             log.warning("database_clock_jumped", now=reply.now.isoformat())

@@ -169,25 +169,25 @@ class ScopeProviders:
 async def _call(provider: Callable[[], Any], in_thread: Call) -> Iterable[str]:
     """Call the provider and return its result. A sync function is called with `in_thread`."""
     if not inspect.iscoroutinefunction(provider):
-        answer = await in_thread(provider)
-        return await answer if inspect.isawaitable(answer) else answer  # type: ignore[no-any-return]
+        result = await in_thread(provider)
+        return await result if inspect.isawaitable(result) else result  # type: ignore[no-any-return]
     try:
         return await provider()  # type: ignore[no-any-return]
     except (SystemExit, KeyboardInterrupt) as error:
         raise RuntimeError(f"it raised {error!r}") from error
 
 
-async def _listed(answer: Iterable[str]) -> Listed:
-    if isinstance(answer, Collection) and len(answer) <= FEW:
-        return _read(answer)
-    return await asyncio.to_thread(_read, answer)
+async def _listed(result: Iterable[str]) -> Listed:
+    if isinstance(result, Collection) and len(result) <= FEW:
+        return _read(result)
+    return await asyncio.to_thread(_read, result)
 
 
-def _read(answer: Iterable[str]) -> Listed:
+def _read(result: Iterable[str]) -> Listed:
     """Return the list. Raises TypeError if it is not iterable, ValueError for other values."""
-    if isinstance(answer, str):
-        raise ValueError(f"{answer!r} is a string; return a list of scope_ids")
-    for scope in (scopes := list(answer)):
+    if isinstance(result, str):
+        raise ValueError(f"{result!r} is a string; return a list of scope_ids")
+    for scope in (scopes := list(result)):
         if not isinstance(scope, str) or not 0 < len(scope) <= 200:
             raise ValueError(f"scope_id {scope!r} is not a string of 1 to 200 characters")
         if clean_text(scope) != scope:

@@ -220,10 +220,10 @@ class Finisher:
         Either an earlier write has committed them and its reply was lost, or their lease is lost. A
         row that is RUNNING under its token was locked, and its write is repeated.
         """
-        answer = await self._statements.read_leases(
+        result = await self._statements.read_leases(
             c, [x.lease.claimed.key for x in missing], [x.token for x in missing]
         )
-        states = {state.token: state for state in await answer.fetchall()}
+        states = {state.token: state for state in await result.fetchall()}
         for ended in missing:
             state = states.get(ended.token)
             if state is not None and state.ours and state.status == Status.RUNNING:

@@ -177,8 +177,8 @@ class Heartbeats:
         keys = [LeaseKey(x.claimed.key, x.token, x.job.stale_timeout) for x in batch]
         sent = monotonic()
         async with step_transaction(connection):
-            answer = await self._statements.heartbeat_leases(connection, keys)
-        rows = await answer.fetchall()
+            result = await self._statements.heartbeat_leases(connection, keys)
+        rows = await result.fetchall()
         deadlines = self._leases.renew((row.token for row in rows), sent)
         if deadlines:
             self._extend({str(token): deadline for token, deadline in deadlines.items()})
@@ -192,12 +192,12 @@ class Heartbeats:
 
     async def _check_missing(self, connection: Connection, missing: list[Lease]) -> None:
         """Determine whether the rows that were not returned are locked, or their lease is lost."""
-        answer = await self._statements.read_leases(
+        result = await self._statements.read_leases(
             connection, [x.claimed.key for x in missing], [x.token for x in missing]
         )
         ours = {
             state.token: state
-            for state in await answer.fetchall()
+            for state in await result.fetchall()
             # Only the holder writes SUCCESS, so this runner finished it and has no reply yet.
             if state.ours and state.status in ("RUNNING", "SUCCESS")
         }

@@ -253,9 +253,9 @@ class _Resolver(AbstractResolver):
         self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_UNSPEC
     ) -> list[ResolveResult]:
         found: list[Any] = await self._inner.resolve(host, port, family)
-        for answer in found:
+        for resolved in found:
             # One bad address refuses the name, because any of the addresses may be used.
-            address = ip_address(answer["host"].partition("%")[0])
+            address = ip_address(resolved["host"].partition("%")[0])
             if not (self._allow_private or is_public(address)):
                 raise _refuse(host, str(address))
         return found
