@@ -26,9 +26,9 @@ class Replica:
     """One runner: `async with Replica(app, url=...)` claims and runs what is due until the block
     ends, and then drains.
 
-    The jobs of `apps` are applied under the name of their App, unless `applied` (the caller has
-    checked the schema and applied them). `register` and `unregister` add and remove Apps later.
-    `functions`: further handlers by `module:qualname`. `settings`: by default those of the
+    The jobs of `apps` run. They are applied under the name of their App, unless `applied` (the
+    caller has checked the schema and applied them). `register` and `unregister` add and remove Apps
+    later. `functions`: further handlers by `module:qualname`. `settings`: by default those of the
     environment. `url`: by default the database of the settings. `manual`: nothing runs by itself; a
     test calls `step`.
     """
@@ -74,8 +74,8 @@ class Replica:
     async def start(self, *, before: Callable[[], Awaitable[None]] | None = None) -> None:
         """Register the runner, apply its Apps, and run everything (nothing by itself if `manual`).
 
-        The log settings take effect (see `logger.follow`). `before` is awaited after all checks
-        and before the first claim. If it raises, the start ends with that error.
+        Explicit log settings take effect (see `logger.follow`). `before` is awaited after all
+        checks and before the first claim. If it raises, the start ends with that error.
 
         Raises psycopg.OperationalError when the database is unreachable or refuses the connection,
         MigrationError when there is no ledger or an older one, ConfigurationError when a job
