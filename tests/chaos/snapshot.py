@@ -15,6 +15,7 @@ from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.migrate import migrate
+from cronledger.rules.problems import Exit
 from tests.chaos.fleet import Fleet
 from tests.chaos.world import World
 from tests.cluster.support.harness import ROOT
@@ -78,6 +79,17 @@ class _Side:
                 "--no-migrate", "--wait", "10m",
             ]  # fmt: skip
             self._fleet.start(member)
+        self._repeat("the replicas run", self._started)
+
+    def _started(self) -> bool:
+        """Both replicas run. After a failover before their first check-in nobody has been seen on
+        the timeline of the ledger, so that it has to be accepted as after a restore."""
+        for member in self._fleet.members.values():
+            if member.popen is not None and member.popen.poll() == Exit.OTHER_DATABASE:
+                self.cronledger("accept-database", "--catch-up")
+                self._fleet.start(member)
+        ((count,),) = self._sql("SELECT count(*) FROM cronledger.runners WHERE state = 'running'")
+        return bool(count >= len(self._fleet.members))
 
     def _make(self) -> bool:
         for name in (NAME, COPY):
