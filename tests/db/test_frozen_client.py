@@ -115,19 +115,36 @@ async def test_a_step_that_stood_still_has_lost_its_transaction(
         await pool.close()
 
 
-async def test_a_step_ends_even_where_the_server_counts_no_idleness(
+async def test_a_step_ends_after_its_longest_duration(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two statements of one round trip; since PostgreSQL 17."""
+    """Even if its client is never idle for long; since PostgreSQL 17."""
     monkeypatch.setattr(transactions, "HUNG_SECONDS", PATIENCE)
     async with await Access(database_url).connect_async("still") as c:
         if c.info.server_version < 170000:
             pytest.skip("this server has no transaction_timeout")
         with pytest.raises(psycopg.Error) as raised:
             async with step_transaction(c):
-                await c.execute("SELECT 1")
-                await asyncio.sleep(3 * PATIENCE)
+                while True:
+                    await (await c.execute("SELECT 1")).fetchone()
+                    await asyncio.sleep(PATIENCE / 4)
         assert was_given_up(raised.value)
+
+
+async def test_the_statements_of_a_round_trip_are_sent_together(ledger: Ledger) -> None:
+    """A client that stops before it reads a result has sent nothing, and holds no lock."""
+    state = "SELECT state FROM pg_stat_activity WHERE pid = %s"
+    pool = Access(ledger.url).pool("still", 1)
+    await pool.open()
+    try:
+        async with pool.connection() as c, step_transaction(c):
+            await c.execute("LOCK TABLE cronledger.jobs")
+            last = await c.execute("SELECT 1")
+            assert ledger.values(state, c.info.backend_pid) == ["idle"]
+            assert await last.fetchone() == (1,)
+            assert ledger.values(state, c.info.backend_pid) == ["idle in transaction"]
+    finally:
+        await pool.close()
 
 
 @pytest.mark.parametrize("module", [apply, diff, migrate])

@@ -87,9 +87,7 @@ class Access:
             raise
         return connection
 
-    async def connect_async(
-        self, name: str, *, for_handler: bool = False
-    ) -> AsyncConnection[tuple[Any, ...]]:
+    async def connect_async(self, name: str, *, for_handler: bool = False) -> StepConnection:
         """Return a connection in autocommit mode, whose transactions are READ COMMITTED.
 
         `for_handler`: the other settings are those of the role, because the handler may rely on

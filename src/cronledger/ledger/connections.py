@@ -11,7 +11,9 @@ from time import monotonic
 from typing import Any, Self
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline
+from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, AsyncTransaction
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
 from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -40,11 +42,36 @@ def is_disconnected(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
     return bool(poll.poll(0))
 
 
-class StepConnection(AsyncConnection[tuple[Any, ...]]):
-    """A connection whose cursors end a round trip with a Sync instead of the Flush of psycopg.
+class _RoundTrips(AsyncPipeline):
+    """A pipeline that sends its statements together, when somebody waits for a result.
 
-    For the server, a pipeline without a Sync is a statement that continues, so that it does not
-    count the silence of its client.
+    psycopg would wait for the socket before it sends each of them, which takes more CPU time than
+    everything else in a step.
+    """
+
+    def _communicate_gen(self) -> PQGen[None]:
+        queue = self.command_queue
+        if queue and queue[-1] == self.pgconn.pipeline_sync:
+            self._write_queue(but=1)
+            yield from super()._communicate_gen()
+
+    def _fetch_gen(self, *, flush: bool) -> PQGen[None]:
+        self._write_queue()
+        yield from super()._fetch_gen(flush=flush)
+
+    def _write_queue(self, but: int = 0) -> None:
+        """Write the queued commands, except for the last ones, into libpq's buffer."""
+        while len(self.command_queue) > but:
+            self.command_queue.popleft()()
+
+
+class StepConnection(AsyncConnection[tuple[Any, ...]]):
+    """A connection on which a step takes as few round trips as it has to wait for results.
+
+    BEGIN travels with the first statements of a transaction, and COMMIT with the last ones. A
+    cursor ends a round trip with a Sync instead of the Flush of psycopg: for the server, a pipeline
+    without a Sync is a statement that continues, so that it does not count the silence of its
+    client.
 
     `expected`: the ledger in which its steps work; each transaction of a step checks it.
     `lock_timeout`: the longest wait for a lock in a step.
@@ -55,13 +82,19 @@ class StepConnection(AsyncConnection[tuple[Any, ...]]):
     lock_timeout = timedelta(seconds=5)
 
     @asynccontextmanager
-    async def pipeline(self) -> AsyncIterator[AsyncPipeline]:
-        async with super().pipeline() as pipeline:
-            outer, self.pipelined = self.pipelined, pipeline
-            try:
-                yield pipeline
-            finally:
-                self.pipelined = outer
+    async def step_pipeline(self) -> AsyncIterator[None]:
+        """Run a transaction in pipeline mode. An error ends it, also one that comes with COMMIT."""
+        self._pipeline = _RoundTrips(self)
+        try:
+            # Not `transaction()`, which would end a round trip after BEGIN and one before COMMIT.
+            async with self.pipeline() as self.pipelined, AsyncTransaction(self):
+                yield
+        except BaseException:
+            if self.info.transaction_status == TransactionStatus.INERROR:
+                await self.rollback()
+            raise
+        finally:
+            self.pipelined = None
 
 
 class StepCursor(AsyncCursor[Row]):
@@ -81,7 +114,7 @@ class StepCursor(AsyncCursor[Row]):
         return await super().fetchall()
 
 
-class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
+class AsyncPool(AsyncConnectionPool[StepConnection]):
     """Connections for steps.
 
     A connection that is in use for longer than HUNG_SECONDS is shut down, because no other timeout
@@ -119,6 +152,8 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
         is the error that refuses the connections.
         """
         opening = asyncio.ensure_future(super().wait(timeout))
+        # It may fail after this method has ended, and then nobody else reads its error.
+        opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         giving_up = asyncio.ensure_future(self._gave_up.wait())
         try:
             await asyncio.wait([opening, giving_up], return_when=asyncio.FIRST_COMPLETED)
@@ -134,7 +169,7 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
     async def getconn(
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
-    ) -> AsyncConnection[tuple[Any, ...]]:
+    ) -> StepConnection:
         """Return a connection that has not ended.
 
         Raises PoolTimeout; its cause is the error that refuses new connections.
@@ -157,7 +192,7 @@ class AsyncPool(AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]):
     async def connection(
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - as in the class above
-    ) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
+    ) -> AsyncIterator[StepConnection]:
         async with super().connection(timeout) as connection:
             timer = asyncio.get_running_loop().call_later(HUNG_SECONDS, shutdown_socket, connection)
             try:

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncCursor
 from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from cronledger.ledger.connections import StepConnection
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
     BrokenJob,
@@ -46,7 +47,7 @@ from cronledger.ledger.rows import (
 from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey
 
-Connection = AsyncConnection[tuple[Any, ...]]
+Connection = StepConnection
 Rows = AsyncCursor[tuple[Any, ...]]
 T = TypeVar("T")
 

@@ -53,7 +53,7 @@ def set_command_limits(
 
 @asynccontextmanager
 async def step_transaction(
-    connection: AsyncConnection[tuple[Any, ...]], silence: float | None = None
+    connection: StepConnection, silence: float | None = None
 ) -> AsyncIterator[None]:
     """Run a transaction in pipeline mode, with pinned planning.
 
@@ -67,15 +67,14 @@ async def step_transaction(
     Raises psycopg.Error (CL006), and does nothing, if the connection leads to another ledger than
     the expected one. The DSN of a live replica may do so at any time.
     """
-    expected = getattr(connection, "expected", None)
-    lock_timeout = getattr(connection, "lock_timeout", StepConnection.lock_timeout)
+    expected = connection.expected
     limits = {
-        "lock_timeout": _milliseconds(lock_timeout.total_seconds()),
+        "lock_timeout": _milliseconds(connection.lock_timeout.total_seconds()),
         "idle_in_transaction_session_timeout": _milliseconds(silence or SILENT_CLIENT_SECONDS),
-        # A client that is silent between two statements of one round trip is not idle.
+        # A server that waits for the rest of a round trip does not count the client as idle.
         **_transaction_timeout(connection, HUNG_SECONDS),
     }
-    async with connection.pipeline(), connection.transaction():
+    async with connection.step_pipeline():
         await connection.execute(
             f"SELECT {SET_STEP}, {set_parameters(limits)}"
             + ("" if expected is None else f", {internal(expected.schema)}.require_ledger(%s)"),

@@ -150,6 +150,11 @@ class Connection:
             self.pipelined -= 1
 
     @contextlib.asynccontextmanager
+    async def step_pipeline(self) -> AsyncIterator[None]:
+        async with self.pipeline(), self.transaction():
+            yield
+
+    @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         await self.execute("BEGIN")
         try:

@@ -13,7 +13,7 @@ import psycopg
 
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import reason
-from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.connections import AsyncPool, StepConnection
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS, is_unreachable
 from cronledger.ledger.rows import Ending, LeaseState
 from cronledger.ledger.statements import Statements
@@ -187,7 +187,7 @@ class Finisher:
             if missing:
                 await self._look_up(c, missing, settled)
 
-    async def _send(self, c: psycopg.AsyncConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
+    async def _send(self, c: StepConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
         """Write the batch in one transaction.
 
         Return the written tokens, and for each whether its scope has input to settle.
@@ -212,9 +212,7 @@ class Finisher:
             written.update((token, False) for token in await cursor.fetchall())
         return written
 
-    async def _look_up(
-        self, c: psycopg.AsyncConnection, missing: Sequence[Ended], settled: Settled
-    ) -> None:
+    async def _look_up(self, c: StepConnection, missing: Sequence[Ended], settled: Settled) -> None:
         """Settle the outcomes whose write did not return their row.
 
         Either an earlier write has committed them and its reply was lost, or their lease is lost. A
