@@ -103,14 +103,17 @@ async def test_f14_what_a_replica_knows_of_itself(ledger: Ledger) -> None:
         )
         replica._runtime.components.heartbeats.renew_now()
         await eventually("lost", lambda: replica.diagnostics().lost_leases == 1)
-        # And so is what the database refuses to answer.
-        await asyncio.to_thread(
-            ledger.rows,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND application_name = 'cronledger'",
-        )
-        await eventually("counted", lambda: replica.diagnostics().database_errors > 0)
+
+        # And so is a step that fails. A connection that ends between two steps is replaced.
+        def end_connections() -> bool:
+            ledger.rows(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " AND application_name = 'cronledger'"
+            )
+            return replica.diagnostics().database_errors > 0
+
+        await eventually("counted", end_connections)
 
 
 async def test_f14_the_lag_of_the_last_claim(ledger: Ledger) -> None:

@@ -91,10 +91,13 @@ class StepConnection(AsyncConnection[tuple[Any, ...]]):
                 yield
         except BaseException:
             if self.info.transaction_status == TransactionStatus.INERROR:
-                await self.rollback()
+                with suppress(psycopg.Error):  # the pool discards the connection
+                    await self.rollback()
+                    if self.prepare_threshold is not None:  # psycopg's own may have been aborted
+                        await self.execute("DEALLOCATE ALL")
             raise
         finally:
-            self.pipelined = None
+            self._pipeline = self.pipelined = None
 
 
 class StepCursor(AsyncCursor[Row]):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from cronledger.ledger.connections import StepConnection
 from cronledger.ledger.identity import ExpectedLedger
 from tests.simulation.support.loop import Process
 from tests.simulation.support.request import Request
@@ -64,6 +65,8 @@ class Connection:
     expected: ExpectedLedger | None = None
     # As of a server that knows no limit of whole transactions: real time does not end these.
     info = SimpleNamespace(server_version=150000)
+
+    lock_timeout = StepConnection.lock_timeout
 
     def __init__(self, cluster: "Cluster", process: Process, name: str) -> None:
         self._cluster = cluster
