@@ -253,7 +253,7 @@ DECLARE
     held_jobs   text[];
     chosen      {schema}_internal.claim_candidate[];
     one         {schema}_internal.claim_candidate;
-    place       integer := 0;
+    place       integer := 1;
     first_plan  timestamptz;
     last_plan   timestamptz;
     message     text;
@@ -279,10 +279,13 @@ BEGIN
         NULL;  -- a value that the database refuses must not prevent the other claims
     END;
     FOREACH one IN ARRAY chosen LOOP
-        place := place + 1;
         BEGIN
             RETURN QUERY SELECT t.* FROM {schema}_internal.try_claim_existing(
                 runner, ARRAY[one], tokens[place:place], trusted_since, one.plan_time, one.plan_time) t;
+            -- A token that was not used stays the next one: the caller counts the claimed executions.
+            IF FOUND THEN
+                place := place + 1;
+            END IF;
         EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
             message := SQLERRM;
             PERFORM {schema}_internal.record_spec_error(one.job_name, message);

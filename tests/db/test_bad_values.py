@@ -192,3 +192,18 @@ async def test_an_old_row_with_a_bad_target_shows_its_spec_error_and_does_not_fi
         ledger.edit("bad", handler="python", target={"python": "tests:work"})
         assert "bad" in [s.claimed.key.job_name for s in await two.settle()]
     assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
+
+
+def test_executions_claimed_after_a_refused_one_have_tokens_of_their_own(ledger: Ledger) -> None:
+    for name in ("a", "b", "c"):
+        ledger.job(name, schedule=None)
+        ledger.values("SELECT enqueue(%s)", name)
+    ledger.values(
+        "ALTER TABLE executions ADD CHECK (job_name <> 'a' OR status <> 'RUNNING') NOT VALID"
+    )
+    claimed = ledger.values(
+        "SELECT job_name, how, lease_token FROM cronledger_internal.claim_due('me', '{default}',"
+        " '{python}', '{tests:work}', ARRAY[gen_random_uuid(), gen_random_uuid()], NULL)"
+    )
+    assert [(job, how) for job, how, _ in claimed] == [("a", "refused"), ("b", "won"), ("c", "won")]
+    assert len({token for _, how, token in claimed if how == "won"}) == 2
