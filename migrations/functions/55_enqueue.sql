@@ -93,6 +93,8 @@ BEGIN
             ORDER BY s.scope_id FOR NO KEY UPDATE OF s;
         RETURN;
     END IF;
+    -- Jobs come before schedules in the lock order.
+    PERFORM FROM {schema}.jobs j WHERE j.name = job FOR SHARE;
     -- One by one, so that a new row is locked in its place in the key order, too.
     FOREACH scope IN ARRAY wanted LOOP
         RETURN NEXT {schema}_internal.lock_or_create_scope(job, kind, scope);

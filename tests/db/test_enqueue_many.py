@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from tests.db.support.engine import Ledger
 from tests.db.support.pushes import claimed, enqueue, finish
+from tests.waiting import until
 
 
 class Item(NamedTuple):
@@ -250,6 +251,39 @@ def test_f36_calls_with_the_same_scopes_in_any_order_never_deadlock(
         caller.join()
     assert failures == []
     assert ledger.one("SELECT count(*) FROM executions") == 20 + 2 * 20 * 40
+
+
+def test_f36_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
+    ledger: Ledger, database_url: str
+) -> None:
+    """The call waits for scope b. The edit then waits for whoever has the row of the job first."""
+    ledger.job(schedule=None, scope_kind="tenant")
+    enqueue_many(ledger, [Item(scope_id=s) for s in ("a", "b")])
+    failures: list[BaseException] = []
+
+    def call(statement: str) -> None:
+        try:
+            with psycopg.connect(database_url, autocommit=True) as connection:
+                connection.execute("SET search_path = cronledger")
+                connection.execute(statement.encode())
+        except psycopg.Error as error:
+            failures.append(error)
+
+    waits = "SELECT pid FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')"
+    callers = []
+    with psycopg.connect(database_url) as holder:
+        holder.execute("SELECT FROM cronledger.schedules WHERE scope_id = 'b' FOR UPDATE")
+        for number, statement in enumerate((
+            "SELECT enqueue_many('job', scope_ids => '{a, b, new}')",
+            "UPDATE jobs SET payload = '1'",
+        ), 1):  # fmt: skip
+            callers.append(threading.Thread(target=call, args=[statement]))
+            callers[-1].start()
+            until("it waits", lambda n=number: len(ledger.values(waits)) >= n)  # type: ignore[misc]
+    for caller in callers:
+        caller.join()
+    assert failures == []
+    assert ledger.values("SELECT scope_id FROM schedules ORDER BY 1") == ["a", "b", "new"]
 
 
 def test_f36_replicas_are_notified_once(ledger: Ledger, database_url: str) -> None:
