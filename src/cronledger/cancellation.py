@@ -20,8 +20,9 @@ class CancelToken:
     """
 
     __slots__ = ("__weakref__", "_cancelled", "_children", "_event", "_over")
-    _lock = threading.Lock()
-    """Of all tokens. It is held for a few assignments, and most tokens never take it."""
+    # Of all tokens, because most never take it. Reentrant, because the garbage collector may
+    # run while it is held, and end a `with` block of another token, which cancels that token.
+    _lock = threading.RLock()
 
     def __init__(self, over: Callable[[], bool] | None = None) -> None:
         """Create a token, which also counts as cancelled while `over` returns True."""

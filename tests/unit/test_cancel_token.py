@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from unittest import mock
 
 import pytest
 
@@ -84,3 +85,20 @@ def test_f25_children_made_beside_a_cancel_are_cancelled() -> None:
         root.cancel()
         thread.join()
         assert all(child.cancelled for child in made)
+
+
+def test_f25_a_cancel_inside_of_another_token_does_not_hang() -> None:
+    """As when the garbage collector ends the `with` block of a token while this one works."""
+    outer, inner = CancelToken(), CancelToken()
+
+    class Event(threading.Event):
+        def __init__(self) -> None:
+            super().__init__()
+            inner.cancel()
+
+    with mock.patch("cronledger.cancellation.threading.Event", Event):
+        waiting = threading.Thread(target=outer.wait, args=[0.0], daemon=True)
+        waiting.start()
+        waiting.join(60)
+    assert not waiting.is_alive()
+    assert inner.cancelled
