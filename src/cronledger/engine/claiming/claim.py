@@ -1,4 +1,4 @@
-"""One claim: a transaction that wins executions and plans schedules. It takes three round trips.
+"""One claim: a transaction that wins executions and plans schedules.
 
 1. Claim the executions that exist and are due: stale leases, retries, PENDING rows. The SQL
    function `claim_due` does this, for workers in other languages as well.
@@ -10,7 +10,8 @@
 6. Read when the next claim is due, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
 
-Steps 1 and 2 share one round trip: their statements are sent before the first result is read.
+The statements of steps 1 and 2 are one round trip, those of steps 5 and 6 are another, and step 3
+has one of its own; revisions that are not known yet and a clock that is read again add more.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -138,8 +139,10 @@ class Claim:
         Raises BrokenJobsError, ClockLeaptError or psycopg.Error. In each case everything was rolled
         back, or the outcome of the COMMIT is unknown (see `UnknownCommits`).
         """
+        committed = False
         try:
             async with self._context.pool.connection() as c:
+                # A statement is queued until a result is fetched. Each fetch is a round trip.
                 async with step_transaction(c):
                     clock = await self._statements.read_clock(c)
                     existing = await self._claim_existing(c)  # 1
@@ -152,11 +155,12 @@ class Claim:
                         self.decision = self._decide(inputs)  # 4
                         await self._write(c)  # 5
                     next_due = await self._read_next_due(c, since)  # 6, and COMMIT
+                committed = True
                 won = [*self._existing, *await self._fetch_inserted()]
                 due = await next_due.fetchone()
                 rearmed = await self._after_commit(c)  # 7
         except (BrokenJobsError, ClockLeaptError, psycopg.Error) as error:
-            if not is_unreachable(error):
+            if not committed and not is_unreachable(error):
                 self._context.unknown_commits.remove(self.executions())  # rolled back
             raise
         due_schedules = sum(not row.woken for row in self.schedules)

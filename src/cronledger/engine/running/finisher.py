@@ -58,7 +58,9 @@ class Ended:
         """Return whether this state of the row shows that this outcome was committed before."""
         if state is None or state.error_code != self.outcome.error_code:
             return False
-        if self.release or not state.ours:  # or the failure was written, and is being retried
+        if self.release or not state.ours:
+            # A release, or a failure that is retried since: the row has another token or none, and
+            # only the error_code shows who wrote it. A SUCCESS has none, and keeps its token.
             return state.error_code is not None
         # A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
         cancelled = self.outcome.status is Status.FAILED and state.status == Status.CANCELLED
@@ -177,13 +179,13 @@ class Finisher:
 
     async def _write_once(self, batch: Sequence[Ended], settled: Settled) -> None:
         async with self._pool.connection() as c:
-            has_input = await self._send(c, batch)
-            settled.committed.extend(x for x in batch if x.token in has_input)
-            # The writer of a missing row may have left input to settle as well.
+            written = await self._send(c, batch)
+            settled.committed.extend(x for x in batch if x.token in written)
+            # Whoever wrote a missing row may have left input to settle as well.
             self._to_settle.update(
-                x.lease.claimed.key.scope for x in batch if has_input.get(x.token, True)
+                x.lease.claimed.key.scope for x in batch if written.get(x.token, True)
             )
-            missing = [x for x in batch if x.token not in has_input]
+            missing = [x for x in batch if x.token not in written]
             if missing:
                 await self._look_up(c, missing, settled)
 
