@@ -174,9 +174,9 @@ class Fleet:
     def freeze(self, member: Member, seconds: float) -> None:
         """SIGSTOP, SIGCONT after `seconds`."""
         pid = member.process.pid
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # it may be ending, and have a successor
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(seconds)
             os.kill(pid, signal.SIGCONT)
 
     def drain(self, member: Member) -> int:

@@ -187,7 +187,7 @@ class World:
 
     def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Asked of the primary, by the superuser."""
-        return self.server.sql(statement, *values)
+        return (self.pair or self.server).sql(statement, *values)
 
     def follow_primary(self) -> None:
         """Proxies and the pooler lead to whichever is the primary now."""

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -102,6 +103,7 @@ class Pair:
     ) -> None:
         self.primary = OwnServer(directory / "a", binaries, settings)
         self.standby = OwnServer(directory / "b", binaries, settings)
+        self._moving = threading.RLock()
 
     @staticmethod
     def missing(binaries: Path | None = None) -> str | None:
@@ -122,8 +124,9 @@ class Pair:
 
     def rebuild(self) -> None:
         """The standby is a fresh copy, and no commit is acknowledged without it."""
-        self.standby.stop("kill")
-        self.standby.follow(self.primary)
+        with self._moving:
+            self.standby.stop("kill")
+            self.standby.follow(self.primary)
         synchronous: LiteralString = (
             "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = %s"
         )
@@ -134,9 +137,16 @@ class Pair:
 
     def fail_over(self) -> None:
         """The primary is killed, its standby promoted; there is no standby until `rebuild`."""
-        self.primary.stop("kill")
-        self.primary, self.standby = self.standby, self.primary
-        self.primary.sql("SELECT pg_promote(true)")
+        with self._moving:
+            self.primary.stop("kill")
+            self.primary, self.standby = self.standby, self.primary
+            self.primary.sql("SELECT pg_promote(true)")
+
+    def sql(self, statement: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+        """Rows, asked of the primary. In a failover it waits: asking starts a server that is down,
+        which must not be the old primary."""
+        with self._moving:
+            return self.primary.sql(statement, *values)
 
     def close(self) -> None:
         for server in (self.standby, self.primary):
