@@ -30,6 +30,7 @@ _SOCKET_PATH_BYTES = 103  # of sun_path without its NUL on macOS; Linux allows 1
 _LOG_BYTES = 10 * 1024 * 1024
 
 _INITDB_SECONDS = 120.0
+_LEFTOVER_SECONDS = 10.0
 _START_SECONDS = 60.0
 _STALE_SECONDS = 15.0
 _STOP_SECONDS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))  # fast, then immediate
@@ -96,6 +97,17 @@ def private_directory(path: Path) -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise EmbeddedError(f"{path} is not a directory of this user with mode 0700: remove it")
     return path
+
+
+def _remove(leftover: Path) -> None:
+    """Remove the directory of an initdb whose process was killed.
+
+    Its child may write there for a moment longer, until it finds that its files are missing.
+    """
+    give_up_at = time.monotonic() + _LEFTOVER_SECONDS
+    while leftover.exists() and time.monotonic() < give_up_at:
+        shutil.rmtree(leftover, ignore_errors=True)
+        time.sleep(0.02)
 
 
 def _socket_directory(data: Path) -> Path:
@@ -188,7 +200,7 @@ class Postmaster:
     def _initialise(self) -> None:
         """Create the data directory, which gets its final name when it is complete."""
         for leftover in self._base.glob(f"{self.data.name}.new-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+            _remove(leftover)
         fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self._base))
         options = ["--username", SUPERUSER, "--encoding=UTF8", "--locale=C"]
         options += ["--auth-local=trust", "--auth-host=reject"]
