@@ -311,7 +311,7 @@ DECLARE
     excluded   text[] := excluded_jobs;
     row_limit  integer := coalesce(max_rows, cardinality(tokens));
     candidates {schema}_internal.claim_candidate[];
-    answers    {schema}_internal.claimed_execution[];
+    claimed    {schema}_internal.claimed_execution[];
     refused    text[];
     used       integer := 0;
     unseen     boolean;
@@ -334,11 +334,11 @@ BEGIN
         -- no more candidates are read than their job has room for.
         unseen := cardinality(candidates) >= row_limit OR cardinality(candidates) > (
             SELECT count(DISTINCT (c.job_name, c.scope_kind, c.scope_id)) FROM unnest(candidates) c);
-        answers := ARRAY(SELECT t::{schema}_internal.claimed_execution FROM {schema}_internal.claim_existing(
+        claimed := ARRAY(SELECT t::{schema}_internal.claimed_execution FROM {schema}_internal.claim_existing(
             runner, candidates, tokens[used + 1:], trusted_since) t);
-        RETURN QUERY SELECT a.*, unseen FROM unnest(answers) a;
-        refused := ARRAY(SELECT a.job_name FROM unnest(answers) a WHERE a.how = 'refused');
-        used := used + cardinality(answers) - cardinality(refused);
+        RETURN QUERY SELECT r.*, unseen FROM unnest(claimed) r;
+        refused := ARRAY(SELECT r.job_name FROM unnest(claimed) r WHERE r.how = 'refused');
+        used := used + cardinality(claimed) - cardinality(refused);
         excluded := excluded || refused;
         -- The refused ones may have displaced others from the batch.
         EXIT WHEN cardinality(refused) = 0 OR used >= cardinality(tokens);

@@ -15,8 +15,8 @@ DECLARE
     seen    {schema}.runners;
     handler text := 'external:' || queue;
 BEGIN
-    -- started_at is the instant since which the worker has called without a gap of a minute. After a gap it
-    -- is set anew, because the worker may not know what happened meanwhile.
+    -- started_at: since then, no two calls of the worker were more than a minute apart. A longer gap resets it,
+    -- because the clock of the database may have jumped in the gap.
     INSERT INTO {schema}.runners AS r
         (id, host, pid, version, state, queues, slots, started_at, heartbeat_at, stale_after, handlers)
     VALUES (worker, coalesce(host(inet_client_addr()), 'local'), 0, 'external', 'running', '{}', 0,
