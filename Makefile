@@ -23,12 +23,13 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP) ## make .venv and install everything into it
 
+# The source has a name of its own, so that another checkout may apply the same jobs to this ledger.
 # On a terminal the replica gets a process group of its own (set -m), so that Ctrl-C reaches it and
 # not make, which would report an interrupt although the replica drained and exited 0.
 run: $(STAMP) ## a replica with sample jobs on an embedded PostgreSQL; Ctrl-C drains
 	@if [ -t 0 ]; then set -m; fi; \
 	CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded} \
-	$(BIN)/cronledger run examples/sample.toml --summary; exit $$?
+	$(BIN)/cronledger run examples/sample.toml --source sample --summary; exit $$?
 
 # The newest server that the system has, if it has one: the database tests run on it as well.
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
