@@ -271,8 +271,8 @@ class Statements:
         scopes = _scopes([scope for scope, _ in plans])
         return await self._rows(c, "advance_schedules", **scopes, **states)
 
-    async def request_replacement(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
-        return await self._rows(c, "request_replacement", **_scopes(scopes))
+    async def request_replacement(self, c: Connection, keys: Sequence[ExecutionKey]) -> Rows:
+        return await self._rows(c, "request_replacement", **_keys(keys))
 
     async def set_spec_errors(self, c: Connection, broken: Sequence[BrokenJob]) -> AsyncCursor[str]:
         """Return the names of the jobs whose spec_error was set."""

@@ -38,7 +38,7 @@ class ClaimDecision:
     """Everything that one claim writes.
 
     `new`: executions to insert as RUNNING. `pending`: executions to insert for workers outside of
-    cronledger. `replaced`: scopes whose RUNNING execution gets a cancel request. `parked`: scopes
+    cronledger. `replaced`: RUNNING executions that get a cancel request. `parked`: scopes
     parked as `waiting` or `limit`, with their queues. `excluded_jobs`: jobs that other live runners
     have to plan. `no_runner`: jobs that no live runner can run. `delegated`: jobs that a runner
     with newer zone data plans. `slotless`: the number of due schedules that were not planned,
@@ -49,7 +49,7 @@ class ClaimDecision:
     pending: list[NewClaim] = field(default_factory=list)
     skips: list[NewSkip] = field(default_factory=list)
     plans: list[tuple[ScopeKey, Plan]] = field(default_factory=list)
-    replaced: list[ScopeKey] = field(default_factory=list)
+    replaced: list[ExecutionKey] = field(default_factory=list)
     parked: list[tuple[ScopeKey, str]] = field(default_factory=list)
     broken: list[BrokenJob] = field(default_factory=list)
     excluded_jobs: set[str] = field(default_factory=set)
@@ -137,7 +137,7 @@ class _Decider:
     def _plan(self, row: ScheduleRow, facts: JobFacts | None, revisions: list[Revision]) -> None:
         """Settle the due plan_times of the row, and add the executions that start."""
         external = facts is not None and facts.handler == Handler.EXTERNAL
-        blocker = self._inputs.running.get(row.key)
+        blocker = self._first_running(row.key)
         room = self._room(row)
         if external:
             room = Room(UNCLAIMED_STEP, None, None)  # the limits apply when a worker claims
@@ -158,6 +158,10 @@ class _Decider:
         self._settle(row, planned, facts, planned.spec_error)
         for run in planned.runs:
             self._add(self._new_claim(row, run), external=external)
+
+    def _first_running(self, scope: ScopeKey) -> int | None:
+        running = self._inputs.running.get(scope)
+        return running[0].id if running else None
 
     def _room(self, row: ScheduleRow) -> Room:
         job, queue = self._job_room.get(row.key.job_name), self._queue_room.get(row.queue)
@@ -210,7 +214,8 @@ class _Decider:
             NewSkip(row.key, skip, index == 0) for index, skip in enumerate(planned.skips)
         )
         if planned.replaces:
-            decision.replaced.append(row.key)
+            running = self._inputs.running[row.key]
+            decision.replaced.extend(ExecutionKey(*row.key, one.plan_time) for one in running)
         if planned.parked in (Parked.WAITING, Parked.LIMIT):
             decision.parked.append((row.key, row.queue))
         if facts is not None and error is not None and facts.spec_error != error:

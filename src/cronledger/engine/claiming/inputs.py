@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.revisions import Revisions
@@ -24,7 +25,7 @@ class BrokenJobsError(Exception):
 class ClaimInputs:
     """The inputs of the decisions of one claim.
 
-    `running`: the id of the first RUNNING execution per scope. `unclaimed`: the id of the first
+    `running`: the RUNNING executions per scope, by id. `unclaimed`: the id of the first
     PENDING execution per scope, only of external jobs. `locked_jobs`: limited jobs whose row this
     claim has locked. `locked_queues`: queues that are unlimited, or whose row this claim has
     locked. `queue_room`: room of the limited queues. `live_functions`: the functions of all live
@@ -35,7 +36,7 @@ class ClaimInputs:
     schedules: Sequence[ScheduleRow]
     jobs: Mapping[str, JobFacts]
     revisions: Revisions
-    running: Mapping[ScopeKey, int]
+    running: Mapping[ScopeKey, Sequence[RunningExecution]]
     unclaimed: Mapping[ScopeKey, int]
     locked_jobs: Collection[str]
     locked_queues: Collection[str]
@@ -72,7 +73,7 @@ class InputReader:
         jobs = {job.name: job for job in await facts.fetchall()}
         await self._read_revisions(c, existing, schedules, jobs)
         return ClaimInputs(
-            running=_first_by_scope(await running.fetchall()),
+            running=_by_scope(await running.fetchall()),
             now=await fetch_now(clock),
             schedules=schedules,
             jobs=jobs,
@@ -133,8 +134,8 @@ class InputReader:
         return set(await rows.fetchall())
 
 
-def _first_by_scope(running: Iterable[RunningExecution]) -> dict[ScopeKey, int]:
-    first: dict[ScopeKey, int] = {}
-    for row in running:
-        first[row.scope] = min(row.id, first.get(row.scope, row.id))
-    return first
+def _by_scope(running: Iterable[RunningExecution]) -> dict[ScopeKey, list[RunningExecution]]:
+    by_scope: dict[ScopeKey, list[RunningExecution]] = {}
+    for row in sorted(running, key=attrgetter("id")):
+        by_scope.setdefault(row.scope, []).append(row)
+    return by_scope
