@@ -19,7 +19,10 @@ from cronledger.rules.cron import CronError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAR = datetime(9999, 12, 31, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
@@ -307,16 +310,33 @@ def test_microseconds_of_the_bounds_count() -> None:
     assert list(grid.plan_times(START, START + timedelta(minutes=1) - almost)) == []
 
 
+def test_counts_without_enumerating(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(text: str, after: datetime, through: datetime, **options: Any) -> int:
+        return cron.parse(text, **options).count(after, through)
+
+    last = datetime(9899, 12, 31, 23, 59, 59, tzinfo=UTC)
+    monkeypatch.delattr(cron._Calendar, "walls")
+    assert count("@every 90s", START, START + HOUR) == 40
+    assert count("@every 90s", START - SECOND, START + HOUR - SECOND) == 40
+    assert count("@every 7m", EPOCH - 14 * MINUTE, EPOCH + 7 * MINUTE) == 3
+    assert count("* * * * * *", START, START + 1000 * DAY) == 86_400_000
+    assert count("*/5 9-17 * * 1-5", START, START + 700 * DAY) == 54_000
+    assert count("0 9 1,15 * *", START, datetime(2027, 1, 1, tzinfo=UTC)) == 24
+    assert count("* * * * *", START + SECOND, START) == 0
+    assert count("* * * * *", START, START + MINUTE - SECOND) == 0
+    assert count("* * * * * *", last - SECOND, FAR) == 1
+    assert count("@every 1s", last - SECOND, FAR) == 1
+
+
 def test_every_walks_the_epoch_grid_on_both_sides_of_the_epoch() -> None:
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
     spec = cron.parse("@every 7m", timezone="Europe/Berlin")
-    seven = timedelta(minutes=7)
-    assert list(spec.plan_times(epoch - 2 * seven, epoch + seven)) == [
-        epoch - seven,
-        epoch,
-        epoch + seven,
+    seven = 7 * MINUTE
+    assert list(spec.plan_times(EPOCH - 2 * seven, EPOCH + seven)) == [
+        EPOCH - seven,
+        EPOCH,
+        EPOCH + seven,
     ]
-    (firing,) = spec.firings(epoch - SECOND, epoch)
+    (firing,) = spec.firings(EPOCH - SECOND, EPOCH)
     assert firing.local.isoformat() == "1970-01-01T01:00:00+01:00"
     assert not firing.shifted
 

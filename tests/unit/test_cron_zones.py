@@ -21,6 +21,8 @@ from cronledger.rules import cron, zones
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+MICROSECOND = timedelta(microseconds=1)
 
 
 @lru_cache
@@ -355,6 +357,33 @@ def test_a_range_is_the_sum_of_its_parts(
         for firing in whole[at : at + 1]:
             assert [f.plan_time for f in spec.firings(a, firing.plan_time)][-1] == firing.plan_time
             assert list(spec.firings(firing.plan_time, c)) == whole[at + 1 :]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    case=around_changes(),
+    seconds=st.sampled_from(["", "", "30 ", "0,45 ", "5-50/7 "]),
+    day=st.sampled_from([None, None, "L", "15W", "1,31", "H(1-28)"]),
+    cuts=st.tuples(st.timedeltas(-40 * DAY, 3 * DAY), st.timedeltas(-3 * DAY, 40 * DAY)),
+    options=st.fixed_dictionaries({"dst_gap": policies["gap"], "dst_fold": policies["fold"]}),
+)
+def test_a_count_is_the_number_of_plan_times(
+    case: tuple[str, str, datetime],
+    seconds: str,
+    day: str | None,
+    cuts: tuple[timedelta, timedelta],
+    options: Any,
+) -> None:
+    zone, text, change = case
+    minute, hour, of_month, *rest = text.split()
+    text = seconds + " ".join([minute, hour, day or of_month, *rest])
+    spec = cron.parse(text, timezone=zone, job="j", **options)
+    after, through = (change + cut for cut in cuts)
+    plan_times = list(spec.plan_times(after, through))
+    assert spec.count(after, through) == len(plan_times)
+    for plan_time in plan_times[: 3 * len(plan_times) : max(1, len(plan_times) // 3)]:
+        assert spec.count(plan_time - MICROSECOND, plan_time) == 1
+        assert spec.count(plan_time - MICROSECOND, plan_time - MICROSECOND) == 0
 
 
 @settings(max_examples=100, deadline=None)

@@ -18,7 +18,7 @@ from cronledger.rules.model import (
     ScheduleRow,
     SkipReason,
 )
-from cronledger.rules.planner import plan
+from cronledger.rules.planner import Room, plan
 from tests.unit.support.planner_worlds import (
     AHEAD,
     LAST,
@@ -29,10 +29,11 @@ from tests.unit.support.planner_worlds import (
     calls,
     definitions,
     judged,
+    local_worlds,
     second,
     worlds,
 )
-from tests.unit.support.planning import ROOMY, TICK, advanced, outcomes
+from tests.unit.support.planning import ROOMY, TICK, advanced, outcomes, reading_ahead
 
 # --- what holds for one plan ---------------------------------------------------------------------
 
@@ -185,6 +186,63 @@ def test_a_plan_is_a_function_of_what_it_is_given(world: World, now_ms: int, cal
         for _ in range(2)
     ]
     assert answers[0] == answers[1]
+
+
+def planned_all_ways(world: World, row: ScheduleRow, now: datetime, call: Call) -> Plan:
+    """The plan, which is the same whether the planner reads the backlog or searches and counts."""
+    revisions = world.since(row.planned_revision)
+    answers = []
+    for plan_times in (100_000, 32, 1):
+        with reading_ahead(plan_times):
+            answer = plan(
+                row, revisions, now, blocker=call.blocker, room=call.room, step=call.step
+            )  # fmt: skip
+            answers.append(answer)
+    assert answers[1:] == answers[:1] * 2
+    return answers[0]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(worlds(), st.lists(calls, min_size=2, max_size=6))
+def test_a_backlog_that_is_searched_and_counted_is_planned_like_one_that_is_read(
+    world: World, steps: list[Call]
+) -> None:
+    row, now = world.row(second(-2.5), 1), second(100)
+    for call in steps:
+        now = max(now + 3 * call.wait, second(-2))
+        known = world.known_at(max(now, row.planned_through))
+        row = replace(row, retired_at=known.retired_at, returned_at=known.returned_at)
+        row = advanced(row, planned_all_ways(known, row, now, call))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    local_worlds(),
+    st.lists(
+        st.builds(
+            Call,
+            st.timedeltas(-timedelta(hours=3), timedelta(days=2)),
+            st.sampled_from([None, None, 7]),
+            st.sampled_from([Room(slots, None, None) for slots in (0, 1, 10, 1000)]),
+            st.sampled_from([10_000, 50]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_so_it_is_around_changes_of_the_clocks(
+    world_and_start: tuple[World, datetime], steps: list[Call]
+) -> None:
+    world, now = world_and_start
+    row = world.row(now, 1)
+    for call in steps:
+        now += call.wait
+        known = world.known_at(max(now, row.planned_through))
+        row = replace(row, retired_at=known.retired_at, returned_at=known.returned_at)
+        answer = planned_all_ways(known, row, now, call)
+        row = advanced(row, answer)
+        event(f"runs: {min(len(answer.runs), 100) // 10 * 10}")
+        event(f"skips: {min(sum(s.count for s in answer.skips), 1000) // 100 * 100}")
 
 
 def covered(

@@ -64,6 +64,9 @@ class _Every:
     def instants(self, low: int, high: int) -> Iterator[int]:
         return iter(range(low + -low % self.period, high, self.period))
 
+    def count(self, low: int, high: int) -> int:
+        return (high - 1) // self.period - (low - 1) // self.period
+
     def names(self, wall: int) -> bool:
         return True
 
@@ -86,6 +89,25 @@ class _Calendar:
 
     def instants(self, low: int, high: int) -> Iterator[int]:
         """Yield the firings in [low, high), ascending."""
+        for first, end, offset, after_gap in self._stretches(low, high):
+            if after_gap is not None:
+                yield after_gap
+            for wall in self.walls(first, end):
+                yield wall - offset
+
+    def count(self, low: int, high: int) -> int:
+        """Return the number of `instants`, without enumerating them."""
+        return sum(
+            (after_gap is not None) + self._count_walls(first, end)
+            for first, end, _, after_gap in self._stretches(low, high)
+        )
+
+    def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int, int | None]]:
+        """Yield the parts of [low, high) with one offset: (first, end, offset, after_gap).
+
+        All named walls in [first, end) fire. `after_gap`: the instant right after a gap, if a time
+        that the gap swallowed fires then, or None.
+        """
         repeated_until = low - 3 * _DAY  # below every wall of this walk
         # Start two days earlier: a fold just before `low` decides which times occur a second time.
         for start, end, offset, jump in zones.pieces(self.zone, low - 2 * _DAY, high):
@@ -94,10 +116,8 @@ class _Calendar:
             if end <= low:
                 continue
             begin = start + offset
-            if start >= low and self._fires_after_gap(begin, jump):
-                yield start
-            for wall in self.walls(max(low + offset, begin, repeated_until), end + offset):
-                yield wall - offset
+            after_gap = start if start >= low and self._fires_after_gap(begin, jump) else None
+            yield max(low + offset, begin, repeated_until), end + offset, offset, after_gap
 
     def _fires_after_gap(self, begin: int, jump: int) -> bool:
         if not self.shift or self.elapsed or not 0 < jump < _LONG_GAP:
@@ -118,6 +138,31 @@ class _Calendar:
                     return
                 yield midnight + time
             day, second = named + 1, 0
+
+    def _count_walls(self, low: int, high: int) -> int:
+        """Return the number of `walls`."""
+        if low >= high:
+            return 0
+        first, low_second = divmod(low, _DAY)
+        last, high_second = divmod(high, _DAY)
+        times = len(self.hours) * len(self.minutes) * len(self.seconds)
+        return (
+            self.days.count(first, last) * times
+            - self.days.count(first, first + 1) * self._count_times(low_second)
+            + self.days.count(last, last + 1) * self._count_times(high_second)
+        )
+
+    def _count_times(self, high: int) -> int:
+        """Return the number of named times of a day before its second `high`."""
+        count, same = 0, True  # the larger units of `high` are named
+        for values, value in (
+            (self.hours, high // _HOUR),
+            (self.minutes, high % _HOUR // 60),
+            (self.seconds, high % 60),
+        ):
+            count = count * len(values) + (bisect_left(values, value) if same else 0)
+            same = same and value in values
+        return count
 
     def _times(self, low: int) -> Iterator[int]:
         for hour in self.hours[bisect_left(self.hours, low // _HOUR) :]:
@@ -195,6 +240,11 @@ class Cron:
         for instant in self._instants(after, through):
             yield datetime.fromtimestamp(instant, UTC)
 
+    def count(self, after: datetime, through: datetime) -> int:
+        """Return the number of `plan_times`. It enumerates at most their days."""
+        low, high = _range(after, through)
+        return self._rule.count(low, high) if low < high else 0
+
     def next_after(self, after: datetime, horizon: datetime | None = None) -> Firing | None:
         """Return the first firing strictly after `after`, up to and including `horizon`, or None.
 
@@ -211,8 +261,7 @@ class Cron:
         return firing
 
     def _instants(self, after: datetime, through: datetime) -> Iterator[int]:
-        low = max((after - _EPOCH) // _SECOND + 1, _FIRST)
-        high = min((through - _EPOCH) // _SECOND, _LAST) + 1
+        low, high = _range(after, through)
         if low >= high:
             return
         last = low - 1
@@ -222,6 +271,12 @@ class Cron:
                 raise CronError("schedule", self.text, problem, "report this as a defect")
             last = instant
             yield instant
+
+
+def _range(after: datetime, through: datetime) -> tuple[int, int]:
+    """Return (after, through] as seconds [low, high), within the years that fire."""
+    low = max((after - _EPOCH) // _SECOND + 1, _FIRST)
+    return low, min((through - _EPOCH) // _SECOND, _LAST) + 1
 
 
 # --- parsing -----------------------------------------------------------------------------------

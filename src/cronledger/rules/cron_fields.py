@@ -87,6 +87,18 @@ class Days:
         found = _search(self, same)
         return None if found is None else found + day - same
 
+    def count(self, low: int, high: int) -> int:
+        """Return the number of named days in [low, high)."""
+        if not self.walkers:
+            return max(0, high - low)
+        if self.repeats_weekly and high - low > 7:
+            weeks = (high - low) // 7
+            return weeks * self.count(low, low + 7) + self.count(low + 7 * weeks, high)
+        count = 0
+        while (named := self.on_or_after(low)) is not None and named < high:
+            count, low = count + 1, named + 1
+        return count
+
     def shortest(self) -> int:
         """Return the shortest distance between two named days, in days."""
         return _shortest_days(self)

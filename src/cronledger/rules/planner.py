@@ -17,8 +17,8 @@ revision in force now. So an edit of catch_up during an outage decides how that 
 - Limits and slots count only if a plan_time could start otherwise.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice, takewhile
 from typing import NamedTuple
@@ -47,6 +47,12 @@ from cronledger.rules.timeline import (
 __all__ = ["STEP", "Room", "due_at", "plan"]
 
 STEP = 10_000  # plan_times settled in one step at most
+READ_AHEAD = 32
+"""The number of plan_times that a step reads before it settles the first one.
+
+If more are due, the step searches back from now for the newest one, and counts the others without
+enumerating them. So the cost of a step depends on what it settles and not on what it leaves.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +75,52 @@ class _Start(NamedTuple):
     step: int
 
 
-class _Choice(NamedTuple):
-    """`runs`: the plan_times that were chosen. `rest`: the reason for skipping the others.
+class _Due:
+    """The plan_times that are due in active state, before the first undue one.
 
+    They are `ahead` if it contains all of them. Otherwise the timeline finds and counts them.
+    """
+
+    def __init__(self, line: Timeline, ahead: Sequence[Planned]) -> None:
+        self._line = line
+        due = list(takewhile(lambda planned: planned.due_at <= line.now, ahead))
+        self._all: list[Planned] | None = None
+        if len(due) <= READ_AHEAD:
+            self._all = [planned for planned in due if planned.reason is None]
+
+    def newest(self) -> Planned | None:
+        return self._line.newest() if self._all is None else self._all[-1]
+
+    def count(self, due_after: datetime, through: datetime) -> int:
+        """Return how many plan_times up to `through` are due after `due_after`."""
+        if self._all is None:
+            return self._line.count_active(due_after, through)
+        return sum(x.due_at > due_after and x.plan_time <= through for x in self._all)
+
+
+@dataclass(slots=True)
+class _Choice:
+    """Which of the plan_times that are due in active state run; `rest`: why the others are skipped.
+
+    `newest`: the plan_time of the newest one, if it runs in any case. `due_after`: of the others,
+    those that are due later run, except the oldest `surplus` of them; None: none of them runs.
     `overlaps`: the execution because of which the chosen ones are skipped, too.
     """
 
-    runs: frozenset[datetime]
     rest: SkipReason
+    newest: datetime | None = None
+    due_after: datetime | None = None
+    surplus: int = 0
     overlaps: int | None = None
+
+    def includes(self, planned: Planned) -> bool:
+        """Return whether it runs. Called once for each plan_time of active state, oldest first."""
+        if planned.plan_time == self.newest:
+            return True
+        if self.due_after is None or planned.due_at <= self.due_after:
+            return False
+        self.surplus -= 1
+        return self.surplus < 0
 
 
 class _Halt(NamedTuple):
@@ -107,7 +150,7 @@ class _Settled:
         why = (reason, planned.revision.revision, blocked_by)
         last = self.skips[-1] if self._open else None
         if last is not None and (last.reason, last.revision, last.blocked_by) == why:
-            self.skips[-1] = replace(last, through_plan_time=at, count=last.count + 1)
+            self.skips[-1] = Skip(last.from_plan_time, at, last.count + 1, *why)
         else:
             self.skips.append(Skip(at, at, 1, *why))
         self._open = True
@@ -149,9 +192,8 @@ def plan(
 
 
 def _plan(line: Timeline, start: _Start) -> Plan:
-    ahead = list(islice(line.forward(), start.step + 1))
     settled = _Settled()
-    stop, halt = _settle(line, ahead, settled, start)
+    stop, halt = _settle(line, settled, start)
     upcoming, parked = stop, None
     if halt is not None:
         parked = halt.parked
@@ -178,24 +220,22 @@ def _plan(line: Timeline, start: _Start) -> Plan:
 
 
 def _settle(
-    line: Timeline, ahead: Sequence[Planned], settled: _Settled, start: _Start
+    line: Timeline, settled: _Settled, start: _Start
 ) -> tuple[Planned | None, _Halt | None]:
-    """Settle `ahead` in order. Return the plan_time that ended it, and why it does not start.
-
-    `ahead`: the next plan_times up to now, one more than the step may settle.
-    """
+    """Settle plan_times in order. Return the one that ended it, and why it does not start."""
     policy = line.current.job
     choice: _Choice | None = None
-    for planned in ahead:
+    forward = line.forward()
+    ahead = list(islice(forward, READ_AHEAD + 1))
+    for planned in chain(ahead, forward):
         if planned.due_at > line.now or settled.count == start.step:
             return planned, None
         if planned.reason is not None:
             settled.skip(planned, planned.reason, None)
             continue
         if choice is None:  # not before it is needed, because the search costs most
-            newest_first = _due_newest_first(line, ahead, start.step)
-            choice = _choose(line, policy, newest_first, start.blocker)
-        if planned.plan_time not in choice.runs:
+            choice = _choose(line, policy, ahead, start.blocker)
+        if not choice.includes(planned):
             before = planned.due_at <= line.retired_through
             rest = SkipReason.MISSED if before else choice.rest
             blocked_by = choice.overlaps if rest is SkipReason.OVERLAP else None
@@ -211,53 +251,28 @@ def _settle(
     return None, None
 
 
-def _due_newest_first(line: Timeline, ahead: Sequence[Planned], step: int) -> Iterator[Planned]:
-    """Return the plan_times that are due in active state before the first undue one, newest first.
-
-    They come from `ahead` if it contains all of them, otherwise from a search back from now.
-    """
-    due = list(takewhile(lambda planned: planned.due_at <= line.now, ahead))
-    if len(due) > step:
-        return line.newest()
-    return (planned for planned in reversed(due) if planned.reason is None)
-
-
-def _choose(
-    line: Timeline, policy: Job, newest_first: Iterator[Planned], blocker: int | None
-) -> _Choice:
+def _choose(line: Timeline, policy: Job, ahead: Sequence[Planned], blocker: int | None) -> _Choice:
     """Apply grace, catch_up and overlap=skip to the plan_times that are due in active state."""
-    now = line.now
-    newest = next(newest_first, None)
+    due = _Due(line, ahead)
+    newest = due.newest()
     if newest is None or newest.due_at <= line.retired_through:
-        return _Choice(frozenset(), SkipReason.MISSED)
-    on_time = now - newest.due_at <= policy.grace
-    rest = SkipReason.MISSED
-    chosen: Iterable[Planned] = (newest,) if on_time else ()
-    match policy.catch_up:
-        case CatchUp.SKIP:
-            pass
-        case CatchUp.LATEST:
-            if on_time or now - newest.due_at <= policy.catch_up_window:
-                chosen, rest = (newest,), SkipReason.SUPERSEDED
-        case CatchUp.ALL:
-            missed = newest_first if on_time else chain((newest,), newest_first)
-            chosen = chain(chosen, islice(_caught_up(line, policy, missed), policy.catch_up_limit))
-    runs = frozenset(planned.plan_time for planned in chosen)
-    if runs and blocker is not None and policy.overlap is Overlap.SKIP:
-        rest = SkipReason.OVERLAP if rest is SkipReason.SUPERSEDED else rest
-        return _Choice(runs, rest, blocker)
-    return _Choice(runs, rest)
-
-
-def _caught_up(line: Timeline, policy: Job, missed: Iterator[Planned]) -> Iterator[Planned]:
-    """Yield those of `missed`, newest first, that catch_up=all runs by its window."""
-    lag = line.lag()
-    for planned in missed:
-        if line.now - planned.plan_time - lag > policy.catch_up_window:
-            return  # older ones cannot be within the window
-        late = line.now - planned.due_at
-        if late <= policy.catch_up_window and planned.due_at > line.retired_through:
-            yield planned
+        return _Choice(SkipReason.MISSED)
+    late = line.now - newest.due_at
+    on_time = late <= policy.grace
+    choice = _Choice(SkipReason.MISSED, newest.plan_time if on_time else None)
+    if policy.catch_up is CatchUp.LATEST and (on_time or late <= policy.catch_up_window):
+        choice = _Choice(SkipReason.SUPERSEDED, newest.plan_time)
+    elif policy.catch_up is CatchUp.ALL:
+        window = min(policy.catch_up_window, line.now - line.retired_through - TICK)
+        choice.due_after = line.now - window - TICK
+        through = newest.plan_time - TICK if on_time else newest.plan_time
+        missed = due.count(choice.due_after, through)
+        choice.surplus = max(0, missed - policy.catch_up_limit)
+    if blocker is not None and policy.overlap is Overlap.SKIP:
+        choice.overlaps = blocker
+        if choice.rest is SkipReason.SUPERSEDED:
+            choice.rest = SkipReason.OVERLAP
+    return choice
 
 
 def _halt(line: Timeline, policy: Job, started: int, start: _Start) -> _Halt | None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain
 from typing import NamedTuple
 
 from cronledger.rules import durations
@@ -36,7 +36,7 @@ from cronledger.rules.model import (
 
 TICK = timedelta(microseconds=1)  # the resolution of instants
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SMALL_WINDOW, LARGE_WINDOW = 64, 1024  # plan_times in one window of `Timeline.newest`
+WINDOW = 16  # plan_times that the search for the newest one reads at once
 FOREVER = timedelta(days=4_000_000)  # longer than all of datetime
 
 
@@ -131,11 +131,10 @@ class Timeline:
                     return planned.plan_time
         return None
 
-    def newest(self) -> Iterator[Planned]:
-        """Yield the due plan_times of active state before the first undue one, descending.
+    def newest(self) -> Planned | None:
+        """Return the newest plan_time that is due in active state, before the first undue one.
 
-        It enumerates about two plan_times for each one that it yields, however old the cursor is:
-        windows go back from `now`, and adapt their length to the number of plan_times in them.
+        The search goes back from `now`, so its cost does not depend on the age of the cursor.
         """
         undue = self.first_undue()
         for segment in reversed(self.segments):
@@ -143,9 +142,30 @@ class Timeline:
                 continue
             through = segment.through if undue is None else min(segment.through, undue - TICK)
             for part_after, part_through in self._active_parts(segment, through):
-                for planned in self._descend(segment, part_after, part_through):
-                    if planned.reason is None:
-                        yield planned
+                newest = self._newest(segment, part_after, part_through)
+                if newest is not None:
+                    return newest
+        return None
+
+    def count_active(self, due_after: datetime, through: datetime) -> int:
+        """Return the number of plan_times up to `through` with an active due_at after `due_after`.
+
+        It enumerates only those that are due near a change of state or near `due_after`, because
+        jitter decides on which side they are due.
+        """
+        starts = (self.row.planned_through, *self.span_ends[:-1])
+        spans = zip(starts, self.span_ends, self.span_reasons, strict=True)
+        active = [
+            (max(start, due_after), end)
+            for start, end, reason in spans
+            if reason is None and end > due_after
+        ]
+        return sum(
+            self._count_due(segment, start, end, min(segment.through, through))
+            for segment in self.segments
+            for start, end in active
+            if end > segment.after
+        )
 
     def upcoming(self) -> Planned | None:
         """Return the first plan_time after `now` by the revision in force, or None."""
@@ -167,10 +187,6 @@ class Timeline:
         except (ValueError, OverflowError) as error:
             raise _spec_error(self.current, error) from error
 
-    def lag(self) -> timedelta:
-        """Return the longest time between plan_time and due_at in any segment."""
-        return max((_longest_lag(s.revision) for s in self.segments), default=timedelta(0))
-
     def _reason(self, due: datetime) -> SkipReason | None:
         return self.span_reasons[bisect_left(self.span_ends, due)]
 
@@ -179,13 +195,8 @@ class Timeline:
         job, key, now = revision.job, self.row.key, self.now
         try:
             cron = _cron(job, key)
-            if cron is None:
-                return
-            if job.starts_at is not None and job.starts_at > after:
-                after = job.starts_at - TICK
-            if job.ends_at is not None:
-                through = min(through, job.ends_at)
-            if after >= through:
+            after, through = _lifetime(job, after, through)
+            if cron is None or after >= through:
                 return
             for plan_time in cron.plan_times(after, through):
                 due = due_at(job, key, plan_time)
@@ -193,6 +204,32 @@ class Timeline:
                 yield Planned(plan_time, due, revision, reason)
         except (ValueError, OverflowError) as error:
             raise _spec_error(revision, error) from error
+
+    def _count(self, segment: Segment, after: datetime, through: datetime) -> int:
+        job = segment.revision.job
+        try:
+            cron = _cron(job, self.row.key)
+            return 0 if cron is None else cron.count(*_lifetime(job, after, through))
+        except (ValueError, OverflowError) as error:
+            raise _spec_error(segment.revision, error) from error
+
+    def _count_due(
+        self, segment: Segment, start: datetime, end: datetime, through: datetime
+    ) -> int:
+        """Return the number of plan_times of the segment, up to `through`, due in (start, end]."""
+        delay, lag = segment.revision.job.schedule_delay, _longest_lag(segment.revision)
+        low = _back(start, lag, segment.after)
+        if low >= through:
+            return 0
+        high = min(_back(end, delay, segment.after), through)
+        # Those between the next two are due in the interval whatever their jitter is.
+        sure_after = min(_back(start, delay, segment.after), high)
+        sure_through = max(min(_back(end, lag, segment.after), high), sure_after)
+        jittered = chain(
+            self._walk(segment, low, sure_after), self._walk(segment, sure_through, high)
+        )
+        certain = self._count(segment, sure_after, sure_through)
+        return certain + sum(start < planned.due_at <= end for planned in jittered)
 
     def _active_parts(
         self, segment: Segment, through: datetime
@@ -211,20 +248,24 @@ class Timeline:
                 yield part_after, part_through
                 floor = part_after
 
-    def _descend(self, segment: Segment, after: datetime, through: datetime) -> Iterator[Planned]:
-        most, length = SMALL_WINDOW, timedelta(minutes=1)
+    def _newest(self, segment: Segment, after: datetime, through: datetime) -> Planned | None:
+        """Return the newest plan_time in (after, through] that is due in active state."""
+        after, through = _lifetime(segment.revision.job, after, through)
+        length = timedelta(minutes=1)
         while after < through:
             start = _back(through, length, after)
-            found = list(islice(self._walk(segment, start, through), most + 1))
-            if len(found) > most:
-                length = max((through - start) // 2, TICK)
+            count = self._count(segment, start, through)
+            if count > WINDOW:
+                length = (through - start) // 2
                 continue
-            yield from reversed(found)
+            found = list(self._walk(segment, start, through)) if count else []
+            for planned in reversed(found):
+                if planned.reason is None:
+                    return planned
             through = start
-            if 2 * len(found) <= most:
+            if 2 * count <= WINDOW:
                 length *= 2
-            if found:
-                most = min(2 * most, LARGE_WINDOW)
+        return None
 
 
 def timeline(
@@ -330,6 +371,15 @@ def _longest_lag(revision: Revision) -> timedelta:
 def _back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
     """Return the later of `instant - length` and `floor`, within the range of datetime."""
     return instant - length if instant - floor > length else floor
+
+
+def _lifetime(job: Job, after: datetime, through: datetime) -> tuple[datetime, datetime]:
+    """Return (after, through] without the time before the job's starts_at and after its ends_at."""
+    if job.starts_at is not None and job.starts_at > after:
+        after = job.starts_at - TICK
+    if job.ends_at is not None:
+        through = min(through, job.ends_at)
+    return after, through
 
 
 def _spec_error(revision: Revision, error: Exception) -> SpecError:

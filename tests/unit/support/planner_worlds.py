@@ -203,6 +203,56 @@ def worlds(draw: st.DrawFn) -> World:
     return World(tuple(revisions), retired, returned)
 
 
+CLOCK_CHANGES = [
+    ("Europe/Berlin", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+    ("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)),
+    ("America/New_York", datetime(2026, 11, 1, 6, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2026, 4, 4, 15, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2026, 10, 3, 15, 30, tzinfo=UTC)),
+    ("Asia/Tokyo", datetime(2026, 6, 1, tzinfo=UTC)),  # none
+]
+
+
+@st.composite
+def _local_definitions(draw: st.DrawFn, timezone: str) -> Job:
+    hours = st.sampled_from([timedelta(0), timedelta(minutes=1), timedelta(hours=3)])
+    schedule = ["* * * * *", "*/7 * * * *", "30 1-3 * * *", "0,20 2 * * 0,1", "@every 11m"]
+    fields: dict[str, Any] = {
+        "timezone": timezone,
+        "dst_gap": draw(st.sampled_from(["shift", "skip"])),
+        "dst_fold": draw(st.sampled_from(["first", "both"])),
+        "schedule_delay": draw(hours),
+        "jitter": draw(hours),
+        "grace": draw(hours),
+        "catch_up": draw(st.sampled_from([CatchUp.ALL, CatchUp.ALL, *CatchUp])),
+        "catch_up_window": timedelta(hours=draw(st.sampled_from([0, 5, 30, 1000]))),
+        "catch_up_limit": draw(st.sampled_from([1, 10, 200, 10_000])),
+        "overlap": draw(st.sampled_from([Overlap.ALLOW, *Overlap])),
+    }
+    return job(draw(st.sampled_from(schedule)), **fields)
+
+
+@st.composite
+def local_worlds(draw: st.DrawFn) -> tuple[World, datetime]:
+    """A world with schedules in local time around a clock change, and the start of its backlog."""
+    timezone, change = draw(st.sampled_from(CLOCK_CHANGES))
+    ahead = st.timedeltas(timedelta(0), timedelta(days=1))
+    start = at = change - draw(ahead)
+    definition = draw(_local_definitions(timezone))
+    revisions = [Revision(1, start - timedelta(days=9), JobState.ACTIVE, definition)]
+    for number in range(2, 2 + draw(st.integers(0, 3))):
+        at += draw(ahead)
+        definition = draw(st.just(definition) | _local_definitions(timezone))
+        if draw(st.booleans()):
+            definition = definition.model_copy(update={"ends_at": at + draw(ahead)})
+        state = draw(st.sampled_from([JobState.ACTIVE, JobState.PAUSED, *JobState]))
+        until = at + draw(ahead) if state is JobState.PAUSED and draw(st.booleans()) else None
+        revisions.append(Revision(number, at, state, definition, until))
+    retired = draw(st.none() | ahead.map(lambda wait: start + wait))
+    returned = draw(st.none() | ahead.map(lambda wait: retired + wait)) if retired else None
+    return World(tuple(revisions), retired, returned), start
+
+
 @dataclass(frozen=True)
 class Call:
     """One step of a claim, `wait` after the one before; the clock may go back."""

@@ -1,10 +1,14 @@
 """Words for the planner's tests: instants of one day, rows, revisions, and plans as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from cronledger.rules import planner
 from cronledger.rules.model import (
     Handler,
     Job,
@@ -81,6 +85,14 @@ def planned(
         revisions = [revision(1, "-9 00:00", revisions)]
     start = row(cursor, revisions[0].revision, **fields)
     return plan(start, revisions, at(now), blocker=blocker, room=room, step=step)
+
+
+@contextmanager
+def reading_ahead(plan_times: int) -> Iterator[None]:
+    """Let the planner read that many plan_times before it searches back from now and counts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "READ_AHEAD", plan_times)
+        yield
 
 
 def runs(answer: Plan) -> list[str | None]:
