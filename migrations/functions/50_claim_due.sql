@@ -297,6 +297,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.claim_existing(text, {schema}_internal.claim_candidate[], uuid[], timestamptz) IS 'Claims those of these candidates that may start, each under one of the tokens. The caller holds the locks of their schedules. how: won, retried or stolen. refused: the database does not accept a value of the row; payload is the message, which is also recorded in spec_error.';
 
+-- VOLATILE, so that no plan evaluates it beforehand.
+CREATE OR REPLACE FUNCTION {schema}_internal.refuse_start(due_at timestamptz) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RAISE EXCEPTION 'executions that are due at % must not start now, at %', due_at, {schema}.db_now()
+        USING DETAIL = 'The clock of the database leapt back, or a queue was paused or limited during the claim.',
+              HINT = 'Nothing was written. The next claim decides again.',
+              ERRCODE = 'CL007';
+END $$;
+COMMENT ON FUNCTION {schema}_internal.refuse_start(timestamptz) IS 'Raises CL007: these executions must not start now.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.claim_due(
     runner text, queues text[], kinds text[], functions text[], tokens uuid[],
     trusted_since timestamptz, sql_commands boolean DEFAULT false, excluded_jobs text[] DEFAULT '{}',

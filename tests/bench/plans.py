@@ -245,7 +245,12 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
     ]
     return {
         "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c, queues=QUEUES, excluded_jobs=[], max_rows=batch, max_woken=batch
+            c,
+            queues=QUEUES,
+            excluded_jobs=[],
+            max_rows=batch,
+            max_woken=batch,
+            ahead=timedelta(0),
         ),
         "lock_limited_queues": lambda s, c: s.lock_limited_queues(c, queues),
         "lock_limited_jobs": lambda s, c: s.lock_limited_jobs(c, jobs),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -152,7 +153,12 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
 def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
     calls = {
         "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c, queues=plans.QUEUES, excluded_jobs=["job-00399"], max_rows=BATCH, max_woken=BATCH
+            c,
+            queues=plans.QUEUES,
+            excluded_jobs=["job-00399"],
+            max_rows=BATCH,
+            max_woken=BATCH,
+            ahead=timedelta(0),
         ),
         "next_due": lambda s, c: s.next_due(
             c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO

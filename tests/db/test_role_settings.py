@@ -313,7 +313,7 @@ STEPS = {
     "lock_due_existing", "lock_stale", "decide_existing", "try_claim_existing", "claim_existing",
     "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
     "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",
-    "assert_lease", "scope_changes", "date_at_commit",
+    "assert_lease", "scope_changes", "date_at_commit", "refuse_start",
     "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",
     "maintain_partitions",
 }  # fmt: skip

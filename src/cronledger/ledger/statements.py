@@ -161,6 +161,7 @@ class Statements:
         excluded_jobs: Sequence[str],
         max_rows: int,
         max_woken: int,
+        ahead: timedelta,
     ) -> AsyncCursor[ScheduleRow]:
         return await self._made(
             c,
@@ -170,6 +171,7 @@ class Statements:
             excluded_jobs=list(excluded_jobs),
             max_rows=max_rows,
             max_woken=max_woken,
+            ahead=ahead,
         )
 
     async def claim_due(
@@ -245,11 +247,14 @@ class Statements:
     async def read_live_handlers(self, c: Connection) -> AsyncCursor[LiveFunction]:
         return await self._made(c, "read_live_handlers", LiveFunction)
 
+    async def sleep_until(self, c: Connection, at: datetime, at_most: timedelta) -> Rows:
+        return await self._rows(c, "sleep_until", at=at, at_most=at_most)
+
     async def try_claim_new(
-        self, c: Connection, runner: str, claims: Sequence[NewClaim]
+        self, c: Connection, runner: str, claims: Sequence[NewClaim], *, ahead: bool = False
     ) -> AsyncCursor[Claimed]:
         leases = _attributes(claims, tokens="token", stale_timeouts="stale_timeout")
-        params = {"runner": runner, **_new_executions(claims), **leases}
+        params = {"runner": runner, "ahead": ahead, **_new_executions(claims), **leases}
         return await self._made(c, "try_claim_new", claimed, **params)
 
     async def record_skips(self, c: Connection, skips: Sequence[NewSkip]) -> Rows:

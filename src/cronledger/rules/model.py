@@ -281,6 +281,7 @@ class ScheduleRow:
     """The columns of one locked `schedules` row that a claim reads.
 
     `woken`: the row is new or was edited, so it has to be planned even if nothing is due.
+    `ahead_of`: when it is due, if it was locked ahead of that instant.
     """
 
     key: ScopeKey
@@ -291,6 +292,7 @@ class ScheduleRow:
     retired_at: datetime | None = None
     returned_at: datetime | None = None
     woken: bool = False
+    ahead_of: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

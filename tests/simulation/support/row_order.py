@@ -18,11 +18,12 @@ STATEMENTS = {
     "lock_due_schedules": (
         ("ORDER BY s.next_due_at LIMIT", f"ORDER BY s.next_due_at, {_SCHEDULE.format('s')} LIMIT"),
     ),
+    "sleep_until": (("pg_sleep(w.seconds)", "NULL"),),  # the session waits, in virtual time
     "rearm_left_behind": (
         ("ORDER BY s.next_plan_time\n", f"ORDER BY {_SCHEDULE.format('s')}\n"),
     ),
 }  # fmt: skip
-"""Of the files of sql/: where ties are possible, and what breaks them."""
+"""Of the files of sql/: what is not left to the server, and what takes its place."""
 FUNCTIONS = {
     "lock_due_existing": (
         ("AS forced\n", "AS forced, e.next_attempt_at AS at_\n"),

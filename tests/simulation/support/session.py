@@ -258,7 +258,8 @@ class Session:
             loop.after(at - loop.time(), self._answer, request, None)
         if self._queue and not self._scheduled and not self._gone:
             self._scheduled = True
-            self._cluster.loop.after(self._cluster.chance.gap(self._process), self._serve)
+            gap = self._cluster.chance.gap(self._process) + _slept(request)
+            self._cluster.loop.after(gap, self._serve)
 
     def _release(self) -> None:
         backend, self._backend = self._backend, None
@@ -298,3 +299,9 @@ class Session:
             self._cluster.calm.landed(self._process, sent)
             self._cluster.noted_late(self._process, self._backend.take_notes())
         self.end()
+
+
+def _slept(request: Request) -> float:
+    """The seconds for which the statement kept its session waiting."""
+    asleep = request.label == "sleep_until" and request.error is None
+    return float(request.rows[0][1]) if asleep else 0.0

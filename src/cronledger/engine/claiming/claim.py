@@ -6,7 +6,8 @@
 3. In new statements, read the jobs, revisions, running executions and limits of these schedules. A
    statement that takes a lock still sees the state before the lock.
 4. Decide which plan_times run, which are skipped, and which schedules are parked.
-5. Write the new executions, the skips and the cursors.
+5. Write the new executions, the skips and the cursors. If the schedules were locked ahead of the
+   instant at which they are due, the database first waits for that instant.
 6. Read when the next claim is due, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
 
@@ -41,6 +42,15 @@ from cronledger.rules.model import ScheduleRow, ScopeKey
 
 log = get_logger(__name__)
 
+AHEAD = timedelta(milliseconds=10)
+"""How far ahead of the instant at which it is due a claim locks a schedule, if nothing else is due.
+Everything except for the writes is then done before that instant."""
+TOGETHER = timedelta(milliseconds=1)
+"""The executions of one claim ahead start together. Those that are due by more than this after the
+first one are left to the next claim."""
+MUST_NOT_START = "CL007"
+"""The SQLSTATE with which the database refuses a start: not yet, or not in a paused queue."""
+
 
 class ClockLeaptError(Exception):
     """The database's clock leapt, so live leases may appear stale. Nothing was stolen."""
@@ -54,11 +64,13 @@ class ClaimRequest:
     `excluded_jobs`: jobs that the claim ignores. `refused_jobs`: jobs that it ignores because the
     database refuses one of their values. `broken`: jobs whose definition cannot be read, by name.
     `only`: the only schedules to plan, during the search for one with a bad value; None: all.
+    `ahead`: how far ahead schedules are claimed.
     """
 
     slots: int
     steal: bool
     excluded_jobs: Collection[str]
+    ahead: timedelta = field(default_factory=lambda: AHEAD)
     refused_jobs: set[str] = field(default_factory=set)
     broken: dict[str, BrokenJob] = field(default_factory=dict)
     only: Collection[ScopeKey] | None = None
@@ -130,6 +142,7 @@ class Claim:
         self._existing: list[Claimed] = []
         self._inserted: AsyncCursor[Claimed] | None = None
         self._sent = self._read_at = 0.0
+        self._starts_at: datetime | None = None
         self.schedules: Sequence[ScheduleRow] = ()
         self.decision = ClaimDecision()
 
@@ -190,7 +203,7 @@ class Claim:
     async def _lock_due_schedules(self, c: Connection) -> AsyncCursor[ScheduleRow]:
         return await self._statements.lock_due_schedules(
             c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(),
-            max_rows=self._max_due, max_woken=MAX_EXTRA_SCHEDULES,
+            max_rows=self._max_due, max_woken=MAX_EXTRA_SCHEDULES, ahead=self._request.ahead,
         )  # fmt: skip
 
     async def _note_existing(self, c: Connection, due: Sequence[DueExecution]) -> None:
@@ -203,8 +216,16 @@ class Claim:
             await self._check_clock(c)
 
     def _note_schedules(self, locked: Sequence[ScheduleRow]) -> None:
+        """Keep what is due. Only if nothing is, keep what is due next: it waits for its instant."""
         only = self._request.only
-        self.schedules = [row for row in locked if only is None or row.key in only]
+        rows = [row for row in locked if only is None or row.key in only]
+        self.schedules = [row for row in rows if row.ahead_of is None]
+        coming = [(row.ahead_of, row) for row in rows if row.ahead_of is not None]
+        if self.schedules or self._due or not coming:
+            return
+        last = min(instant for instant, _ in coming) + TOGETHER
+        self.schedules = [row for instant, row in coming if instant <= last]
+        self._starts_at = max(instant for instant, _ in coming if instant <= last)
 
     async def _check_clock(self, c: Connection) -> None:
         """Read the clock again after a steal.
@@ -233,7 +254,10 @@ class Claim:
         return self.decision.excluded_jobs | refused
 
     async def _read_inputs(self, c: Connection) -> ClaimInputs:
-        return await self._context.reader.read(c, self._existing, self.schedules)
+        inputs = await self._context.reader.read(c, self._existing, self.schedules)
+        if self._starts_at is not None:
+            inputs.now = self._starts_at
+        return inputs
 
     def _decide(self, inputs: ClaimInputs) -> ClaimDecision:
         free = self._request.slots - len(self._existing)
@@ -244,7 +268,12 @@ class Claim:
         # Before the first write: from here on an interruption leaves the outcome unknown.
         self._context.unknown_commits.add(decision.new)
         if decision.new:
-            self._inserted = await s.try_claim_new(c, self._context.runner, decision.new)
+            ahead = self._starts_at is not None
+            if self._starts_at is not None:
+                await s.sleep_until(c, self._starts_at, AHEAD)
+            self._inserted = await s.try_claim_new(
+                c, self._context.runner, decision.new, ahead=ahead
+            )
         if decision.pending:
             await s.plan_pending(c, decision.pending)
         if decision.skips:

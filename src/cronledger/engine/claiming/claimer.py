@@ -1,11 +1,15 @@
 """The claims of one runner: their retries, and the state that is kept between them."""
 
 from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+import psycopg
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.bad_values import BadValues
 from cronledger.engine.claiming.breadth import Breadth
 from cronledger.engine.claiming.claim import (
+    MUST_NOT_START,
     Claim,
     ClaimContext,
     ClaimRequest,
@@ -72,6 +76,10 @@ class Claimer:
                     request.steal = False
                 except BAD_VALUE_ERRORS as error:
                     await self._bad_values.isolate(request, claim, error)
+                except psycopg.Error as error:
+                    if error.sqlstate != MUST_NOT_START:
+                        raise
+                    request.ahead = timedelta(0)
                 else:
                     # Not earlier: a claim that is cut off before this point has to be released.
                     self.unknown_commits.remove(claim.executions())

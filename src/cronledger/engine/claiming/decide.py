@@ -87,6 +87,8 @@ class _Decider:
 
     def decide(self, row: ScheduleRow) -> None:
         facts = self._inputs.jobs.get(row.key.job_name)
+        if row.ahead_of is not None and not self._may_start_ahead(row, facts):
+            return
         revisions = self._inputs.revisions.since(row.key.job_name, row.planned_revision)
         if not revisions:
             self._park(row, Parked.RETIRED)
@@ -96,6 +98,18 @@ class _Decider:
             self._park(row, Parked.SPEC_ERROR, facts, error)
         else:
             self._plan(row, facts, revisions)
+
+    def _may_start_ahead(self, row: ScheduleRow, facts: JobFacts | None) -> bool:
+        """Return whether what is decided now is also right at the instant at which the row is due.
+
+        The lock of the schedule keeps everything as it is, except for limits and for executions
+        that end until then. The claim at that instant decides the other rows.
+        """
+        if facts is None or facts.handler == Handler.EXTERNAL:
+            return False
+        if facts.room is not None or row.queue in self._queue_room:
+            return False
+        return row.key not in self._inputs.running
 
     def _stays_due(self, row: ScheduleRow, facts: JobFacts) -> bool:
         """Return whether the row stays due, for a later claim or for another runner."""
@@ -151,6 +165,8 @@ class _Decider:
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"
             self._park(row, Parked.SPEC_ERROR, facts, error)
+            return
+        if row.ahead_of is not None and (planned.skips or not planned.runs):
             return
         if planned.runs and facts is not None and not self._abilities.plans(facts):
             self._leave_to_others(row, facts)

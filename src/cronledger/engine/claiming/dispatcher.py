@@ -25,6 +25,11 @@ load. Many runners wake at the same instant, and the least loaded one claims fir
 BUSY_SECONDS = 0.02
 """The wait when another replica has locked everything that is due."""
 
+LEAD_SECONDS = 0.008
+"""A step begins this long before the instant at which something is due next. Its claim locks and
+plans, and then waits for the instant. Less than the AHEAD of claims, because the database's time is
+only estimated."""
+
 
 @dataclass(slots=True)
 class DispatcherStats:
@@ -162,14 +167,16 @@ class Dispatcher:
             # the next claim excludes them.
             return 0
         due = result.next_due
-        moments = [] if due is None else [x for x in (due.due, due.again) if x is not None]
-        if self.steal_at is not None:
-            moments.append(self.steal_at)
         waits = [self._poll()]
         if result.reconsider_after is not None:
             waits.append(result.reconsider_after)
-        if moments:
-            waits.append(self._clock.until(min(moments)))
+        if due is not None and due.due is not None:
+            until = self._clock.until(due.due)
+            # Without progress, it was too early for what is due next, or another replica has it.
+            early = until > LEAD_SECONDS or result.writes
+            waits.append(max(0.0, until - LEAD_SECONDS) if early else until)
+        moments = [self.steal_at, None if due is None else due.again]
+        waits.extend(self._clock.until(moment) for moment in moments if moment is not None)
         if min(waits) == 0 and not result.writes:
             return BUSY_SECONDS
         return min(waits)

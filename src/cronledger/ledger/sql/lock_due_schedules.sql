@@ -4,6 +4,7 @@
 -- it, so that one job with 100,000 scopes does not delay the edit of another. No more than ten shares are
 -- tried for each job: an edit in progress locks all of its schedules, and skipping 100,000 locked rows
 -- takes 0.1 s.
+-- Of the first ones also those that are due within `ahead`; ahead_of: when these are due.
 -- Lock: schedules FOR NO KEY UPDATE, SKIP LOCKED, because another replica has the locked ones. No join and
 -- no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs whose
 -- handler another runner has and this one does not; NOT IN, because it has a hash in every plan. Zero
@@ -27,7 +28,8 @@ WITH RECURSIVE open AS MATERIALIZED (
     LIMIT %(max_woken)s
 )
 SELECT x.job_name, x.scope_kind, x.scope_id, x.queue, x.planned_through, x.planned_revision,
-       x.next_plan_time, x.retired_at, x.returned_at, x.woken
+       x.next_plan_time, x.retired_at, x.returned_at, x.woken,
+       CASE WHEN NOT x.woken AND x.next_due_at > {schema}.db_now() THEN x.next_due_at END AS ahead_of
 FROM (
     SELECT d.*
     FROM open o
@@ -35,7 +37,7 @@ FROM (
         SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
                s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.next_due_at
         FROM {schema}.schedules s
-        WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now()
+        WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + %(ahead)s
           AND s.job_name NOT IN (SELECT h.job FROM unnest(%(excluded_jobs)s::text[]) h(job))
         ORDER BY s.next_due_at LIMIT %(max_rows)s
         FOR NO KEY UPDATE OF s SKIP LOCKED
