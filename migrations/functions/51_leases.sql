@@ -121,7 +121,8 @@ COMMENT ON FUNCTION {schema}_internal.release_executions(text[], text[], text[],
 
 CREATE OR REPLACE FUNCTION {schema}_internal.rearm_unblocked(
     of_jobs text[], of_kinds text[], of_scopes text[], of_queues text[])
-RETURNS TABLE (job_name text, scope_kind text, scope_id text) LANGUAGE plpgsql VOLATILE AS $$
+RETURNS TABLE (job_name text, scope_kind text, scope_id text, queue text, rearmed boolean)
+LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
     -- Mostly nothing waits anywhere, and these probes cost much less than the statement below.
@@ -175,18 +176,18 @@ BEGIN
             ORDER BY n.next_plan_time LIMIT q.room) l
         WHERE q.room > 0
     ), waiting AS MATERIALIZED (
-        SELECT s.job_name, s.scope_kind, s.scope_id
+        SELECT s.job_name, s.scope_kind, s.scope_id, s.queue
         FROM (SELECT DISTINCT job, kind, scope FROM u) u
         JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (u.job, u.kind, u.scope)
         WHERE s.parked = (SELECT 'waiting')
     ), free AS (
-        SELECT w.job_name, w.scope_kind, w.scope_id FROM waiting w
+        SELECT w.job_name, w.scope_kind, w.scope_id, w.queue FROM waiting w
         WHERE NOT EXISTS (
             SELECT FROM {schema}.executions e
             WHERE (e.job_name, e.scope_kind, e.scope_id) = (w.job_name, w.scope_kind, w.scope_id)
               AND e.status = 'RUNNING' OFFSET 0)
         UNION
-        SELECT f.job_name, f.scope_kind, f.scope_id FROM freed f
+        SELECT f.job_name, f.scope_kind, f.scope_id, f.queue FROM freed f
         WHERE f.job_name <> ALL (ARRAY(
                 SELECT j.name FROM (SELECT DISTINCT job_name FROM freed) n
                 JOIN {schema}.jobs j ON j.name = n.job_name
@@ -203,12 +204,16 @@ BEGIN
             SELECT FROM {schema}.schedules s
             WHERE (s.job_name, s.scope_kind, s.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
             LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) s
+    ), armed AS (
+        UPDATE {schema}.schedules s
+        SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
+        FROM held h
+        WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id)
+          AND s.parked IN ('waiting', 'limit')
+        RETURNING s.job_name, s.scope_kind, s.scope_id
     )
-    UPDATE {schema}.schedules s
-    SET parked = NULL, next_due_at = coalesce(s.next_plan_time, {schema}.db_now())
-    FROM held h
-    WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id)
-      AND s.parked IN ('waiting', 'limit')
-    RETURNING s.job_name, s.scope_kind, s.scope_id;
+    SELECT f.job_name, f.scope_kind, f.scope_id, f.queue,
+           (f.job_name, f.scope_kind, f.scope_id) IN (SELECT a.* FROM armed a)
+    FROM free f;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.rearm_unblocked(text[], text[], text[], text[]) IS 'After executions of these scopes and queues ended: makes due again the schedules that waited for them, and returns their keys. These are the schedules of the same scopes with nothing RUNNING, and as many schedules of the same limited jobs and queues as ended, where there is room. Skips locked schedules: a claim or an edit that holds one decides itself.';
+COMMENT ON FUNCTION {schema}_internal.rearm_unblocked(text[], text[], text[], text[]) IS 'After executions of these scopes and queues ended: makes due again the schedules that waited for them, and returns their keys. These are the schedules of the same scopes with nothing RUNNING, and as many schedules of the same limited jobs and queues as ended, where there is room. rearmed is false for a schedule that another transaction has locked: the caller tries again later.';

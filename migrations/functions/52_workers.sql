@@ -142,10 +142,11 @@ CREATE OR REPLACE FUNCTION {schema}_internal.rearm_after(ended {schema}.executio
 LANGUAGE plpgsql AS $$
 BEGIN
     -- A replica does this in a transaction of its own; a function has only its caller's. So it misses a
-    -- schedule that a claim has locked, in order to park it behind the execution that the claim still sees as
-    -- RUNNING. The sweeper re-arms such a schedule within half a minute.
-    PERFORM {schema}_internal.rearm_unblocked(
-        ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id], ARRAY[ended.queue]);
+    -- schedule that a claim has locked, perhaps in order to park it behind the execution that the claim still
+    -- sees as RUNNING. The sweeper re-arms such a schedule within half a minute.
+    PERFORM FROM {schema}_internal.rearm_unblocked(
+        ARRAY[ended.job_name], ARRAY[ended.scope_kind], ARRAY[ended.scope_id], ARRAY[ended.queue]) r
+    WHERE r.rearmed;
     IF FOUND THEN
         PERFORM pg_notify('{schema}', 'pending');
     END IF;

@@ -56,7 +56,7 @@ def _sent(runner: Runner, before: dict[str, Callable[[], object]] | None = None)
             actions.pop(name)()
         return await real(c, name, *rest)
 
-    statements._send = send  # type: ignore[method-assign]
+    statements._send = send  # type: ignore[method-assign,assignment]
     return names
 
 
@@ -287,7 +287,7 @@ async def test_one_of_two_runners_starts_it(ledger: Ledger, one: Runner, databas
                 ledger.travel(to=DUE)
             return await real(c, name, *rest)
 
-        one.statements._send = send  # type: ignore[method-assign]
+        one.statements._send = send  # type: ignore[method-assign,assignment]
         (lease,) = await one.step()
 
         assert second.is_set()

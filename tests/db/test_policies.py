@@ -6,8 +6,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from cronledger.engine.running.finisher import LOCKED_SECONDS
 from cronledger.rules import outcome
 from tests.db.support.engine import FUNCTION, Ledger, runners
+from tests.db.support.rows import connected
 
 MINUTE = timedelta(minutes=1)
 FAILURE = outcome.failure(ValueError("no"))
@@ -230,6 +232,30 @@ async def test_parked_waiting_is_rearmed_by_the_sweeper_when_the_finisher_crashe
         await two.repair()
         assert two.wakes == 1
         assert len(await two.settle()) == 1
+
+
+async def test_parked_waiting_is_rearmed_again_when_its_schedule_was_locked(
+    ledger: Ledger, database_url: str
+) -> None:
+    """As by a claim that locks the schedule of a retry, and then does not start it."""
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (running,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        await one.settle()
+        assert ledger.parked() == "waiting"
+        one.put(running)
+        with connected(database_url) as other, other.transaction():
+            other.execute("SELECT FROM cronledger.schedules FOR NO KEY UPDATE")
+            assert await one.finisher.step() == LOCKED_SECONDS
+            assert await one.finisher.step() == LOCKED_SECONDS
+            assert ledger.parked() == "waiting"
+        wakes = one.wakes
+        assert await one.finisher.step() is None
+        assert one.wakes == wakes + 1
+        assert ledger.parked() is None
+        assert len(await one.settle()) == 1
 
 
 async def test_parked_waiting_sees_a_finish_that_came_while_it_parked(

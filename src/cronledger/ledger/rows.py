@@ -107,6 +107,14 @@ class RunningExecution(NamedTuple):
     id: int
 
 
+class Unblocked(NamedTuple):
+    """A schedule that no longer waits. `rearmed`: it is due again; otherwise it was locked."""
+
+    scope: ScopeKey
+    queue: str
+    rearmed: bool
+
+
 class UnclaimedExecution(NamedTuple):
     """The first PENDING execution of an external job's schedule."""
 
@@ -228,6 +236,10 @@ def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> Schedul
 
 def running(job: str, kind: str, scope: str, plan: datetime, id: int) -> RunningExecution:
     return RunningExecution(ScopeKey(job, kind, scope), plan, id)
+
+
+def unblocked(job: str, kind: str, scope: str, queue: str, rearmed: bool) -> Unblocked:
+    return Unblocked(ScopeKey(job, kind, scope), queue, rearmed)
 
 
 def unclaimed(job: str, kind: str, scope: str, id: int) -> UnclaimedExecution:

@@ -36,12 +36,14 @@ from cronledger.ledger.rows import (
     RunningExecution,
     ScopeChanges,
     Swept,
+    Unblocked,
     UnclaimedExecution,
     claimed,
     due_execution,
     running,
     schedule,
     swept,
+    unblocked,
     unclaimed,
 )
 from cronledger.ledger.server_settings import ServerSettings
@@ -360,10 +362,12 @@ class Statements:
         job, kind, scope = key
         return await self._rows(c, "lock_schedule", job=job, kind=kind, scope=scope)
 
-    async def rearm_unblocked(self, c: Connection, ended: Sequence[tuple[ScopeKey, str]]) -> Rows:
+    async def rearm_unblocked(
+        self, c: Connection, ended: Sequence[tuple[ScopeKey, str]]
+    ) -> AsyncCursor[Unblocked]:
         """`ended`: (job, scope) and queue, once for each execution that ended."""
         scopes, queues = _scopes([key for key, _ in ended]), array([queue for _, queue in ended])
-        return await self._rows(c, "rearm_unblocked", **scopes, queues=queues)
+        return await self._made(c, "rearm_unblocked", unblocked, **scopes, queues=queues)
 
     async def settle_inputs(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "settle_inputs", **_scopes(scopes))

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from cronledger.audit.verify import verify
+from cronledger.engine.claiming.claim import MUST_NOT_START
 from cronledger.engine.running.handlers.transaction import LEASE_IS_LOST
 from cronledger.replica import Replica
 from tests.simulation.support.access import Listener
@@ -42,7 +43,7 @@ from tests.simulation.support.workers import Workers
 
 SETTLE_SECONDS = 400.0
 LOOK_SECONDS = 5.0
-EXPECTED = ("55P03", "57014", "25P02", LEASE_IS_LOST)
+EXPECTED = ("55P03", "57014", "25P02", LEASE_IS_LOST, MUST_NOT_START)
 Tell = Callable[[str], None]
 """Takes a line of the trace."""
 LOGGED = "  log"

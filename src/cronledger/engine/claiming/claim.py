@@ -312,7 +312,7 @@ class Claim:
                     if decision.replaced:  # a heartbeat, for example, may have locked the row
                         await self._statements.request_replacement(c, decision.replaced)
                     result = await self._statements.rearm_unblocked(c, decision.parked)
-                rearmed = result.rowcount
+                rearmed = sum(row.rearmed for row in await result.fetchall())
             await self._record_spec_errors(c)
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))

@@ -15,7 +15,7 @@ from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import reason
 from cronledger.ledger.connections import AsyncPool, StepConnection
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS, is_unreachable
-from cronledger.ledger.rows import Ending, LeaseState
+from cronledger.ledger.rows import Ending, LeaseState, Unblocked
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
@@ -25,6 +25,8 @@ from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
 log = get_logger(__name__)
 
 LARGEST_BATCH = 500
+LOCKED_SECONDS = 0.2
+"""The time after which a schedule is re-armed that another transaction had locked before."""
 UNSTORABLE = (*BAD_VALUE_ERRORS, UnicodeError)
 """Errors that one value can cause. A lone surrogate fails before it reaches the database."""
 
@@ -128,8 +130,9 @@ class Finisher:
     async def step(self) -> float | None:
         """Write a batch. Return the seconds until the next step, or None to wait for `wake`."""
         if not self._waiting:
-            await self._rearm()
-            return None
+            if await self._rearm():
+                self._written(())
+            return self._rest()
         if len(self._waiting) < LARGEST_BATCH and self._gather:
             await asyncio.sleep(self._gather)
         batch, settled = self._waiting[:LARGEST_BATCH], Settled()
@@ -139,7 +142,10 @@ class Finisher:
         if not self._waiting:
             self._empty.set()
         self._written(settled.committed)
-        return 0 if self._waiting else None
+        return 0 if self._waiting else self._rest()
+
+    def _rest(self) -> float | None:
+        return LOCKED_SECONDS if self._to_rearm else None
 
     def _forget(self, batch: Sequence[Ended], settled: Container[UUID]) -> None:
         """Remove settled outcomes and their leases. Note the schedules that may wait for them."""
@@ -237,24 +243,31 @@ class Finisher:
                     "lease_lost", **ended.lease.log_fields, refused=ended.outcome.status.value
                 )
 
-    async def _rearm(self) -> None:
+    async def _rearm(self) -> int:
         """Re-arm the schedules that waited for these executions, and settle their input.
+
+        Return how many schedules were re-armed. Those that others have locked stay to be re-armed:
+        a claim, for example, locks the schedules of executions that it then does not start.
 
         In transactions of their own after the outcome, because schedules come before executions in
         the lock order. The sweeper re-arms whatever a crash leaves behind.
         """
+        unblocked: Sequence[Unblocked] = ()
         try:
             if self._to_rearm:
-                async with self._pool.connection() as c, step_transaction(c):
-                    await self._statements.rearm_unblocked(c, self._to_rearm)
-                self._to_rearm.clear()
+                async with self._pool.connection() as c:
+                    async with step_transaction(c):
+                        result = await self._statements.rearm_unblocked(c, self._to_rearm)
+                    unblocked = await result.fetchall()
+                self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
             if self._to_settle:
                 scopes = sorted(self._to_settle)
                 async with self._pool.connection() as c, step_transaction(c):
                     await self._statements.settle_inputs(c, scopes)
                 self._to_settle.difference_update(scopes)
         except RETRYABLE_ERRORS:
-            return
+            pass
         except psycopg.Error as error:
             if not is_unreachable(error):
                 raise
+        return sum(x.rearmed for x in unblocked)
