@@ -157,8 +157,8 @@ class Runner:
         self.leases.add(leases)
         self.held.extend(leases)
 
-    def _written(self, ended: Sequence[Ended]) -> None:
-        self.wakes += 1
+    def _written(self, ended: Sequence[Ended], *, may_start: bool) -> None:
+        self.wakes += may_start
         self.written.extend(ended)
 
     def _woken(self) -> None:

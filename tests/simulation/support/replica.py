@@ -46,10 +46,10 @@ class SimRuntime(Runtime):
         loops.drive = counted  # type: ignore[method-assign]
         super()._drive()
 
-    def written(self, ended: Any) -> None:
+    def written(self, ended: Any, *, may_start: bool) -> None:
         for each in cast("list[Ended]", ended):
             self._cluster.trace("written", self._process.name, each.outcome.status.value)
-        super().written(ended)
+        super().written(ended, may_start=may_start)
 
 
 class SimReplica(Replica):

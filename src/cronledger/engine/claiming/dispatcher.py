@@ -54,7 +54,9 @@ class Dispatcher:
     `free` returns the number of free slots and of all slots. `start` receives the claimed leases.
     `poll` returns the longest time between two steps, in seconds. `steal_at`: when the next lease
     is stale, in database time. `refused`: the reason why the database refused the last claim as not
-    the ledger's own, or None. `saturated`: the last step found no free slot.
+    the ledger's own, or None. `saturated`: the last step found no free slot. `starved`: it left no
+    free slot. `blocked`: it left executions that may start when others end. Both are true during a
+    step and after one that failed.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Dispatcher:
         self._poll = poll
         self._excluded_until: dict[str, float] = {}
         self.saturated = False
+        self.starved = self.blocked = True
         self.steal_at: datetime | None = None
         self.refused: str | None = None
         self.stats = DispatcherStats()
@@ -82,6 +85,7 @@ class Dispatcher:
 
         Raises psycopg.Error when the database is unreachable. The step can be repeated.
         """
+        self.starved = self.blocked = True
         await self._claimer.unknown_commits.resolve()
         free, slots = self._free()
         if free <= 0:
@@ -146,6 +150,8 @@ class Dispatcher:
             self._start(result.leases)
         if result.next_due is not None:
             self._clock.observe(result.next_due.now, result.read_at)
+            self.blocked = result.next_due.blocked
+        self.starved = self._free()[0] <= 0
 
     def _count(self, result: ClaimResult) -> None:
         stats = self.stats

@@ -5,8 +5,9 @@ shows the token of another holder.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 from uuid import UUID
 
 import psycopg
@@ -85,10 +86,17 @@ class Settled:
         return {ended.token for ended in (*self.committed, *self.dropped)}
 
 
+class Written(Protocol):
+    """See `Finisher`."""
+
+    def __call__(self, ended: Sequence[Ended], *, may_start: bool) -> None: ...
+
+
 class Finisher:
     """Takes outcomes with `put` and writes them with `step`.
 
     `written` is called after each write with the outcomes that are committed, which may be none.
+    `may_start`: others may start now, because a retry is due, or a schedule or input was waiting.
     `gather`: the seconds for which a step waits for further outcomes.
     """
 
@@ -97,7 +105,7 @@ class Finisher:
         pool: AsyncPool,
         statements: Statements,
         leases: Leases,
-        written: Callable[[Sequence[Ended]], None],
+        written: Written,
         *,
         gather: float = 0.002,
     ) -> None:
@@ -131,17 +139,18 @@ class Finisher:
         """Write a batch. Return the seconds until the next step, or None to wait for `wake`."""
         if not self._waiting:
             if await self._rearm():
-                self._written(())
+                self._written((), may_start=True)
             return self._rest()
         if len(self._waiting) < LARGEST_BATCH and self._gather:
             await asyncio.sleep(self._gather)
         batch, settled = self._waiting[:LARGEST_BATCH], Settled()
         await self._write(batch, settled)
         self._forget(batch, settled.tokens)
-        await self._rearm()
+        may_start = await self._rearm()
+        may_start |= any(x.release or x.outcome.retry_after is not None for x in settled.committed)
         if not self._waiting:
             self._empty.set()
-        self._written(settled.committed)
+        self._written(settled.committed, may_start=may_start)
         return 0 if self._waiting else self._rest()
 
     def _rest(self) -> float | None:
@@ -243,31 +252,33 @@ class Finisher:
                     "lease_lost", **ended.lease.log_fields, refused=ended.outcome.status.value
                 )
 
-    async def _rearm(self) -> int:
+    async def _rearm(self) -> bool:
         """Re-arm the schedules that waited for these executions, and settle their input.
 
-        Return how many schedules were re-armed. Those that others have locked stay to be re-armed:
+        Return whether others may start now. Schedules that others have locked stay to be re-armed:
         a claim, for example, locks the schedules of executions that it then does not start.
 
         In transactions of their own after the outcome, because schedules come before executions in
         the lock order. The sweeper re-arms whatever a crash leaves behind.
         """
-        unblocked: Sequence[Unblocked] = ()
+        may_start = False
         try:
             if self._to_rearm:
                 async with self._pool.connection() as c:
                     async with step_transaction(c):
                         result = await self._statements.rearm_unblocked(c, self._to_rearm)
-                    unblocked = await result.fetchall()
+                    unblocked: Sequence[Unblocked] = await result.fetchall()
                 self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
+                may_start = len(self._to_rearm) < len(unblocked)
             if self._to_settle:
                 scopes = sorted(self._to_settle)
                 async with self._pool.connection() as c, step_transaction(c):
                     await self._statements.settle_inputs(c, scopes)
                 self._to_settle.difference_update(scopes)
+                may_start = True
         except RETRYABLE_ERRORS:
             pass
         except psycopg.Error as error:
             if not is_unreachable(error):
                 raise
-        return sum(x.rearmed for x in unblocked)
+        return may_start

@@ -53,7 +53,7 @@ class Coordinator(Protocol):
     def connection_lost(self) -> None: ...
     def listening_stopped(self) -> None: ...
     def notified(self, payload: str) -> None: ...
-    def written(self, ended: Sequence[Ended]) -> None: ...
+    def written(self, ended: Sequence[Ended], *, may_start: bool) -> None: ...
     async def check_in(self) -> float: ...
     def describe(self) -> dict[str, Any]: ...
 
@@ -107,7 +107,6 @@ class Components:
             self._access, self._statements, self.leases, self.supervisor.extend
         )
         self.finisher = Finisher(self._pool, self._statements, self.leases, coordinator.written)
-        wake_dispatcher = partial(self.loops.wake, "dispatcher")
         self.executor = Executor(
             self.leases,
             self.finisher,
@@ -118,7 +117,7 @@ class Components:
             connections=Connections(self._access, self._statements, self.threads),
             runner=self._runner,
             slots=s.slots,
-            freed=wake_dispatcher,
+            freed=self._slot_freed,
             added=self.heartbeats.wake,
         )
         self.claimer = Claimer(
@@ -191,6 +190,10 @@ class Components:
         else:
             access = self._access
         return Listener(access, s.schema_name, coordinator.notified, coordinator.listening_stopped)
+
+    def _slot_freed(self) -> None:
+        if self.dispatcher.starved:
+            self.loops.wake("dispatcher")
 
     def poll(self) -> float:
         """Return the seconds between two claims. They are fewer while the runner cannot LISTEN."""

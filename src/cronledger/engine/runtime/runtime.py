@@ -271,9 +271,11 @@ class Runtime:
         if payload in ("cancel", "connected"):
             self.components.heartbeats.renew_now()
 
-    def written(self, ended: Sequence[Ended]) -> None:
-        """Handle outcomes that are committed."""
-        self.components.loops.wake("dispatcher")
+    def written(self, ended: Sequence[Ended], *, may_start: bool) -> None:
+        """Handle outcomes that are committed. `may_start`: others may start because of them."""
+        dispatcher = self.components.dispatcher
+        if may_start or dispatcher.starved or dispatcher.blocked:
+            self.components.loops.wake("dispatcher")
         self.components.manual.ended(ended)
         if self.state in ("draining", "stopped"):
             self.components.drain.ended(ended)
