@@ -186,3 +186,53 @@ async def test_a_loop_whose_step_never_heard_of_its_cancellation_is_halted(
     await waits.wait()
     await asyncio.wait_for(made.halt(), 90)
     assert swallowed.is_set()
+
+
+async def test_a_loop_can_be_made_to_step_earlier_and_not_later() -> None:
+    made, steps = Loops(lambda: None, lambda: None), 0
+    stepped = asyncio.Event()
+
+    async def step() -> float | None:
+        nonlocal steps
+        steps += 1
+        stepped.set()
+        return None if steps < 3 else 3600.0
+
+    async def next_step() -> None:
+        await asyncio.wait_for(stepped.wait(), 90)
+        stepped.clear()
+
+    made.drive("one", step)
+    await next_step()
+    await asyncio.sleep(0)  # it sleeps until it is woken
+    made.wake_within("one", 0.001)
+    made.wake_within("one", 3600)
+    await next_step()
+    made.wake_within("one", -1.0)
+    await next_step()
+    made.wake_within("another", 0.0)
+    made.wake("one")
+    await next_step()
+    assert steps == 4
+    await made.halt()
+
+
+async def test_a_step_that_is_under_way_is_followed_by_the_earlier_one() -> None:
+    """What was found meanwhile may be unknown to it."""
+    made, steps, goes_on = Loops(lambda: None, lambda: None), 0, asyncio.Event()
+    second = asyncio.Event()
+
+    async def step() -> float | None:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            second.set()
+        await goes_on.wait()
+        return None
+
+    made.drive("one", step)
+    await asyncio.sleep(0)
+    made.wake_within("one", 0.001)
+    goes_on.set()
+    await asyncio.wait_for(second.wait(), 90)
+    await made.halt()

@@ -30,8 +30,10 @@ class Loop:
     """One driven step.
 
     `at`: the monotonic instant at which the last step began. `busy`: that step has not ended.
-    `observes_clock`: the step reads the database's clock. `last`: the loop ends after this step.
-    `error`: the error of the last step, or None. `logged`: the last error logged, and when.
+    `sleep`: the wait for the next step, if it is under way. `latest`: when the next step has to
+    begin, in the time of the event loop. `observes_clock`: the step reads the database's clock.
+    `last`: the loop ends after this step. `error`: the error of the last step, or None. `logged`:
+    the last error logged, and when.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Loop:
     observes_clock: bool = False
     at: float = field(default_factory=monotonic)
     busy: bool = False
+    sleep: asyncio.Timeout | None = None
+    latest: float | None = None
     last: bool = False
     failures: int = 0
     error: str | None = None
@@ -106,6 +110,18 @@ class Loops:
         if name in self._loops:
             self._loops[name].wake.set()
 
+    def wake_within(self, name: str, seconds: float) -> None:
+        """Make the loop step in `seconds` at the latest, or after its current step if it has one.
+
+        A loop that would step earlier is not affected.
+        """
+        loop = self._loops.get(name)
+        if loop is None:
+            return
+        loop.latest = _earliest(loop.latest, asyncio.get_running_loop().time() + seconds)
+        if loop.sleep is not None and not loop.sleep.expired():
+            loop.sleep.reschedule(_earliest(loop.sleep.when(), loop.latest))
+
     async def finish(self, name: str, seconds: float) -> bool:
         """End the loop after its current step. Return False if that takes more than `seconds`."""
         loop = self._loops.get(name)
@@ -170,7 +186,7 @@ class Loops:
         while True:
             # Before the step: a wake from here on causes another one.
             loop.wake.clear()
-            loop.at, loop.busy = monotonic(), True
+            loop.at, loop.busy, loop.latest = monotonic(), True, None
             try:
                 delay = await loop.step()
                 loop.failures, loop.error = 0, None
@@ -182,10 +198,12 @@ class Loops:
             if delay == 0:
                 await asyncio.sleep(0)
                 continue
+            planned = None if delay is None else asyncio.get_running_loop().time() + delay
             # Not wait_for, which swallows a cancellation in the tick in which the wait ends.
             with suppress(TimeoutError):
-                async with asyncio.timeout(delay):
+                async with asyncio.timeout_at(_earliest(planned, loop.latest)) as loop.sleep:
                     await loop.wake.wait()
+            loop.sleep = None
 
     def _failed(self, loop: Loop, error: Exception) -> float:
         """Note and report the failure. Return the seconds until the retry."""
@@ -239,3 +257,7 @@ class Loops:
             if loop.failures > 1 or kind is not type(error) or monotonic() - at > QUIET_SECONDS:
                 loop.logged = type(error), monotonic()
                 log.error("step_failed", loop=loop.name, failures=loop.failures, exc_info=error)
+
+
+def _earliest(*instants: float | None) -> float | None:
+    return min((instant for instant in instants if instant is not None), default=None)
