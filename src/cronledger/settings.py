@@ -47,6 +47,10 @@ EMBEDDED = "embedded"
 MASK = "***"
 _HIDDEN = "(hidden, because it may contain a password)"
 _ENCODED = "%25 for %, %40 for @, %3A for :, %2F for / and %3F for ? in user and password"
+POLL = 5.0
+"""The default of `poll_interval` without LISTEN, in seconds."""
+LISTENING_POLL = 15.0
+"""The default of `poll_interval` while notifications arrive, in seconds."""
 UNKNOWN = "?"  # suffix of an unknown name in the file, which no field ends with
 
 
@@ -174,10 +178,11 @@ class Settings(BaseSettings):
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."
     )
-    poll_interval: Patience = Field(
-        timedelta(seconds=5),
-        description="Longest time between two polls for work. If it is not set, a replica that "
-        "receives notifications (LISTEN) polls every 15 s.",
+    poll_interval: Patience | None = Field(
+        None,
+        description="Longest time between two polls. A poll is a check-in that also searches for "
+        "work that no notification (LISTEN) announced. If it is not set: 15 s while the replica "
+        "receives notifications, otherwise 5 s.",
     )
     drain_timeout: Duration = Field(
         timedelta(seconds=25),
@@ -305,6 +310,12 @@ class Settings(BaseSettings):
             "PostgreSQL on this machine"
         )
         raise ConfigurationError([_variable(name, "is not set", remedy)])
+
+    def poll_seconds(self, *, listening: bool) -> float:
+        """Return the seconds between two polls of a replica, by whether notifications arrive."""
+        if self.poll_interval is not None:
+            return self.poll_interval.total_seconds()
+        return LISTENING_POLL if listening else POLL
 
     def describe(self) -> dict[str, str]:
         """Return all settings as text by name in the file, `""` if unset, with masked passwords."""

@@ -24,6 +24,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 from tabulate import tabulate
 
+from cronledger.engine.maintenance.check_in import MOST_EXAMINED
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import Ending, LeaseKey, NewClaim, NewSkip
 from cronledger.ledger.statements import Connection, Statements
@@ -346,6 +347,12 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
     }  # fmt: skip
 
 
+def poll(c: psycopg.Connection) -> Sent:
+    """What a check-in reads of what is due; the rest of it is judged as a round."""
+    able = {name: value for name, value in _able(1).items() if name != "max_rows"}
+    return nested(c, "earliest_due", **able)
+
+
 def stale(c: psycopg.Connection, batch: int) -> Sent:
     """What claim_due looks for only when a lease is known to be stale."""
     return nested(c, "lock_stale", trusted_since=LONG_AGO, **_able(batch))
@@ -388,7 +395,8 @@ def rounds(rows: Rows, batch: int) -> dict[str, Call]:
         "runner": "runner-0", "host": "h", "pid": 1, "version": "0", "state": "running",
         "queues": list(QUEUES), "slots": 10, "running": 0, "ttl": ALWAYS, "clock_skew": ALWAYS,
         "fingerprint": {}, "handlers": ["bench:handler"], "diagnostics": Jsonb({}),
-        "ledger": None,
+        "ledger": None, "kinds": ["python"], "sql_commands": False, "excluded_jobs": [],
+        "most": None,
     }  # fmt: skip
     return {
         "check_in": lambda s, c: s.check_in(c, **runner),
@@ -456,6 +464,7 @@ def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Ver
                 verdicts.append(judge(name, batch, mode, _warm(c, statement, mode), fixed))
     timed = {name: sent(call) for name, call in rounds(rows, batches[-1]).items()}
     timed["lock_stale"] = stale(c, batches[-1])
+    timed["left_behind"] = nested(c, "left_behind", most=MOST_EXAMINED)
     for name, statement in timed.items():
         for mode in MODES:
             measured = _warm(c, statement, mode)
@@ -467,7 +476,7 @@ def _batched(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     calls = {**claims(rows, batch), **leases(rows, batch)}
     statements = {name: sent(call) for name, call in calls.items()}
     statements |= {name: inside(c, statements[name]) for name in IN_FUNCTIONS}
-    return statements | again(c, batch)
+    return statements | again(c, batch) | {"earliest_due": poll(c)}
 
 
 def _fixed(c: psycopg.Connection) -> int:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.engine.runtime.assembly import LISTENING_POLL
 from cronledger.replica import Replica
-from cronledger.settings import Settings
+from cronledger.settings import LISTENING_POLL, POLL, Settings
 from cronledger.testing import Ledger
 from tests.cluster.support.harness import Cluster
 from tests.cluster.support.proxy import Proxy
@@ -18,7 +17,6 @@ from tests.marks import first_fast
 from tests.waiting import eventually, until
 
 CLOSED = "postgresql://127.0.0.1:1/nowhere"
-SHORT_POLL = 5.0
 IDLE_LIMIT = (
     "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 1000',"
     " current_database()); END $$"
@@ -61,7 +59,7 @@ async def test_without_listen_it_polls_as_often_as_it_is_told(ledger: Ledger) ->
             assert listener is not None
             await eventually("it was tried again", lambda: listener.failures > 3)
             assert polls._runtime.components.clock.trusted_since == trusted
-            assert polls._runtime.components.poll() == SHORT_POLL
+            assert polls._runtime.components.poll() == POLL
             health = polls.health()
             assert health.ready
             assert health.database == "ok"
@@ -82,7 +80,7 @@ async def test_a_poll_interval_that_is_set_applies_while_it_listens(ledger: Ledg
         listener = components.listener
         assert listener is not None
         await eventually("it listens", lambda: listener.listening)
-        assert components.poll() == SHORT_POLL
+        assert components.poll() == POLL
 
 
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
@@ -92,7 +90,7 @@ async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
             await eventually("it listens", lambda: components.poll() == LISTENING_POLL)
             trusted = components.clock.trusted_since
             proxy.cut()
-            await eventually("it polls", lambda: components.poll() == SHORT_POLL)
+            await eventually("it polls", lambda: components.poll() == POLL)
             await eventually("it is visible", lambda: "listen" in listens.health().failing)
             proxy.heal()
             await eventually("it listens again", lambda: components.poll() == LISTENING_POLL)

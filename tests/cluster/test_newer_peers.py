@@ -33,7 +33,8 @@ def check_in(**said: object) -> dict[str, object]:
     able = {
         "id": "new", "queues": ["default"], "handlers": ["m:f"],
         "fingerprint": {**OLD, "tzdata": "2020b"}, "seen": "12:00", "ttl_s": 50, "free": 1,
-        "database": "ok", "claimed_s_ago": 15, "failures": 0,
+        "database": "ok", "claimed_s_ago": 115,
+        "dispatcher": {"failures": 0, "busy": False, "step_age_s": 115},
     }  # fmt: skip
     return able | said
 
@@ -82,11 +83,14 @@ def test_what_is_left_to_newer_runners(
     "said",
     [
         {"free": 0}, {"free": -1}, {"database": "other"}, {"database": "away"}, {"database": None},
-        {"failures": 3}, {"claimed_s_ago": None}, {"claimed_s_ago": 26}, {"ttl_s": 8},
+        {"claimed_s_ago": None},
+        {"dispatcher": {"failures": 3, "busy": False, "step_age_s": 1}},
+        {"dispatcher": {"failures": 0, "busy": True, "step_age_s": 26}},
+        {"dispatcher": None, "claimed_s_ago": 26},
     ],
 )  # fmt: skip
 def test_nothing_is_left_to_a_runner_that_is_not_seen_to_claim(said: dict[str, object]) -> None:
-    """Such as one that is full, that has just started, or whose claims fail."""
+    """Such as one that is full, that has just started, or whose claims fail or hang."""
     mine = NewerPeers(OLD)
     assert mine.observe([check_in()])
     assert mine.delegates(BERLIN, row())

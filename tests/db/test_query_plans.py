@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cronledger.engine.maintenance.check_in import MOST_EXAMINED
 from cronledger.ledger import migrate, statements
 from tests.bench import dataset, plans
 from tests.bench.plans import LONG_AGO
@@ -16,6 +17,8 @@ from tests.waiting import until
 STATEMENTS = Path(statements.__file__).parent / "sql"
 BATCH = 100
 SIZE = dataset.Size(400, 20_000, 60_000, 400, 4_000, 1_000, 400)
+PAGES = 20
+"""A tree that has grown by a level, in each partition and each queue."""
 RUNNING = "job_name_scope_kind_scope_id_plan_time_idx"
 
 
@@ -125,6 +128,39 @@ def test_a_backlog_that_cannot_start_costs_a_claim_nothing(filled: psycopg.Conne
 
     assert after.removed <= before.removed + BATCH
     assert after.buffers <= before.buffers + 2 * BATCH
+
+
+def test_what_is_parked_costs_a_poll_a_probe_for_each_job(filled: psycopg.Connection) -> None:
+    """And for a few jobs only: beyond that the sweeper searches, not the check-in."""
+    few = 20
+
+    def costs() -> list[plans.Measured]:
+        statements = (
+            plans.poll(filled),
+            plans.nested(filled, "left_behind", most=MOST_EXAMINED),
+            plans.nested(filled, "left_behind", most=few),
+        )
+        with filled.transaction(force_rollback=True):
+            return [plans.explain(filled, statement, "generic") for statement in statements]
+
+    for table in _tables_to_fill(filled):
+        filled.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+    until("autovacuum is done", lambda: not filled.execute(AUTOVACUUM).fetchall())
+    filled.execute("UPDATE cronledger.schedules SET parked = 'ended' WHERE parked = 'limit'")
+    filled.execute("VACUUM ANALYZE cronledger.schedules")
+    due, all_examined, few_examined = costs()
+    count = filled.execute(
+        """UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL
+           WHERE job_name >= 'job-00200' AND parked IS NULL"""
+    ).rowcount
+    filled.execute("VACUUM cronledger.schedules")
+    assert count > 5_000
+    due_now, all_examined_now, few_examined_now = costs()
+    jobs = SIZE.jobs - 200
+    assert not [one for one in costs() if one.seq_scans]
+    assert due_now.buffers <= due.buffers + PAGES
+    assert all_examined_now.buffers <= all_examined.buffers + 20 * jobs < count
+    assert few_examined_now.buffers <= few_examined.buffers + 20 * few
 
 
 @pytest.mark.slow

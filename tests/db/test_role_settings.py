@@ -315,7 +315,7 @@ STEPS = {
     "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",
     "assert_lease", "scope_changes", "date_at_commit", "refuse_start",
     "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",
-    "maintain_partitions",
+    "maintain_partitions", "earliest_due", "left_behind", "parked_jobs", "unblocked_schedules",
 }  # fmt: skip
 """What only steps of a replica call, or what writes nothing."""
 

@@ -34,11 +34,22 @@ def test_defaults() -> None:
     assert settings.schema_name == "cronledger"
     assert settings.queues == ("default",)
     assert settings.slots == 10
-    assert settings.poll_interval == timedelta(seconds=5)
+    assert settings.poll_interval is None
     assert settings.drain_timeout == timedelta(seconds=25)
     assert settings.retention == timedelta(days=90)
     assert settings.unknown == ()
     assert settings.warnings() == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "listening", "seconds"),
+    [({}, True, 15), ({}, False, 5), ({"poll_interval": "5s"}, True, 5),
+     ({"poll_interval": "5s"}, False, 5), ({"poll_interval": "10m"}, False, 600)],
+)  # fmt: skip
+def test_a_poll_interval_that_is_set_applies_with_and_without_listen(
+    given: dict[str, str], listening: bool, seconds: float
+) -> None:
+    assert Settings.load(given).poll_seconds(listening=listening) == seconds
 
 
 def test_variables_stand_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ cursor would follow whichever came first. So the older runner delegates such sch
 one, and both execute.
 
 A schedule is delegated only while there is evidence that the newer runner plans. Its last check-in
-has to show free slots and recent claims, and it has to plan the schedule within LONGEST_WAIT.
+has to show free slots and working claims, and it has to plan the schedule within LONGEST_WAIT.
 Otherwise the older runner plans: a schedule that fires by older zone data is better than one that
 does not fire. The cursor prevents both from planning the same plan_time.
 """
@@ -166,15 +166,18 @@ class NewerPeers:
 
 
 def _is_able(other: Mapping[str, Any]) -> bool:
-    """Return whether a runner's last check-in shows that it claims."""
-    age = other["claimed_s_ago"]
+    """Return whether a runner's last check-in shows that it claims what comes due."""
+    loop, claimed_s_ago = other["dispatcher"], other["claimed_s_ago"]
+    if claimed_s_ago is None:
+        return False
+    # A dispatcher that waits claims as soon as something is due. A runner that is stepped by hand
+    # has no loop.
+    silent = claimed_s_ago if loop is None else loop["step_age_s"] if loop["busy"] else 0
     return (
         other["free"] > 0
         and other["database"] == "ok"
-        and not other["failures"]
-        and age is not None
-        # A runner that waits for work claims once per poll interval, a bit less than ttl / 3.
-        and age <= other["ttl_s"] / 2
+        and (loop is None or not loop["failures"])
+        and silent <= other["ttl_s"] / 2
     )
 
 

@@ -93,7 +93,8 @@ def listening(context: DoctorContext) -> Iterator[Finding]:
         yield _listening(context, settings.listen_url.get_secret_value(), "CRONLEDGER_LISTEN_URL")
     elif settings.pgbouncer:
         remedy = "set CRONLEDGER_LISTEN_URL to a direct DSN, so that triggers start at once"
-        found = f"without LISTEN behind a pooler, replicas poll every {settings.poll_interval}"
+        every = settings.poll_seconds(listening=False)
+        found = f"without LISTEN behind a pooler, replicas poll every {every:g} s"
         yield Finding("listening", "warning", found, remedy)
     else:
         yield _listening(context, context.url, "CRONLEDGER_DATABASE_URL")

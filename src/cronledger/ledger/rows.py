@@ -225,12 +225,20 @@ class NextDue(NamedTuple):
 
 
 class CheckInReply(NamedTuple):
-    """`now`, the earliest stale_after of all leases, the earliest end of a pause; `others`: live
-    runners of the same queues whose tzdata or croniter differ, as of their last check-in."""
+    """`now`, the earliest stale_after of all leases, the earliest end of a pause.
+
+    `due`: when the runner has to claim. `refused`: why this is not the ledger's own database.
+    `left_behind`: what the sweeper has to repair, see `sweeper.REPAIRS`; None: not examined.
+    `others`: live runners of the same queues whose tzdata or croniter differ, as of their last
+    check-in.
+    """
 
     now: datetime
     stale: datetime | None
     resumes: datetime | None
+    due: datetime | None
+    refused: str | None
+    left_behind: list[str] | None
     others: list[dict[str, Any]] | None
 
 

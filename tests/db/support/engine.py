@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from cronledger import testing
-from cronledger.engine.claiming.abilities import Abilities
+from cronledger.engine.claiming.abilities import KINDS, Abilities
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
@@ -20,6 +20,7 @@ from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.finisher import Ended, Finisher, Settled
 from cronledger.ledger.access import Access
+from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
 from cronledger.rules import outcome
 from cronledger.rules.outcome import Outcome
@@ -141,7 +142,7 @@ class Runner:
             retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
-            self.claimer, self.clock, free=self._free, start=self._start, poll=lambda: 5.0
+            self.claimer, self.clock, free=self._free, start=self._start, rest=lambda: 5.0
         )
         await self.check_in()
 
@@ -166,17 +167,24 @@ class Runner:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    async def check_in(self) -> None:
-        """Registered and seen; learns the clock and when the next lease is stale."""
+    async def poll(self, most: int | None = 1000) -> CheckInReply:
+        """What a check-in answers, and nothing is done about it."""
         async with self.pool.connection() as c:
             answer = await self.statements.check_in(
                 c, runner=self.name, host="here", pid=1, version="0", state="running",
                 queues=list(self.queues), slots=self.slots, running=len(self.held),
                 ttl=timedelta(seconds=20), clock_skew=timedelta(0), fingerprint={},
                 handlers=sorted(self.functions), diagnostics=Jsonb({}), ledger=None,
+                kinds=list(KINDS), sql_commands=self.allow_sql_commands,
+                excluded_jobs=self.dispatcher.excluded_jobs(), most=most,
             )  # fmt: skip
-            seen = await answer.fetchone()
-        assert seen is not None
+            reply = await answer.fetchone()
+        assert reply is not None
+        return reply
+
+    async def check_in(self) -> None:
+        """Registered and seen; learns the clock and when the next lease is stale."""
+        seen = await self.poll(most=None)
         now = asyncio.get_running_loop().time()
         self.clock.observe(seen.now, now, now)
         self.dispatcher.steal_at = seen.stale
@@ -222,7 +230,7 @@ class Runner:
         """A full round of the sweeper."""
         await self.check_in()
         self.trust()
-        self.sweeper._full_at = 0.0
+        self.sweeper.full_round()
         await self.sweeper.step()
 
     async def finish(self, start: Lease, ended: Outcome | None = None, **more: Any) -> None:

@@ -106,12 +106,18 @@ class Rules(Bound):
         replica = self.bench.replicas[number]
         replica.slots = len(replica.held) + slots
         before = len(replica.held)
-        before = len(replica.held)
+        due = self.run(replica.poll()).due
+        overdue = self.ledger.one(
+            "SELECT EXISTS (SELECT FROM schedules WHERE next_due_at <= db_now())"
+        )
         if steals:
             self.run(replica.steal())
         self.run(replica.settle())
         started = replica.held[before:]
         taken = self.model.claimed(self.find(), replica.name, REPLICA, steals=steals, most=slots)
+        # A poll that finds nothing due hides nothing that a claim would start or plan.
+        if overdue or any(s.claimed.how != "stolen" for s in started):
+            assert due is not None and due <= self.model.now
         # What it starts is what the ledger says it has.
         assert {s.claimed.token for s in started} == {row.token for row in taken}
         for start in started:

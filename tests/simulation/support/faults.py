@@ -35,6 +35,10 @@ class Chance:
         """Statements of two pipelines mix for certain."""
         self._ragged = 0.3
 
+    def settle_down(self) -> None:
+        """No statement takes long any more."""
+        self._slow = self._stalls = self._ragged = 0.0
+
     def way(self, process: Process | None = None) -> float:
         """Between client and server, of this process or that of the context."""
         draw = self.random.random()

@@ -19,9 +19,6 @@ STATEMENTS = {
         ("ORDER BY s.next_due_at LIMIT", f"ORDER BY s.next_due_at, {_SCHEDULE.format('s')} LIMIT"),
     ),
     "sleep_until": (("pg_sleep(w.seconds)", "NULL"),),  # the session waits, in virtual time
-    "rearm_left_behind": (
-        ("ORDER BY s.next_plan_time\n", f"ORDER BY {_SCHEDULE.format('s')}\n"),
-    ),
 }  # fmt: skip
 """Of the files of sql/: what is not left to the server, and what takes its place."""
 FUNCTIONS = {
@@ -38,6 +35,9 @@ FUNCTIONS = {
     "rearm_unblocked": (
         ("ORDER BY s.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('s')} LIMIT"),
         ("ORDER BY n.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('n')} LIMIT"),
+    ),
+    "unblocked_schedules": (
+        ("ORDER BY s.next_plan_time LIMIT", f"ORDER BY {_SCHEDULE.format('s')} LIMIT"),
     ),
     "claim_next": (
         ("gen_random_uuid()", "md5(current_setting('sim.who') || current_setting('sim.now')"

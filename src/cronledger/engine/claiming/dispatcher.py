@@ -52,7 +52,8 @@ class Dispatcher:
     """Each `step` claims at most as many executions as there are free slots.
 
     `free` returns the number of free slots and of all slots. `start` receives the claimed leases.
-    `poll` returns the longest time between two steps, in seconds. `steal_at`: when the next lease
+    `rest` returns the longest time between two steps, in seconds; whatever comes due without the
+    knowledge of this runner is found by its polls, which wake it. `steal_at`: when the next lease
     is stale, in database time. `refused`: the reason why the database refused the last claim as not
     the ledger's own, or None. `saturated`: the last step found no free slot. `starved`: it left no
     free slot. `blocked`: it left executions that may start when others end. Both are true during a
@@ -66,13 +67,13 @@ class Dispatcher:
         *,
         free: Callable[[], tuple[int, int]],
         start: Callable[[Sequence[Lease]], None],
-        poll: Callable[[], float],
+        rest: Callable[[], float],
     ) -> None:
         self._claimer = claimer
         self._clock = clock
         self._free = free
         self._start = start
-        self._poll = poll
+        self._rest = rest
         self._excluded_until: dict[str, float] = {}
         self.saturated = False
         self.starved = self.blocked = True
@@ -90,14 +91,14 @@ class Dispatcher:
         free, slots = self._free()
         if free <= 0:
             self._note_saturation(slots)
-            return self._poll()
+            return self._rest()
         self.saturated = False
         if free < slots:
             await asyncio.sleep(YIELD_SECONDS * (slots - free) / slots)
         steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
         try:
             result = await self._claimer.claim(
-                free, steal=steal, excluded_jobs=self._excluded_jobs()
+                free, steal=steal, excluded_jobs=self.excluded_jobs()
             )
         except psycopg.Error as error:
             why = identity.other_database_reason(error)
@@ -122,7 +123,7 @@ class Dispatcher:
             log.error("other_database_found", reason=why, remedy=identity.ACCEPT)
         self.refused = why
         self.stats.last_step = monotonic()
-        return self._poll()
+        return self._rest()
 
     def _note_acceptance(self) -> None:
         if self.refused is not None:
@@ -134,7 +135,8 @@ class Dispatcher:
             self.saturated = True
             log.warning("slots_saturated", slots=slots)
 
-    def _excluded_jobs(self) -> list[str]:
+    def excluded_jobs(self) -> list[str]:
+        """Return the jobs that this runner ignores for now."""
         now = monotonic()
         self._excluded_until = {job: x for job, x in self._excluded_until.items() if x > now}
         return list(self._excluded_until)
@@ -173,7 +175,7 @@ class Dispatcher:
             # the next claim excludes them.
             return 0
         due = result.next_due
-        waits = [self._poll()]
+        waits = [self._rest()]
         if result.reconsider_after is not None:
             waits.append(result.reconsider_after)
         if due is not None and due.due is not None:

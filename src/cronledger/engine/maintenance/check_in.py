@@ -1,10 +1,14 @@
-"""Check-ins: a runner takes a name, updates its row in `runners`, and reads those of its peers."""
+"""Check-ins: a runner takes a name, updates its row in `runners`, and polls.
+
+A check-in is one statement. It returns what the runner has to do and does not know from its own
+claims and from notifications, so that an idle runner needs no other periodic statement.
+"""
 
 import asyncio
 import os
 import platform
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from time import monotonic
@@ -28,6 +32,8 @@ log = get_logger(__name__)
 State = Literal["starting", "running", "draining", "stopped"]
 
 CHECK_IN_SECONDS = 3.0
+MOST_EXAMINED = 1000
+"""The number of parked schedules, and of jobs with parked schedules, that a check-in examines."""
 MOST_NAMES = 100
 LONGEST_HOST = 150
 VERSION = metadata.version("cronledger")  # read once: it parses a file
@@ -63,9 +69,10 @@ async def take_name(
 
 
 class CheckIn:
-    """Updates the runner's row.
+    """Updates the runner's row, and polls.
 
-    `described` returns the columns that change: state, running, handlers and diagnostics.
+    `kinds`: the handler kinds that the runner claims. `described` returns what changes: the columns
+    state, running, handlers and diagnostics, and excluded_jobs, the jobs that it ignores for now.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class CheckIn:
         expected: ExpectedLedger,
         runner: str,
         ttl: timedelta,
+        kinds: Sequence[str],
         described: Callable[[], dict[str, Any]],
     ) -> None:
         self._pool = pool
@@ -89,18 +97,22 @@ class CheckIn:
         self._expected = expected
         self._runner = runner
         self._ttl = ttl
+        self._kinds = list(kinds)
         self._described = described
         self._one_at_a_time = asyncio.Lock()
 
-    async def check_in(self) -> CheckInReply:
+    async def check_in(self, *, examine: bool = False) -> CheckInReply:
         """Write the current state of the runner, and return the reply of the ledger.
 
-        Raises psycopg.Error if the database is unreachable or contains another ledger.
+        `examine`: the reply also contains what a crash left behind. Raises psycopg.Error if the
+        database is unreachable or contains another ledger.
         """
         # One at a time, because an older state must not overwrite a newer one.
         async with self._one_at_a_time, self._pool.connection(CHECK_IN_SECONDS) as c:
             sent = monotonic()
-            result = await self._statements.check_in(c, **self._row())
+            result = await self._statements.check_in(
+                c, **self._row(), most=MOST_EXAMINED if examine else None
+            )
             reply = await result.fetchone()
         assert reply is not None
         if self._clock.observe(reply.now, sent):
@@ -123,6 +135,8 @@ class CheckIn:
             "slots": self._settings.slots,
             "ttl": self._ttl,
             "clock_skew": skew,
+            "kinds": self._kinds,
+            "sql_commands": self._settings.allow_sql_commands,
             "fingerprint": {**self._peers.fingerprint},
             **described,
             "diagnostics": Jsonb(described["diagnostics"]),

@@ -1,4 +1,7 @@
-"""The sweeper: fails stale executions, ends pauses, and repairs what a crash left behind."""
+"""The sweeper: fails stale executions, ends pauses, and repairs what a crash left behind.
+
+It sends statements only when a check-in has found that there is something to do.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -9,24 +12,29 @@ import psycopg
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.ledger import identity
 from cronledger.ledger.connections import AsyncPool
-from cronledger.ledger.rows import Swept
+from cronledger.ledger.rows import CheckInReply, Swept
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
 
-FULL_ROUND = 30.0
+EXAMINE_SECONDS = 30.0
+"""The longest time between two searches for what a crash left behind."""
+SLACK_SECONDS = 1.0
+"""A search may be later by this, because the timers of check-ins are not exact."""
 MAINTENANCE = 3600.0
-REFUSED_SECONDS = 5.0
+REPAIRS = frozenset({"schedules", "inputs", "orphans", "runners"})
+"""What a crash may leave behind: the results of the SQL function `left_behind`."""
 
 
 class Sweeper:
-    """Each step sweeps stale executions. A full round also repairs what a crash left behind.
+    """Each step does what check-ins have found since the last one.
 
-    The first step is a full round, so that schedules that were parked because no runner had their
-    handlers are due again. `stagger` in [0, 1) spreads the later rounds of the replicas. `rearmed`
-    is called when something is due now.
+    A full round does everything. The first step is one, so that schedules that were parked because
+    no runner had their handlers are due again. The hourly maintenance of partitions is one as well,
+    so that no fault of a check-in can hide something for good. `rearmed` is called when something
+    is due now.
     """
 
     def __init__(
@@ -38,7 +46,6 @@ class Sweeper:
         retention: timedelta,
         width: timedelta,
         rearmed: Callable[[], None],
-        stagger: float = 0.0,
     ) -> None:
         self._pool = pool
         self._statements = statements
@@ -46,37 +53,65 @@ class Sweeper:
         self._retention = retention
         self._width = width
         self._rearmed = rearmed
-        self._full_at = monotonic()
-        self._following = FULL_ROUND * (1 + stagger)  # until the second round
-        self._maintain_at = monotonic()
+        self._stale = False  # leases or pauses have ended
+        self._left: frozenset[str] = frozenset()
+        self._examined_at = self._maintain_at = monotonic()
 
     async def step(self) -> float:
-        """Sweep. Return the seconds until the next full round. An earlier call is allowed.
+        """Do what was found. Return the seconds until the next maintenance.
 
-        In a database that is not the ledger's own the step does nothing, and is repeated soon.
+        In a database that is not the ledger's own the step does nothing, and waits until a check-in
+        finds that it is.
         """
         if not self._clock.known:
             return 1.0
+        maintains = monotonic() >= self._maintain_at
+        if maintains:
+            self.full_round()
+        stale, left = self._stale, self._left
+        self._stale, self._left = False, frozenset()
         try:
-            return await self._round()
+            await self._round(stale, left)
+            if maintains:
+                await self._maintain()
+                self._maintain_at = monotonic() + MAINTENANCE
         except psycopg.Error as error:
+            self._stale, self._left = self._stale or stale, self._left | left
             if identity.other_database_reason(error) is None:
                 raise
-            return REFUSED_SECONDS
+            return MAINTENANCE
+        return max(0.1, self._maintain_at - monotonic())
 
-    async def _round(self) -> float:
-        await self.sweep()
-        if monotonic() >= self._full_at:
-            await self._repair()
-            self._full_at, self._following = monotonic() + self._following, FULL_ROUND
-        if monotonic() >= self._maintain_at:
-            await self._maintain()
-            self._maintain_at = monotonic() + MAINTENANCE
-        return max(0.1, self._full_at - monotonic())
+    async def _round(self, stale: bool, left: frozenset[str]) -> None:
+        if stale:
+            await self.sweep()
+        if left:
+            await self._repair(left)
+        if left == REPAIRS:
+            self._examined_at = monotonic()
 
     def full_round(self) -> None:
         """Make the next step a full round, because the functions of this runner have changed."""
-        self._full_at = monotonic()
+        self._stale, self._left = True, REPAIRS
+
+    def examines(self, *, within: float) -> bool:
+        """Return whether the next check-in has to search for what a crash left behind.
+
+        `within`: the seconds until the check-in that follows it.
+        """
+        latest = self._examined_at + EXAMINE_SECONDS + SLACK_SECONDS
+        return self._left != REPAIRS and monotonic() + within > latest
+
+    def note(self, reply: CheckInReply, *, stale: bool) -> bool:
+        """Note what a check-in has found, and return whether a step has to follow.
+
+        `stale`: leases or pauses have ended.
+        """
+        self._stale = self._stale or stale
+        if reply.left_behind is not None:
+            self._left |= frozenset(reply.left_behind)
+            self._examined_at = monotonic()
+        return reply.refused is None and (self._stale or bool(self._left))
 
     async def sweep(self) -> None:
         """Fail the stale executions that must not be stolen, and resume jobs whose pause ended."""
@@ -121,21 +156,27 @@ class Sweeper:
             return ()
         return rows
 
-    async def _repair(self) -> None:
+    async def _repair(self, left: frozenset[str] = REPAIRS) -> None:
+        s, due = self._statements, False
+        ended: Sequence[int] = ()
         async with self._pool.connection() as c:
             async with step_transaction(c):
-                await self._statements.require_own_database(c)
-                rearmed = await self._statements.rearm_left_behind(c)
-            async with step_transaction(c):
-                settled = await self._statements.settle_left_behind(c)
-            async with step_transaction(c):
-                orphans = await self._statements.end_orphans(c)
-            async with step_transaction(c):
-                await self._statements.reap_runners(c)
-            due = await rearmed.fetchall()
-            ended = await orphans.fetchall()
-            inputs = await settled.fetchone()
-        if due or inputs:
+                await s.require_own_database(c)
+                rearmed = await s.rearm_left_behind(c) if "schedules" in left else None
+            if rearmed is not None:
+                due = bool(await rearmed.fetchall())
+            if "inputs" in left:
+                async with step_transaction(c):
+                    settled = await s.settle_left_behind(c)
+                due = bool(await settled.fetchone()) or due
+            if "orphans" in left:
+                async with step_transaction(c):
+                    orphans = await s.end_orphans(c)
+                ended = await orphans.fetchall()
+            if "runners" in left:
+                async with step_transaction(c):
+                    await s.reap_runners(c)
+        if due:
             self._rearmed()
         if ended:
             log.info(

@@ -1,14 +1,13 @@
 """Assembly: builds and connects the components of one runner, which `Runtime` drives."""
 
 import os
-import random
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
 from cronledger.engine.apps import AppRegistry
-from cronledger.engine.claiming.abilities import Abilities
+from cronledger.engine.claiming.abilities import KINDS, Abilities
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
@@ -39,8 +38,9 @@ from cronledger.ledger.identity import ExpectedLedger, OtherLedger
 from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
 
-LISTENING_POLL = 15.0
-"""The default of `poll_interval` while notifications arrive, in seconds."""
+LONGEST_REST = 180.0
+"""The time in seconds after which an idle runner claims although no poll found anything due, so
+that a fault of its claims becomes visible."""
 SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
 """Environment variables that commands do not inherit, in upper or lower case."""
 
@@ -58,17 +58,10 @@ class Coordinator(Protocol):
     def describe(self) -> dict[str, Any]: ...
 
 
-def poll_seconds(s: Settings, *, listening: bool) -> float:
-    """Return the seconds between two claims of a runner that nothing wakes."""
-    if listening and "poll_interval" not in s.model_fields_set:
-        return LISTENING_POLL
-    return s.poll_interval.total_seconds()
-
-
 def ttl(s: Settings) -> timedelta:
     """Return the age of its last check-in at which a runner counts as dead."""
     listens = s.listen_url is not None or not s.pgbouncer
-    return timedelta(seconds=3 * poll_seconds(s, listening=listens) + 5)
+    return timedelta(seconds=3 * s.poll_seconds(listening=listens) + 5)
 
 
 class Components:
@@ -133,7 +126,7 @@ class Components:
             self.clock,
             free=self.executor.free,
             start=self.executor.start,
-            poll=self.poll,
+            rest=self._rest,
         )
         self._build_maintenance(coordinator, expected)
         self._build_control(coordinator, expected)
@@ -148,7 +141,6 @@ class Components:
             retention=s.retention,
             width=s.partition_interval,
             rearmed=partial(self.loops.wake, "dispatcher"),
-            stagger=random.random(),
         )
         self.check_ins = CheckIn(
             self._pool,
@@ -159,6 +151,7 @@ class Components:
             expected=expected,
             runner=self._runner,
             ttl=ttl(s),
+            kinds=KINDS,
             described=coordinator.describe,
         )
         self.scopes = ScopeProviders(
@@ -196,6 +189,10 @@ class Components:
             self.loops.wake("dispatcher")
 
     def poll(self) -> float:
-        """Return the seconds between two claims. They are fewer while the runner cannot LISTEN."""
+        """Return the seconds between two polls. They are fewer while the runner cannot LISTEN."""
         listening = self.listener is not None and self.listener.listening
-        return poll_seconds(self._settings, listening=listening)
+        return self._settings.poll_seconds(listening=listening)
+
+    def _rest(self) -> float:
+        """Return the longest time in seconds between two claims."""
+        return max(LONGEST_REST, self.poll())

@@ -27,6 +27,7 @@ from cronledger.engine.runtime.manual import Ran
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
+from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
 from cronledger.settings import Settings
@@ -267,6 +268,8 @@ class Runtime:
             # Jobs were edited, or may be those of a restored ledger.
             self.components.peers.reconsider()
             self.components.dispatcher.reconsider()
+        if payload in ("accepted", "connected"):
+            self.components.loops.wake("sweeper")  # which may have been refused here
         # Requests to cancel may have been missed while the runner did not listen.
         if payload in ("cancel", "connected"):
             self.components.heartbeats.renew_now()
@@ -286,8 +289,8 @@ class Runtime:
         Return the seconds until the next check-in. Raises psycopg.Error if the database is
         unreachable or contains another ledger.
         """
-        parts = self.components
-        reply = await parts.check_ins.check_in()
+        parts, poll = self.components, self.components.poll()
+        reply = await parts.check_ins.check_in(examine=parts.sweeper.examines(within=poll))
         if parts.loops.answered():
             parts.loops.wake("listener")
         if not parts.claimer.in_flight:
@@ -296,19 +299,32 @@ class Runtime:
         parts.dispatcher.steal_at = reply.stale
         moments = [x for x in (reply.stale, reply.resumes) if x is not None]
         due = min((parts.clock.until(x) for x in moments), default=None)
-        if due is not None and due <= 0:
+        stale = due is not None and due <= 0
+        if parts.sweeper.note(reply, stale=stale):
             parts.loops.wake("sweeper")
+        self._wake_dispatcher(reply)
+        if stale:
+            return min(1.0, poll)
+        return poll if due is None else min(poll, due + 0.05)
+
+    def _wake_dispatcher(self, reply: CheckInReply) -> None:
+        """Wake the dispatcher for what a check-in has found, perhaps without a notification."""
+        parts = self.components
+        if (reply.refused is None) != (parts.dispatcher.refused is None):
+            parts.loops.wake("dispatcher")  # the database was replaced or accepted
+        elif reply.refused is None:
             if reply.stale is not None and reply.stale <= reply.now:
                 parts.loops.wake("dispatcher")
-            return min(1.0, parts.poll())
-        return parts.poll() if due is None else min(parts.poll(), due + 0.05)
+            if reply.due is not None:
+                parts.loops.wake_within("dispatcher", parts.clock.until(reply.due))
 
     def describe(self) -> dict[str, Any]:
-        """Return the columns of the runner's row that change."""
+        """Return the columns of the runner's row that change, and the jobs that it ignores."""
         return {
             "state": "draining" if self.state in ("draining", "stopped") else "running",
             "running": self.components.executor.running,
             "handlers": sorted(self.apps.claimable),
+            "excluded_jobs": self.components.dispatcher.excluded_jobs(),
             "diagnostics": self.diagnostics().as_json(MOST_KEPT),
         }
 

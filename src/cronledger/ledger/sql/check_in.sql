@@ -1,5 +1,7 @@
--- Records the check-in of a runner, and returns what it has to know: the next stale lease, the next pause
--- that ends, and the live runners of its queues that read schedules by other versions (`others`, a JSON
+-- Records the check-in of a runner, and returns what it has to know, so that it sends nothing else while it
+-- is idle: the next stale lease; the next pause that ends; when it has to claim (`due`); why this is not the
+-- ledger's own database (`refused`); what a crash left behind, of at most `most` of each kind (NULL: not
+-- examined); and the live runners of its queues that read schedules by other versions (`others`, a JSON
 -- array), with the claims that their own check-ins reported.
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
 -- Lock: its own runners row. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
@@ -22,12 +24,17 @@ WITH seen AS (
 SELECT {schema}.db_now() AS now,
        (SELECT min(e.stale_after) FROM {schema}.executions e WHERE e.status = 'RUNNING') AS stale,
        (SELECT min(j.paused_until) FROM {schema}.jobs j WHERE j.paused_until IS NOT NULL) AS resumes,
+       {schema}_internal.earliest_due(
+           %(queues)s::text[], %(kinds)s::text[], %(handlers)s::text[], %(sql_commands)s::boolean,
+           %(excluded_jobs)s::text[]) AS due,
+       {schema}_internal.other_database() AS refused,
+       {schema}_internal.left_behind(%(most)s::integer) AS left_behind,
        (SELECT jsonb_agg(jsonb_build_object(
             'id', o.id, 'queues', o.queues, 'handlers', o.handlers, 'fingerprint', o.fingerprint,
             'seen', o.heartbeat_at, 'ttl_s', extract(epoch FROM o.stale_after - o.heartbeat_at),
             'free', o.slots - o.running, 'database', o.diagnostics -> 'database',
             'claimed_s_ago', o.diagnostics -> 'last_tick_age_s',
-            'failures', o.diagnostics #> '{loops,dispatcher,failures}') ORDER BY o.id)
+            'dispatcher', o.diagnostics #> '{loops,dispatcher}') ORDER BY o.id)
         FROM {schema}.runners o
         WHERE o.id <> %(runner)s AND o.state = 'running' AND o.stale_after > {schema}.db_now()
           AND o.queues && %(queues)s::text[]

@@ -1,0 +1,257 @@
+"""What a poll answers: when its runner has to claim, and what its sweeper has to repair."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.db.support.engine import FUNCTION, Ledger, runners
+
+MINUTE = timedelta(minutes=1)
+OTHER: dict[str, Any] = {"functions": frozenset({"tests:other"})}
+JANUARY = "0 0 1 1 *"
+
+
+# -- when to claim --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prepared", "due"),
+    [
+        ("SELECT cronledger.trigger('job')", True),
+        ("SELECT enqueue('job')", True),
+        ("SELECT pause('job'); SELECT cronledger.trigger('job', force => true)", True),
+        ("SELECT enqueue('job'); SELECT pause('job')", False),
+        ("SELECT pause('job'); SELECT enqueue('job')", False),
+        ("SELECT cronledger.trigger('job'); SELECT pause_queue('default')", False),
+        ("UPDATE jobs SET handler = 'external'; SELECT cronledger.trigger('job')", False),
+        ("UPDATE jobs SET handler = 'command', target = '{\"command\": [\"true\"]}';"
+         " SELECT cronledger.trigger('job')", False),
+        ("UPDATE jobs SET target = '{\"python\": \"tests:other\"}';"
+         " SELECT cronledger.trigger('job')", False),
+        ("SELECT cancel(cronledger.trigger('job'))", False),
+        # Whatever was triggered before the move stays in the queue that it had.
+        ("SELECT cronledger.trigger('job'); UPDATE jobs SET queue = 'others'", True),
+        ("UPDATE jobs SET queue = 'others'; SELECT cronledger.trigger('job')", False),
+        ("SELECT cronledger.trigger('job'); UPDATE executions SET due_at = db_now() + interval"
+         " '1 min', next_attempt_at = db_now() + interval '1 min'", False),
+    ],
+)  # fmt: skip
+async def test_a_waiting_execution_is_due_exactly_if_a_claim_starts_it(
+    ledger: Ledger, database_url: str, prepared: str, due: bool
+) -> None:
+    ledger.job(schedule=None)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        assert (await one.poll()).due is None
+        for statement in prepared.split("; "):
+            ledger.values(statement)
+        # What the edit has woken would be due as well.
+        ledger.values(
+            "UPDATE schedules SET woken = false, next_due_at = NULL, parked = 'unscheduled'"
+        )
+        reply = await one.poll()
+        assert (reply.due is not None and reply.due <= reply.now) is due
+        assert bool(await one.settle()) is due
+
+
+@pytest.mark.parametrize("woken", [False, True])
+async def test_a_due_schedule_is_due_unless_its_queue_is_paused(
+    ledger: Ledger, database_url: str, woken: bool
+) -> None:
+    ledger.job(schedule=JANUARY)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.values("UPDATE schedules SET next_due_at = db_now(), woken = %s", woken)
+        reply = await one.poll()
+        assert reply.due is not None and reply.due <= reply.now
+        ledger.values("SELECT pause_queue('default')")
+        assert (await one.poll()).due is None
+
+
+async def test_the_next_instant_is_that_of_a_retry_or_of_a_schedule(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=JANUARY)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        (planned,) = ledger.values("SELECT next_due_at FROM schedules")
+        assert (await one.poll()).due == planned
+        ledger.trigger()
+        ledger.values(
+            "UPDATE executions SET due_at = db_now() + interval '9 min',"
+            " next_attempt_at = db_now() + interval '9 min'"
+        )
+        assert (await one.poll()).due == ledger.one("SELECT next_attempt_at FROM executions")
+
+
+async def test_a_job_that_the_runner_ignores_is_not_due(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    ledger.job("other", schedule=None)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.trigger()
+        one.dispatcher._excluded_until["job"] = float("inf")
+        assert (await one.poll()).due is None
+        ledger.trigger("other")
+        assert (await one.poll()).due is not None
+
+
+async def test_a_forced_execution_is_found_behind_many_that_wait_for_the_end_of_the_pause(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.values("SELECT pause('job')")
+        await one.settle()
+        ledger.values("SELECT enqueue('job') FROM generate_series(1, 99)")
+        assert (await one.poll()).due is None
+        ledger.trigger(force=True)
+        assert (await one.poll()).due is not None
+
+
+async def test_what_was_not_read_of_a_pause_is_left_to_the_claim(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.values("SELECT pause('job')")
+        await one.settle()
+        ledger.values("SELECT enqueue('job') FROM generate_series(1, 100)")
+        assert (await one.poll()).due is not None
+
+
+# -- what a crash left behind ---------------------------------------------------------------------
+
+
+async def test_what_waits_for_a_running_execution_is_not_left_behind(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        (running,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        await two.settle()
+        assert ledger.parked() == "waiting"
+        assert (await two.poll()).left_behind == []
+        one.put(running)
+        await one.only_write()  # and dies before it re-arms
+        assert (await two.poll()).left_behind == ["schedules"]
+        assert (await two.poll(most=None)).left_behind is None
+        await two.repair()
+        assert (await two.poll()).left_behind == []
+
+
+async def test_a_replacement_whose_request_was_lost_is_left_behind(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", overlap="replace")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        await one.settle()
+        ledger.travel(by=MINUTE)
+        await two.settle()
+        assert ledger.parked() == "waiting"
+        assert (await two.poll()).left_behind == []
+        ledger.values(
+            "UPDATE executions SET cancel_requested_at = NULL, cancel_requested_by = NULL"
+        )
+        assert (await two.poll()).left_behind == ["schedules"]
+
+
+async def test_what_waits_at_a_limit_is_not_left_behind(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *", scope_kind="shard", scopes=["a", "b"], max_running=1)
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('narrow', 1)")
+    for name in ("first", "second"):
+        ledger.job(name, schedule="* * * * *", queue="narrow")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {"queues": ["default", "narrow"]}, {}) as (one, two):
+        running = await one.settle()
+        assert len(running) == 2
+        assert ledger.one("SELECT count(*) FROM schedules WHERE parked = 'limit'") == 2
+        for start in running:
+            assert (await two.poll()).left_behind == []
+            one.put(start)
+            await one.only_write()
+            assert (await two.poll()).left_behind == ["schedules"]
+            await two.repair()
+
+
+async def test_what_no_runner_can_run_is_not_left_behind(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, OTHER) as (other,):
+        await other.settle()
+        assert ledger.parked() == "no_runner"
+        assert (await other.poll()).left_behind == []
+        async with runners(database_url, {"queues": ["others"]}):
+            assert (await other.poll()).left_behind == []
+        async with runners(database_url, {"functions": frozenset({FUNCTION})}):
+            assert (await other.poll()).left_behind == ["schedules"]
+
+
+async def test_a_broken_job_is_left_behind_once_its_error_is_gone(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *")
+    with ledger.unchecked():
+        ledger.values("UPDATE jobs SET timezone = 'Nowhere/None'")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        assert ledger.parked() == "spec_error"
+        assert (await one.poll()).left_behind == []
+        ledger.values("UPDATE jobs SET spec_error = NULL")
+        assert (await one.poll()).left_behind == ["schedules"]
+
+
+@pytest.mark.parametrize("reason", ["waiting", "limit", "no_runner", "spec_error"])
+async def test_more_than_a_poll_examines_counts_as_left_behind(
+    ledger: Ledger, database_url: str, reason: str
+) -> None:
+    """The sweeper then searches, as it would without polls."""
+    policies: dict[str, dict[str, Any]] = {
+        "waiting": {"overlap": "wait"}, "limit": {"max_running": 1},
+        "no_runner": {"target": {"python": "tests:other"}}, "spec_error": {},
+    }  # fmt: skip
+    names = [f"job{number}" for number in range(3)]
+    for name in names:
+        ledger.job(name, schedule=JANUARY, **policies[reason])
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        for name in names:
+            if reason in ("waiting", "limit"):
+                ledger.trigger(name)
+        await one.settle()
+        ledger.values("UPDATE schedules SET parked = %s, next_due_at = NULL, woken = false", reason)
+        if reason == "spec_error":
+            ledger.values("UPDATE jobs SET spec_error = 'broken'")
+        assert (await one.poll(most=3)).left_behind == []
+        assert (await one.poll(most=2)).left_behind == ["schedules"]
+
+
+async def test_inputs_orphans_and_old_runners_are_left_behind(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None)
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.values("SELECT enqueue('job', watermark => 5)")
+        ledger.values("SELECT pause('job')")
+        assert (await one.poll()).left_behind == ["inputs"]
+        ledger.values("UPDATE schedules SET success_watermark = 5")
+        assert (await one.poll()).left_behind == []
+        ledger.values("ALTER TABLE jobs DISABLE TRIGGER USER")
+        ledger.values("UPDATE jobs SET retired_at = db_now()")
+        assert (await one.poll()).left_behind == ["orphans"]
+        ledger.values("DELETE FROM jobs")
+        ledger.values(
+            "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
+            " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
+        )
+        assert (await one.poll()).left_behind == ["orphans", "runners"]
+        await one.repair()
+        assert (await one.poll()).left_behind == []
