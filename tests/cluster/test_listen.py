@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from cronledger.app import App
 from cronledger.replica import Replica
 from cronledger.settings import LISTENING_POLL, POLL, Settings
 from cronledger.testing import Ledger
@@ -81,6 +82,35 @@ async def test_a_poll_interval_that_is_set_applies_while_it_listens(ledger: Ledg
         assert listener is not None
         await eventually("it listens", lambda: listener.listening)
         assert components.poll() == POLL
+
+
+ANOTHER = """
+INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger, revision,
+    queue, due_at, attempt, max_attempts, next_attempt_at)
+SELECT job_name, scope_kind, scope_id, plan_time + interval '1 us', 'PENDING', trigger, revision,
+    queue, due_at, 0, max_attempts, due_at
+FROM executions
+"""
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_a_poll_finds_what_nobody_announces(ledger: Ledger, listens: bool) -> None:
+    """A row that was written without a notification, long before the replica claims by itself."""
+    app = App("polls")
+
+    @app.job()
+    async def work() -> None:
+        return
+
+    def ended() -> int:
+        return len(ledger.rows("SELECT FROM executions WHERE status = 'SUCCESS'"))
+
+    settings = Settings(poll_interval="100ms", pgbouncer=not listens)
+    async with Replica(app, url=ledger.url, settings=settings):
+        ledger.trigger("work")
+        await eventually("the first has run", lambda: ended() == 1)
+        ledger.rows(ANOTHER)
+        await eventually("the other has run", lambda: ended() == 2)
 
 
 async def test_a_listen_that_is_lost_and_comes_back(ledger: Ledger) -> None:
