@@ -315,7 +315,7 @@ class Worker:
             case "lost", _:
                 if draw < 0.7:  # a zombie that has not understood
                     await self._tell(held, "finish", "SELECT cronledger.finish(%s, %s)")
-            case (("expired" | "leaves"), _):
+            case (("expired" | "leaves"), _) if how != "success":  # it ended at the same moment
                 await self._tell(held, "release", "SELECT cronledger.release(%s, %s)")
             case (("cancelled" | "timeout"), _):
                 await self._tell(held, "fail", f"{fail})", draw)
