@@ -301,10 +301,10 @@ COMMENT ON FUNCTION {schema}_internal.claim_existing(text, {schema}_internal.cla
 CREATE OR REPLACE FUNCTION {schema}_internal.refuse_start(due_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RAISE EXCEPTION 'executions that are due at % must not start now, at %', due_at, {schema}.db_now()
-        USING DETAIL = 'The clock of the database leapt back, or a queue was paused or limited during the claim.',
-              HINT = 'Nothing was written. The next claim decides again.',
-              ERRCODE = 'CL007';
+    RAISE EXCEPTION '%', CASE WHEN due_at > {schema}.db_now()
+            THEN format('executions are due at %s, and it is %s', due_at, {schema}.db_now())
+            ELSE 'the queue of executions was paused or limited while they were claimed' END
+        USING HINT = 'Nothing was written. The next claim decides again.', ERRCODE = 'CL007';
 END $$;
 COMMENT ON FUNCTION {schema}_internal.refuse_start(timestamptz) IS 'Raises CL007: these executions must not start now.';
 

@@ -44,12 +44,12 @@ class StandsStill:
         self._read = runner.claimer.reader.read
         monkeypatch.setattr(runner.claimer.reader, "read", self._stand)
 
-    async def _stand(self, c: Any, *rest: Any) -> Any:
+    async def _stand(self, c: Any, *rest: Any, **more: Any) -> Any:
         # Shorter than the step's own, which is tested below.
         await (await c.execute(f"SELECT set_config('{IDLE}', '100', true)")).fetchone()
         self.pid.set_result(c.info.backend_pid)
         await self.go_on.wait()
-        return await self._read(c, *rest)
+        return await self._read(c, *rest, **more)
 
 
 async def test_schedules_that_a_stopped_claim_has_locked_are_free_again(

@@ -12,7 +12,7 @@ READS = [
     "read_running", "read_clock",
 ]  # fmt: skip
 CLAIM = [*NOTHING_DUE[:3], *READS, "try_claim_new", "advance_schedules", "next_due"]
-FINISH = ["finish_executions", "rearm_unblocked"]
+FINISH = ["finish_executions", "rearm_unblocked", "has_waiting"]
 JOBS = 40
 
 

@@ -213,15 +213,11 @@ class MaintainedPartition(NamedTuple):
 
 
 class NextDue(NamedTuple):
-    """`now` and the next instants at which a runner has to look again.
-
-    `blocked`: executions are due that the runner did not claim.
-    """
+    """`now` and the next instants at which a runner has to look again."""
 
     now: datetime
     due: datetime | None
     again: datetime | None
-    blocked: bool
 
 
 class CheckInReply(NamedTuple):

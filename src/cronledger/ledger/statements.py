@@ -358,6 +358,9 @@ class Statements:
             error_msg=error_msg,
         )
 
+    async def has_waiting(self, c: Connection) -> AsyncCursor[bool]:
+        return await self._values(c, "has_waiting")
+
     async def lock_schedule(self, c: Connection, key: ScopeKey) -> Rows:
         job, kind, scope = key
         return await self._rows(c, "lock_schedule", job=job, kind=kind, scope=scope)

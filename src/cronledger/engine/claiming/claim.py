@@ -91,7 +91,8 @@ class ClaimResult:
     `excluded_jobs`: jobs that the next claims of this runner must ignore. `next_due`: when more is
     due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lag`: the
     longest time from due_at to the start of a new execution; None if there are none.
-    `reconsider_after`: the seconds until a delegated schedule has to be considered again.
+    `rearmed`: a schedule that the claim parked is due after all. `reconsider_after`: the seconds
+    until a delegated schedule has to be considered again.
     """
 
     leases: Sequence[Lease]
@@ -101,6 +102,7 @@ class ClaimResult:
     read_at: float
     full: bool
     lag: timedelta | None
+    rearmed: bool
     reconsider_after: float | None
 
     @property
@@ -179,7 +181,7 @@ class Claim:
         due_schedules = sum(not row.woken for row in self.schedules)
         reached_limit = due_schedules >= self._max_due
         self._context.breadth.adapt(due_schedules, self.decision.slotless, full=reached_limit)
-        return self._result(won, due, more=reached_limit or rearmed)
+        return self._result(won, due, more=reached_limit, rearmed=rearmed)
 
     def executions(self) -> Iterator[Claimed | NewClaim]:
         """Yield the executions that the claim wins if its COMMIT succeeds."""
@@ -254,10 +256,8 @@ class Claim:
         return self.decision.excluded_jobs | refused
 
     async def _read_inputs(self, c: Connection) -> ClaimInputs:
-        inputs = await self._context.reader.read(c, self._existing, self.schedules)
-        if self._starts_at is not None:
-            inputs.now = self._starts_at
-        return inputs
+        ahead = self._starts_at is not None
+        return await self._context.reader.read(c, self._existing, self.schedules, ahead=ahead)
 
     def _decide(self, inputs: ClaimInputs) -> ClaimDecision:
         free = self._request.slots - len(self._existing)
@@ -268,11 +268,10 @@ class Claim:
         # Before the first write: from here on an interruption leaves the outcome unknown.
         self._context.unknown_commits.add(decision.new)
         if decision.new:
-            ahead = self._starts_at is not None
             if self._starts_at is not None:
-                await s.sleep_until(c, self._starts_at, AHEAD)
+                await s.sleep_until(c, self._starts_at, self._request.ahead)
             self._inserted = await s.try_claim_new(
-                c, self._context.runner, decision.new, ahead=ahead
+                c, self._context.runner, decision.new, ahead=self._starts_at is not None
             )
         if decision.pending:
             await s.plan_pending(c, decision.pending)
@@ -316,10 +315,7 @@ class Claim:
             await self._record_spec_errors(c)
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
-        # A re-armed schedule makes the next claim run at once. Without progress, wait for the next
-        # poll; otherwise a disagreement between the decision (which parks) and the query (which
-        # re-arms) would busy-loop.
-        return rearmed > 0 and bool(decision.new or decision.pending)
+        return rearmed > 0
 
     def _log_refused_rows(self) -> None:
         for row in self._due:
@@ -335,7 +331,9 @@ class Claim:
             for name in await recorded.fetchall():
                 log.error("job_broken", job=name, error=errors[name])
 
-    def _result(self, won: Sequence[Claimed], due: NextDue | None, *, more: bool) -> ClaimResult:
+    def _result(
+        self, won: Sequence[Claimed], due: NextDue | None, *, more: bool, rearmed: bool
+    ) -> ClaimResult:
         """`more`: further schedules may be due now."""
         request = self._request
         return ClaimResult(
@@ -346,6 +344,7 @@ class Claim:
             read_at=self._read_at,
             full=more or any(row.more for row in self._due) or request.only is not None,
             lag=self._lag(won),
+            rearmed=rearmed,
             reconsider_after=self._context.abilities.peers.reconsider_after(),
         )
 

@@ -158,9 +158,8 @@ class _Decider:
             if blocker is None:
                 blocker, revisions = self._behind_unclaimed(row.key, revisions)
         try:
-            planned = plan(
-                row, revisions, self._inputs.now, blocker=blocker, room=room, step=self._step
-            )
+            now = row.ahead_of or self._inputs.now
+            planned = plan(row, revisions, now, blocker=blocker, room=room, step=self._step)
         except Exception as bug:  # a fault of one job must not stop the others
             log.exception("planner_crashed", job=row.key.job_name, scope=row.key.scope_id)
             error = f"the planner failed: {type(bug).__name__}: {bug}"

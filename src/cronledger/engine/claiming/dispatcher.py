@@ -25,6 +25,9 @@ load. Many runners wake at the same instant, and the least loaded one claims fir
 BUSY_SECONDS = 0.02
 """The wait when another replica has locked everything that is due."""
 
+REARMED_SECONDS = 0.2
+"""The wait after a claim that parked a schedule and then found it unblocked. Not zero: a claim that
+parks and a query that re-arms would repeat each other at once if they ever disagreed."""
 LEAD_SECONDS = 0.008
 """A step begins this long before the instant at which something is due next. Its claim locks and
 plans, and then waits for the instant. Less than the AHEAD of claims, because the database's time is
@@ -56,8 +59,7 @@ class Dispatcher:
     knowledge of this runner is found by its polls, which wake it. `steal_at`: when the next lease
     is stale, in database time. `refused`: the reason why the database refused the last claim as not
     the ledger's own, or None. `saturated`: the last step found no free slot. `starved`: it left no
-    free slot. `blocked`: it left executions that may start when others end. Both are true during a
-    step and after one that failed.
+    free slot; also true during a step, and after one that failed.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Dispatcher:
         self._rest = rest
         self._excluded_until: dict[str, float] = {}
         self.saturated = False
-        self.starved = self.blocked = True
+        self.starved = True
         self.steal_at: datetime | None = None
         self.refused: str | None = None
         self.stats = DispatcherStats()
@@ -86,7 +88,7 @@ class Dispatcher:
 
         Raises psycopg.Error when the database is unreachable. The step can be repeated.
         """
-        self.starved = self.blocked = True
+        self.starved = True
         await self._claimer.unknown_commits.resolve()
         free, slots = self._free()
         if free <= 0:
@@ -152,7 +154,6 @@ class Dispatcher:
             self._start(result.leases)
         if result.next_due is not None:
             self._clock.observe(result.next_due.now, result.read_at)
-            self.blocked = result.next_due.blocked
         self.starved = self._free()[0] <= 0
 
     def _count(self, result: ClaimResult) -> None:
@@ -178,11 +179,14 @@ class Dispatcher:
         waits = [self._rest()]
         if result.reconsider_after is not None:
             waits.append(result.reconsider_after)
+        if result.rearmed:
+            progress = result.leases or result.decision.pending
+            waits.append(0.0 if progress else REARMED_SECONDS)
         if due is not None and due.due is not None:
             until = self._clock.until(due.due)
             # Without progress, it was too early for what is due next, or another replica has it.
-            early = until > LEAD_SECONDS or result.writes
-            waits.append(max(0.0, until - LEAD_SECONDS) if early else until)
+            leads = until > LEAD_SECONDS or result.writes
+            waits.append(max(0.0, until - LEAD_SECONDS) if leads else until)
         moments = [self.steal_at, None if due is None else due.again]
         waits.extend(self._clock.until(moment) for moment in moments if moment is not None)
         if min(waits) == 0 and not result.writes:

@@ -53,25 +53,33 @@ class InputReader:
         self._abilities = abilities
 
     async def read(
-        self, c: Connection, existing: Sequence[Claimed], schedules: Sequence[ScheduleRow]
+        self,
+        c: Connection,
+        existing: Sequence[Claimed],
+        schedules: Sequence[ScheduleRow],
+        *,
+        ahead: bool,
     ) -> ClaimInputs:
         """Lock the limited jobs and queues of these schedules, then read the inputs of the claim.
 
-        Also reads the definitions of the jobs of `existing`, the executions that are already
+        `ahead`: lock nothing, because a claim ahead leaves what is limited to a later claim. Also
+        reads the definitions of the jobs of `existing`, the executions that are already
         claimed. Raises BrokenJobsError if one of these definitions cannot be read.
         """
         s = self._statements
         planned = sorted({row.key.job_name for row in schedules})
         names = sorted({row.key.job_name for row in existing}.union(planned))
         queues = sorted({row.queue for row in schedules})
-        locked_queues = await s.lock_limited_queues(c, queues)
-        locked_jobs = await s.lock_limited_jobs(c, planned)
+        locked_queues = None if ahead else await s.lock_limited_queues(c, queues)
+        locked_jobs = None if ahead else await s.lock_limited_jobs(c, planned)
         facts = await s.read_jobs(c, names)
         room = await s.count_running_queues(c, queues)
         running = await s.read_running(c, [row.key for row in schedules])
         clock = await s.read_clock(c)
         jobs = {job.name: job for job in await facts.fetchall()}
         await self._read_revisions(c, existing, schedules, jobs)
+        queue_room = {row.queue: row.room for row in await room.fetchall()}
+        unlimited = [queue for queue in queues if queue not in queue_room]
         return ClaimInputs(
             running=_by_scope(await running.fetchall()),
             now=await fetch_now(clock),
@@ -79,9 +87,9 @@ class InputReader:
             jobs=jobs,
             revisions=self._revisions,
             unclaimed=await self._read_unclaimed(c, schedules, jobs),
-            locked_jobs=set(await locked_jobs.fetchall()),
-            locked_queues=set(await locked_queues.fetchall()),
-            queue_room={row.queue: row.room for row in await room.fetchall()},
+            locked_jobs=set(await locked_jobs.fetchall() if locked_jobs else ()),
+            locked_queues=set(await locked_queues.fetchall() if locked_queues else unlimited),
+            queue_room=queue_room,
             live_functions=await self._read_live_functions(c, schedules, jobs),
         )
 

@@ -27,7 +27,8 @@ log = get_logger(__name__)
 
 LARGEST_BATCH = 500
 LOCKED_SECONDS = 0.2
-"""The time after which a schedule is re-armed that another transaction had locked before."""
+"""The time after which a schedule is re-armed, or its input settled, that another transaction had
+locked before."""
 UNSTORABLE = (*BAD_VALUE_ERRORS, UnicodeError)
 """Errors that one value can cause. A lone surrogate fails before it reaches the database."""
 
@@ -96,7 +97,7 @@ class Finisher:
     """Takes outcomes with `put` and writes them with `step`.
 
     `written` is called after each write with the outcomes that are committed, which may be none.
-    `may_start`: others may start now, because a retry is due, or a schedule or input was waiting.
+    `may_start`: others may start now, because an execution, a schedule or input was waiting.
     `gather`: the seconds for which a step waits for further outcomes.
     """
 
@@ -147,14 +148,13 @@ class Finisher:
         await self._write(batch, settled)
         self._forget(batch, settled.tokens)
         may_start = await self._rearm()
-        may_start |= any(x.release or x.outcome.retry_after is not None for x in settled.committed)
         if not self._waiting:
             self._empty.set()
         self._written(settled.committed, may_start=may_start)
         return 0 if self._waiting else self._rest()
 
     def _rest(self) -> float | None:
-        return LOCKED_SECONDS if self._to_rearm else None
+        return LOCKED_SECONDS if self._to_rearm or self._to_settle else None
 
     def _forget(self, batch: Sequence[Ended], settled: Container[UUID]) -> None:
         """Remove settled outcomes and their leases. Note the schedules that may wait for them."""
@@ -267,9 +267,11 @@ class Finisher:
                 async with self._pool.connection() as c:
                     async with step_transaction(c):
                         result = await self._statements.rearm_unblocked(c, self._to_rearm)
+                        waiting = await self._statements.has_waiting(c)
                     unblocked: Sequence[Unblocked] = await result.fetchall()
                 self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
-                may_start = len(self._to_rearm) < len(unblocked)
+                rearmed = len(unblocked) - len(self._to_rearm)
+                may_start = rearmed > 0 or bool(await waiting.fetchone())
             if self._to_settle:
                 scopes = sorted(self._to_settle)
                 async with self._pool.connection() as c, step_transaction(c):

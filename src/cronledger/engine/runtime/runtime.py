@@ -276,8 +276,7 @@ class Runtime:
 
     def written(self, ended: Sequence[Ended], *, may_start: bool) -> None:
         """Handle outcomes that are committed. `may_start`: others may start because of them."""
-        dispatcher = self.components.dispatcher
-        if may_start or dispatcher.starved or dispatcher.blocked:
+        if may_start or self.components.dispatcher.starved:
             self.components.loops.wake("dispatcher")
         self.components.manual.ended(ended)
         if self.state in ("draining", "stopped"):

@@ -1,7 +1,7 @@
 -- Returns when this runner has to claim again: the next schedule of its queues (all woken ones count as
 -- one), and the next retry or PENDING execution that was not due at `since`. `since` is before the claim
 -- searched for due executions, so that what becomes due between the two searches is found by one of them.
--- blocked: others were due then and still are, so that they may start when an execution ends.
+-- Executions that are due and blocked are woken by what blocks them.
 -- No lock. NULL: nothing is planned.
 WITH RECURSIVE d AS (
     (SELECT e.job_name FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
@@ -41,7 +41,4 @@ SELECT {schema}.db_clock() AS now,
        (SELECT min(n.next_attempt_at) FROM d CROSS JOIN LATERAL (
             SELECT e.next_attempt_at FROM {schema}.executions e
             WHERE e.job_name = d.job_name AND e.next_attempt_at > %(since)s
-            ORDER BY e.next_attempt_at LIMIT 1) n) AS again,
-       EXISTS (SELECT FROM d CROSS JOIN LATERAL (
-            SELECT FROM {schema}.executions e
-            WHERE e.job_name = d.job_name AND e.next_attempt_at <= %(since)s LIMIT 1) b) AS blocked
+            ORDER BY e.next_attempt_at LIMIT 1) n) AS again

@@ -1,0 +1,3 @@
+-- Returns whether any execution is PENDING or awaits a retry, due or not. The end of another may be what it
+-- waits for. No lock. Always one row.
+SELECT EXISTS (SELECT FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL)

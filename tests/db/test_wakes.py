@@ -1,0 +1,183 @@
+"""What is due and blocked starts when its block is gone: no replica waits for its next poll."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronledger.engine.claiming import claim
+from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
+from cronledger.rules import outcome
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
+
+MINUTE = timedelta(minutes=1)
+DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
+
+
+async def test_a_finish_starts_what_waited_for_it_without_listen(whole: Whole) -> None:
+    go = asyncio.Event()
+
+    async def work() -> None:
+        await go.wait()
+
+    name = whole.job(work, schedule=None, overlap="wait")
+    async with whole.replica():  # the job exists
+        pass
+    first = await whole.trigger(name)
+    async with whole.replica(pgbouncer=True, poll_interval="1h"):
+        await eventually("it runs", lambda: whole.get(first)["status"] == "RUNNING")
+        second = await whole.trigger(name)
+        go.set()
+        await eventually("the next one ran", lambda: whole.get(second)["status"] == "SUCCESS")
+
+
+async def test_a_finish_that_leaves_nothing_to_start_causes_no_claim(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (lease,) = await one.settle()
+        assert not one.dispatcher.starved
+        await one.finish(lease)
+        assert one.wakes == 0
+
+
+async def test_the_last_slot_makes_the_dispatcher_starve(ledger: Ledger, database_url: str) -> None:
+    ledger.job("a", schedule=None)
+    ledger.job("b", schedule=None)
+    async with runners(database_url, {"slots": 1}) as (one,):
+        starved = [one.dispatcher.starved]  # nothing is known yet
+        await one.settle()
+        starved.append(one.dispatcher.starved)
+        ledger.trigger("a")
+        ledger.trigger("b")
+        await one.step()
+        starved.append(one.dispatcher.starved)
+    assert starved == [True, False, True]
+
+
+async def test_a_finish_finds_what_another_replica_released(
+    ledger: Ledger, database_url: str
+) -> None:
+    """A release notifies nobody."""
+    ledger.job("released", schedule=None, allow_stale_reentry=True)
+    ledger.job("busy", schedule=None)
+    async with runners(database_url, {}, {}) as (one, two):
+        ledger.trigger("busy")
+        (busy,) = await one.settle()
+        ledger.trigger("released")
+        (released,) = await two.settle()
+        await one.settle()
+        two.put(released, outcome.shutdown(end_known=True), release=True)
+        await two.finisher.step()
+        assert ledger.statuses("released") == ["PENDING"]
+        await one.finish(busy)
+        assert one.wakes == 1
+
+
+async def test_a_finish_makes_room_for_the_retry_of_another_replica(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('default', 1)")
+    ledger.job("failing", schedule=None, max_attempts=2, retry_backoff=["5 s"], retry_jitter=0)
+    ledger.job("other", schedule=None)
+    async with runners(database_url, {}, {}) as (one, two):
+        ledger.trigger("failing")
+        (failing,) = await two.settle()
+        await two.finish(failing, outcome.failure(ValueError("no")))
+        ledger.trigger("other")
+        (other,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        await two.live_through()
+        assert await two.settle() == []  # the retry is due, and the queue is full
+        await one.finish(other)
+        assert one.wakes == 1
+        assert [x.claimed.how for x in await one.settle()] == ["retried"]
+
+
+async def test_a_claim_comes_back_for_a_schedule_that_it_parked_too_late(
+    ledger: Ledger, database_url: str
+) -> None:
+    """The execution that blocks it ends on another replica before the claim commits."""
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        (running,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        real = two.statements.advance_schedules
+
+        async def late(c: Any, plans: Any) -> Any:
+            await one.finish(running)
+            return await real(c, plans)
+
+        two.statements.advance_schedules = late  # type: ignore[method-assign]
+        await two.step()
+        two.statements.advance_schedules = real  # type: ignore[method-assign]
+        assert ledger.parked() is None
+        assert two.delay == REARMED_SECONDS
+        assert len(await two.settle()) == 1
+
+
+@pytest.fixture
+def far_ahead(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims look 20 s ahead, and it is five minutes to noon."""
+    monkeypatch.setattr(claim, "AHEAD", timedelta(seconds=20))
+    ledger.travel(to=DUE - 5 * MINUTE)
+    ledger.values("SELECT count(*) FROM maintain_partitions()")
+
+
+@pytest.mark.usefixtures("far_ahead")
+async def test_a_claim_ahead_keeps_no_limited_queue_from_others(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.values("INSERT INTO queues (name, max_running) VALUES ('tight', 5)")
+    ledger.job("free", schedule="0 12 * * *")
+    ledger.job("limited", schedule="0 12 * * *", queue="tight")
+    ledger.job("manual", schedule=None, queue="tight")
+    spec: dict[str, Any] = {"queues": ("default", "tight")}
+    async with runners(database_url, spec, spec) as (one, two):
+        await one.settle()
+        await two.settle()
+        ledger.travel(to=DUE - timedelta(seconds=10))
+        for runner in (one, two):
+            await runner.live_through()
+        real = one.statements._send
+        started: list[Any] = []
+
+        async def send(c: Any, name: str, *rest: Any) -> Any:
+            if name == "sleep_until":
+                ledger.trigger("manual")
+                started.extend(await two.step())
+                ledger.travel(to=DUE)
+            return await real(c, name, *rest)
+
+        one.statements._send = send  # type: ignore[method-assign,assignment]
+        assert [x.claimed.key.job_name for x in await one.step()] == ["free"]
+        assert [x.claimed.key.job_name for x in started] == ["manual"]
+
+
+@pytest.mark.usefixtures("far_ahead")
+async def test_what_starts_together_is_planned_as_of_its_own_instant(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Half a millisecond later the first one would be missed."""
+    ledger.job("first", schedule="0 12 * * *", grace="0", catch_up="skip")
+    ledger.job("second", schedule="0 12 * * *", schedule_delay="500 us")
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.travel(to=DUE - timedelta(seconds=10))
+        await one.live_through()
+        real = one.statements._send
+
+        async def send(c: Any, name: str, *rest: Any) -> Any:
+            if name == "sleep_until":
+                ledger.travel(to=DUE)
+            return await real(c, name, *rest)
+
+        one.statements._send = send  # type: ignore[method-assign,assignment]
+        started = await one.step()
+    assert sorted(x.claimed.key.job_name for x in started) == ["first", "second"]
