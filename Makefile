@@ -66,9 +66,23 @@ docs: $(STAMP) ## write the generated documents: settings, commands, SQL, events
 structure: $(STAMP) ## levels of the packages, the longest modules and functions, lines
 	@$(BIN)/python -m docs.tools.structure
 
-bench: $(STAMP) ## query plans and throughput on a server of its own; SHORT=1: small
-	$(BIN)/python -m tests.bench.plans $(if $(SHORT),--short)
-	$(BIN)/python -m tests.bench.throughput $(if $(SHORT),--short)
+# The plots need matplotlib, and the peers an environment of their own.
+BENCH_STAMP := .venv/.installed-bench
+PEERS_STAMP := .peers/.installed
+
+$(BENCH_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,bench]'
+	@touch $@
+
+$(PEERS_STAMP): tests/bench/peers/requirements.txt
+	@$(PYTHON) -m venv .peers
+	.peers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+BENCH_FORM := $(if $(RECORD),--record,$(if $(SHORT),--short,$(if $(FULL),--full)))
+
+bench: $(STAMP) $(if $(SHORT)$(RECORD),,$(PEERS_STAMP)) $(if $(FULL),$(BENCH_STAMP)) ## query plans, throughput, lateness, peers; SHORT=1: ratios only; FULL=1: for the documents
+	$(BIN)/python -m tests.bench $(BENCH_FORM) $(if $(ROWS),--rows $(ROWS))
 
 chaos: $(STAMP) ## simulated and real faults for MINUTES (20), and a verdict; SHORT=1: each real one once
 ifneq ($(SHORT),)
@@ -96,7 +110,7 @@ proofs: $(STAMP) ## bench and chaos in their short forms, under two minutes on t
 
 check: lint suite dates proofs ## what CI runs: lint, all tests, tests at another date, bench and chaos in short
 
-clean: ## remove .venv and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean: ## remove .venv, .peers and caches
+	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 .PHONY: help setup run test suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean

@@ -1,5 +1,6 @@
-"""CPU time of a replica and of its server, which other work on the machine hardly changes."""
+"""CPU time of replicas and of their server, which other work on the machine hardly changes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -8,21 +9,23 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """Seconds of CPU time that one process used, and those that the server's processes used."""
+    """Seconds of CPU time of the client processes, and of the processes of the server."""
 
     client: float
     server: float
 
     @classmethod
-    def spent(cls, client: int, backend: int) -> Self:
-        """Return the time spent so far by the process `client` and by the server of `backend`.
+    def spent(cls, clients: Sequence[int], backend: int) -> Self:
+        """Return the time spent so far by the processes `clients` and by the server of `backend`.
 
-        `client`, `backend`: pids. The server is the parent of the backend and all its children.
+        `clients`, `backend`: pids. The server is the parent of the backend and all its children.
         """
         postmaster = psutil.Process(backend).parent()
         assert postmaster is not None, "a backend is a child of its server"
         server = [postmaster, *postmaster.children(recursive=True)]
-        return cls(_seconds(psutil.Process(client)), sum(map(_seconds, server)))
+        return cls(
+            sum(_seconds(psutil.Process(pid)) for pid in clients), sum(map(_seconds, server))
+        )
 
     def since(self, before: "Cpu") -> "Cpu":
         """Return the time spent after `before`."""

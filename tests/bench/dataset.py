@@ -6,6 +6,7 @@ partitions, most of them SUCCESS; 2,000 RUNNING; a backlog of PENDING rows in fr
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
@@ -155,7 +156,7 @@ WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
 """
 
 
-def create_partitions(c: psycopg.Connection) -> None:
+def create_partitions(c: psycopg.Connection[Any]) -> None:
     """Those that `fill` needs; nothing where there are some. Its oldest plan_time lies some minutes
     before the first of the weeks, which is another partition when a Monday has just begun."""
     c.execute(

@@ -30,7 +30,7 @@ from cronledger.ledger.rows import Ending, LeaseKey, NewClaim, NewSkip
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import ExecutionKey, Parked, Plan, ScopeKey, Skip, SkipReason
 from tests.bench import dataset
-from tests.bench.server import durable_server
+from tests.bench.server import Server, durable_server
 
 BATCHES = (1, 100, 500)
 MODES = ("custom", "generic")
@@ -472,6 +472,15 @@ def measure(c: psycopg.Connection, batches: Sequence[int] = BATCHES) -> list[Ver
     return verdicts
 
 
+def measure_filled(server: Server, size: dataset.Size) -> list[Verdict]:
+    """Fill a ledger of that size in a database of its own, and measure there."""
+    with server.database() as dsn:
+        migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True) as c:
+            dataset.fill(c, size)
+            return measure(c)
+
+
 def _batched(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     calls = {**claims(rows, batch), **leases(rows, batch)}
     statements = {name: sent(call) for name, call in calls.items()}
@@ -563,13 +572,8 @@ def main() -> int:
         with psycopg.connect(options.dsn, autocommit=True) as c:
             verdicts = measure(c)
     else:
-        size = dataset.SHORT if options.short else dataset.FULL
-        with durable_server(options.binaries) as dsn:
-            migrate(dsn)
-            with psycopg.connect(dsn, autocommit=True) as c:
-                dataset.fill(c, size)
-                print(c.execute("SELECT version()").fetchone()[0])  # type: ignore[index]
-                verdicts = measure(c)
+        with durable_server(options.binaries) as server:
+            verdicts = measure_filled(server, dataset.SHORT if options.short else dataset.FULL)
     print(report(verdicts))
     return 1 if any(v.faults for v in verdicts) else 0
 

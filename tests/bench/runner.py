@@ -1,14 +1,18 @@
 """A replica in a process of its own, with handlers that do nothing, until its stdin closes.
 
-    python -m tests.bench.runner DSN SLOTS [PROFILE]
+    python -m tests.bench.runner DSN SLOTS [--queues A,B] [--calls FILE] [--profile FILE]
 
-Prints `ready`; with PROFILE a cProfile of the main thread is written there.
+Prints `ready`. At the end it writes to --calls when the handler was called, in seconds since the
+epoch by the clock of the host, one call per line, and to --profile a cProfile of the main thread.
 """
 
+import argparse
 import asyncio
 import cProfile
 import logging
 import sys
+import time
+from pathlib import Path
 
 import structlog
 
@@ -18,18 +22,26 @@ from cronledger.settings import Settings
 
 FUNCTION = "bench:handler"
 
+_calls: list[float] = []
+
 
 async def handler() -> None:
     """What the jobs of the benchmarks run."""
 
 
-async def _serve(dsn: str, slots: int) -> None:
+async def recording_handler() -> None:
+    """What they run if the instants of the calls are recorded."""
+    _calls.append(time.clock_gettime(time.CLOCK_REALTIME))
+
+
+async def _serve(options: argparse.Namespace) -> None:
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         cache_logger_on_first_use=True,
     )
-    settings = Settings(slots=slots, queues=("default",))
-    async with Replica(url=dsn, settings=settings, functions={FUNCTION: handler}):
+    settings = Settings(slots=options.slots, queues=tuple(options.queues.split(",")))
+    functions = {FUNCTION: recording_handler if options.calls else handler}
+    async with Replica(url=options.dsn, settings=settings, functions=functions):
         tune_gc()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
@@ -37,13 +49,21 @@ async def _serve(dsn: str, slots: int) -> None:
 
 def main() -> None:
     """Serve; see above."""
-    dsn, slots = sys.argv[1], int(sys.argv[2])
-    if len(sys.argv) > 3:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dsn")
+    parser.add_argument("slots", type=int)
+    parser.add_argument("--queues", default="default")
+    parser.add_argument("--calls", type=Path)
+    parser.add_argument("--profile", type=Path)
+    options = parser.parse_args()
+    if options.profile:
         with cProfile.Profile() as profile:
-            asyncio.run(_serve(dsn, slots))
-        profile.dump_stats(sys.argv[3])
+            asyncio.run(_serve(options))
+        profile.dump_stats(options.profile)
     else:
-        asyncio.run(_serve(dsn, slots))
+        asyncio.run(_serve(options))
+    if options.calls:
+        options.calls.write_text("".join(f"{at:.6f}\n" for at in _calls), "utf-8")
 
 
 if __name__ == "__main__":

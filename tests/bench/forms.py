@@ -1,0 +1,96 @@
+"""The sizes of the three forms: short for every commit, plain, and full for the documents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.bench.backlog import Backlog
+
+SLOTS = (10, 100, 1000)
+SCOPES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How much of everything is measured.
+
+    `repeats`: of each contestant. `each`: missed plan_times of each of the 20 scopes, by slots.
+    `enqueued`: messages. `schedules` and `rows` are those of the large ledgers; None: not measured.
+    `full_plans`: query plans at full size. `compares`: with the baseline and the peers.
+    """
+
+    name: str
+    repeats: int
+    each: Mapping[int, int]
+    enqueued: int
+    lateness_seconds: int
+    burst: int
+    burst_ahead: int
+    burst_replicas: tuple[int, ...]
+    replicas: tuple[int, ...]
+    shared: Backlog
+    idle_seconds: int
+    schedules: int | None
+    schedules_seconds: int
+    rows: int | None
+    full_plans: bool
+    compares: bool
+
+    def backlog(self, slots: int) -> Backlog:
+        """Return the backlog for a replica with so many slots."""
+        return Backlog(SCOPES, self.each[slots])
+
+
+SHORT = Form(
+    name="short",
+    repeats=1,
+    each={10: 20, 100: 50, 1000: 100},
+    enqueued=2_000,
+    lateness_seconds=4,
+    burst=1_000,
+    burst_ahead=3,
+    burst_replicas=(1,),
+    replicas=(1, 2),
+    shared=Backlog(20, 50),
+    idle_seconds=2,
+    schedules=None,
+    schedules_seconds=0,
+    rows=None,
+    full_plans=False,
+    compares=False,
+)
+PLAIN = Form(
+    name="plain",
+    repeats=3,
+    each={10: 200, 100: 570, 1000: 3_270},
+    enqueued=20_000,
+    lateness_seconds=60,
+    burst=10_000,
+    burst_ahead=15,
+    burst_replicas=(1, 4),
+    replicas=(1, 2, 4, 8, 16),
+    shared=Backlog(200, 200),
+    idle_seconds=120,
+    schedules=None,
+    schedules_seconds=0,
+    rows=None,
+    full_plans=True,
+    compares=True,
+)
+FULL = Form(
+    name="full",
+    repeats=5,
+    each={10: 300, 100: 1_000, 1000: 3_270},
+    enqueued=50_000,
+    lateness_seconds=300,
+    burst=10_000,
+    burst_ahead=15,
+    burst_replicas=(1, 4),
+    replicas=(1, 2, 4, 8, 16),
+    shared=Backlog(200, 300),
+    idle_seconds=300,
+    schedules=1_000_000,
+    schedules_seconds=120,
+    rows=50_000_000,
+    full_plans=True,
+    compares=True,
+)

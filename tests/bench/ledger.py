@@ -1,0 +1,96 @@
+"""Ledgers for measurements: each in a database of its own, and verified at the end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg.rows import dict_row
+
+from tests.bench.product import OURS, Product
+from tests.bench.runner import FUNCTION
+from tests.bench.server import Server
+
+Connection = psycopg.Connection[dict[str, Any]]
+
+TARGETS = ("python", "function")
+"""The name of the function in `jobs.target`, in this commit and in the baseline."""
+
+MESSAGES = 2000
+"""Messages that one statement enqueues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A migrated ledger: its DSN, a connection in autocommit mode, and its cronledger."""
+
+    PAYLOAD: ClassVar[str] = '{"n": 1}'
+
+    dsn: str
+    connection: Connection
+    product: Product
+
+    @property
+    def backend(self) -> int:
+        """The pid of the connection's server process."""
+        return self.connection.info.backend_pid
+
+    def one(self, query: str, **params: object) -> dict[str, Any]:
+        """Return the single row of a query."""
+        row = self.connection.execute(query.encode(), params).fetchone()
+        assert row is not None
+        return row
+
+    def wait_for(self, condition: str, seconds: float = 600, **params: object) -> None:
+        """Wait until an SQL condition is true. Raises TimeoutError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while not self.one(f"SELECT ({condition}) AS done", **params)["done"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(condition)
+            time.sleep(0.1)
+
+    def declare(
+        self, name: str, schedule: str | None, *, scopes: int = 1, **policies: object
+    ) -> None:
+        """Insert a job with so many scopes, whose handler does nothing."""
+        key = TARGETS[0] if self.product is OURS else TARGETS[1]
+        values = {
+            "name": name, "schedule": schedule, "handler": "python", "overlap": "allow",
+            "target": f'{{"{key}": "{FUNCTION}"}}',
+        } | policies  # fmt: skip
+        if scopes > 1:
+            values |= {"scope_kind": "tenant", "scopes": [f"s{n:06}" for n in range(scopes)]}
+        places = ", ".join(f"%({column})s" for column in values)
+        self.connection.execute(
+            f"INSERT INTO cronledger.jobs ({', '.join(values)}) VALUES ({places})".encode(), values
+        )
+
+    def enqueue_many(self, job: str, rows: int) -> None:
+        """Enqueue so many messages, 2,000 in each statement."""
+        for first in range(0, rows, MESSAGES):
+            self.connection.execute(
+                "SELECT cronledger.enqueue_many(%s, %s::jsonb[])",
+                [job, [self.PAYLOAD] * min(MESSAGES, rows - first)],
+            )
+
+    def settle(self) -> None:
+        """Write what the preparation left in memory, so that it does not count as measured work."""
+        self.connection.execute("VACUUM (ANALYZE) cronledger.schedules")
+        self.connection.execute("CHECKPOINT")
+
+
+@contextmanager
+def new_ledger(server: Server, product: Product = OURS, *, verify: bool = True) -> Iterator[Ledger]:
+    """Create a ledger in a database of its own, and drop it at the end.
+
+    Unless `verify` is False, `cronledger verify` checks it at the end of a block that succeeds.
+    Raises NotCleanError if there are violations.
+    """
+    with server.database() as dsn:
+        product.migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True, row_factory=dict_row) as c:
+            yield Ledger(dsn, c, product)
+        if verify:
+            product.verify(dsn)

@@ -1,0 +1,52 @@
+"""APScheduler 4: one scheduler with the asyncio executor, asyncpg through SQLAlchemy.
+
+It has no call that adds several jobs, so BATCH is ignored. One scheduler needs no event broker.
+"""
+
+import asyncio
+import json
+import time
+
+from apscheduler import AsyncScheduler
+from apscheduler.datastores.sqlalchemy import SQLAlchemyDataStore
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.bench.peers.contract import PAYLOAD, Peer
+
+TASK = "handler"
+
+
+class ApschedulerPeer(Peer):
+    """One scheduler, until it has executed every job."""
+
+    def scheduler(self, concurrency: int) -> AsyncScheduler:
+        """Return a scheduler on the database."""
+        engine = create_async_engine(self.dsn.replace("postgresql:", "postgresql+asyncpg:"))
+        return AsyncScheduler(SQLAlchemyDataStore(engine), max_concurrent_jobs=concurrency)
+
+    async def install(self) -> None:
+        async with self.scheduler(1) as scheduler:
+            await scheduler.configure_task(TASK, func=print, max_running_jobs=None)
+
+    async def enqueue(self, rows: int, batch: int) -> None:
+        async with self.scheduler(1) as scheduler:
+            for _ in range(rows):
+                await scheduler.add_job(TASK, kwargs=json.loads(PAYLOAD))
+
+    async def work(self, concurrency: int, rows: int) -> float:
+        calls: list[float] = []
+        ended = asyncio.Event()
+
+        async def handler(n: int) -> None:
+            calls.append(time.monotonic())
+            if len(calls) == rows:
+                ended.set()
+
+        async with self.scheduler(concurrency) as scheduler:
+            await scheduler.configure_task(TASK, func=handler, max_running_jobs=None)
+            await scheduler.start_in_background()
+            await ended.wait()
+        return calls[-1] - calls[0]
+
+
+PEER = ApschedulerPeer

@@ -1,0 +1,37 @@
+"""What a script of a peer does. `tests.bench.peers` runs it.
+
+The scripts run in an environment of their own, which has no cronledger.
+"""
+
+from abc import ABC, abstractmethod
+
+import psycopg
+
+PAYLOAD = '{"n": 1}'
+"""What each message contains, as those of cronledger in the same run."""
+
+
+class Peer(ABC):
+    """A queue with one worker. `c`: a connection in autocommit mode."""
+
+    def __init__(self, dsn: str, c: psycopg.Connection) -> None:
+        self.dsn = dsn
+        self.c = c
+
+    @abstractmethod
+    async def install(self) -> None:
+        """Create the tables of the queue, tuned as its documentation recommends."""
+
+    @abstractmethod
+    async def enqueue(self, rows: int, batch: int) -> None:
+        """Enqueue so many messages, `batch` with each call."""
+
+    @abstractmethod
+    async def work(self, concurrency: int, rows: int) -> float:
+        """Execute the messages that wait, and return the seconds from the first to the last one."""
+
+    def seconds(self, query: str) -> float:
+        """Return the interval that a query of one value selects."""
+        row = self.c.execute(query.encode()).fetchone()
+        assert row is not None
+        return float(row[0].total_seconds())

@@ -1,0 +1,107 @@
+"""The plots of a report, as SVG. Needs the extra `bench`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tests.bench.sample import cpu, middle, speed
+
+Found = Mapping[str, Any]
+
+STYLE = {
+    "svg.hashsalt": "cronledger",  # the same figures give the same file
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+}
+SIZE = (7.2, 3.2)  # inches
+
+
+def draw(found: Found, directory: Path) -> list[Path]:
+    """Draw each plot whose figures were measured, and return the files."""
+    directory.mkdir(exist_ok=True)
+    files = []
+    with mpl.rc_context(STYLE):
+        for name, (measurement, plot) in _PLOTS.items():
+            if measurement in found:
+                figure = Figure(figsize=SIZE, layout="constrained")
+                plot(figure.subplots(), found[measurement])
+                files.append(directory / f"{name}.svg")
+                figure.savefig(files[-1], metadata={"Date": None})
+    return files
+
+
+def _throughput(axes: Axes, slots: Mapping[str, Any]) -> None:
+    _bars(axes, slots, speed)
+    axes.set_yscale("log")
+    axes.set_ylabel("executions per second")
+
+
+def _cpu(axes: Axes, slots: Mapping[str, Any]) -> None:
+    _bars(axes, slots, cpu)
+    axes.set_yscale("log")
+    axes.set_ylabel("µs of CPU time per execution")
+
+
+def _bars(axes: Axes, slots: Mapping[str, Any], value: Callable[[Any], float]) -> None:
+    """Draw a group of bars for each number of slots, one for each contestant."""
+    names = list(next(iter(slots.values())))
+    width = 0.85 / len(names)
+    for n, name in enumerate(names):
+        places = [group + (n - len(names) / 2 + 0.5) * width for group in range(len(slots))]
+        heights = [middle(samples[name], value) for samples in slots.values()]
+        axes.bar(places, heights, width, label=name)
+    axes.set_xticks(range(len(slots)), [f"{size} slots" for size in slots])
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize=7, ncols=3, loc="upper left", bbox_to_anchor=(0, 1.25), frameon=False)
+
+
+def _lateness(axes: Axes, found: Found) -> None:
+    starts = sorted(found["starts"])
+    shares = [(n + 1) / len(starts) for n in range(len(starts))]
+    axes.step(starts, shares, where="post")
+    axes.set_xlabel("start after due_at, ms")
+    axes.set_ylabel("share of the firings")
+    axes.grid(alpha=0.3)
+
+
+def _burst(axes: Axes, found: Found) -> None:
+    for replicas, runs in found["replicas"].items():
+        shares: Sequence[float] = [n / 10 for n in range(11)]
+        axes.plot(runs["tenths"], shares, marker=".", label=f"{replicas} replicas")
+    axes.set_xlabel(f"seconds after the instant at which {found['schedules']:,} schedules are due")
+    axes.set_ylabel("share that has started")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+
+
+def _replicas(axes: Axes, found: Mapping[str, Any]) -> None:
+    numbers = [int(n) for n in found]
+    axes.plot(numbers, [middle(samples, speed) for samples in found.values()], marker="o")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(numbers, [str(n) for n in numbers])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("replicas on one backlog")
+    axes.set_ylabel("executions per second")
+    axes.grid(alpha=0.3)
+    beside = axes.twinx()
+    beside.plot(
+        numbers, [middle(samples, cpu) for samples in found.values()], marker="s", color="C1"
+    )
+    beside.set_ylim(bottom=0)
+    beside.set_ylabel("µs of CPU time per execution", color="C1")
+
+
+_PLOTS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
+    "throughput": ("throughput", _throughput),
+    "cpu": ("throughput", _cpu),
+    "lateness": ("lateness", _lateness),
+    "burst": ("burst", _burst),
+    "replicas": ("replicas", _replicas),
+}

@@ -1,0 +1,114 @@
+"""The report of a run: a table of targets and tables of contestants, for people and documents."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from tests.bench import targets
+from tests.bench.product import ROOT
+from tests.bench.sample import cpu, middle, speed
+
+JSON = ROOT / "docs" / "performance.json"
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""A title, the headers and the lines."""
+
+
+def tables(report: Mapping[str, Any]) -> Iterator[Table]:
+    """Yield the tables of a report."""
+    found = report["measurements"]
+    yield (
+        "Targets",
+        ("", "target", "measured", "in the same run", ""),
+        [(r.what, r.target, r.measured, r.beside, _mark(r.met)) for r in targets.rows(found)],
+    )
+    if "throughput" in found:
+        slots = found["throughput"]
+        yield "Executions per second, by slots", ("", *slots), _by_size(slots, speed)
+        yield (
+            "CPU time per execution, µs of client and server, by slots",
+            ("", *slots),
+            _by_size(slots, cpu),
+        )
+    if "enqueue" in found:
+        yield (
+            "Messages enqueued per second",
+            ("", "per second"),
+            [
+                (name, f"{middle(samples, speed):,.0f}")
+                for name, samples in found["enqueue"].items()
+            ],
+        )
+    if "replicas" in found:
+        one = middle(found["replicas"]["1"], cpu)
+        yield (
+            "Replicas on one backlog",
+            ("replicas", "executions per second", "CPU time per execution, of that of one"),
+            [
+                (n, f"{middle(samples, speed):,.0f}", f"{middle(samples, cpu) / one:.2f}")
+                for n, samples in found["replicas"].items()
+            ],
+        )
+
+
+def _mark(met: bool | None) -> str:
+    return {True: "met", False: "missed", None: ""}[met]
+
+
+def _by_size(sizes: Mapping[str, Any], value: Any) -> list[Sequence[str]]:
+    """Return a line for each contestant, with a value for each size."""
+    names = dict.fromkeys(name for samples in sizes.values() for name in samples)
+    return [
+        (name, *(f"{middle(samples[name], value):,.0f}" for samples in sizes.values()))
+        for name in names
+    ]
+
+
+def text(report: Mapping[str, Any]) -> str:
+    """Return the report for a terminal."""
+    parts = [_environment(report)]
+    for title, headers, lines in tables(report):
+        parts.append(f"{title}\n\n{tabulate(lines, headers, disable_numparse=True)}")
+    return "\n\n".join(parts)
+
+
+def markdown(report: Mapping[str, Any], plots: Sequence[str]) -> str:
+    """Return the report for the documents. `plots`: their files, relative to docs/."""
+    parts = [_environment(report)]
+    for title, headers, lines in tables(report):
+        parts.append(f"### {title}\n\n" + "\n".join(_markdown_lines(headers, lines)))
+    parts += [f"![{Path(plot).stem.replace('_', ' ')}]({plot})" for plot in plots]
+    return "\n\n".join(parts)
+
+
+def _markdown_lines(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    for cells in (headers, ["---"] * len(headers), *lines):
+        yield f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
+def _environment(report: Mapping[str, Any]) -> str:
+    """Return a paragraph about the machine and the versions."""
+    versions = report["versions"]
+    peers = report.get("peers", {})
+    listed = ", ".join(f"{name} {version}" for name, version in peers.items())
+    return (
+        f"Form {report['form']}, {report['began_at'][:10]}, commit {versions['cronledger']}, "
+        f"{report['cores']} cores ({report['processor']}), load {report['load_before']} before. "
+        f"PostgreSQL {versions['postgresql']} with fsync "
+        f"{report['settings']['fsync']} and shared_buffers {report['settings']['shared_buffers']}, "
+        f"Python {versions['python']}, psycopg {versions['psycopg']}."
+        + (f" Peers: {listed}." if listed else "")
+    )
+
+
+def replace_figures(page: str, figures: str) -> str:
+    """Return the page with `figures` between its two markers. Raises ValueError without them."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page does not contain {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"

@@ -1,0 +1,74 @@
+"""The peers: other tools on PostgreSQL, each in a process of its own environment, on our server."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.product import ROOT
+from tests.bench.sample import Sample
+from tests.bench.server import Server
+from tests.processes import clean_environ
+
+BATCH = 1000
+"""Messages in one call that enqueues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A module of tests/bench/peers, and the most messages that it works off in a few seconds."""
+
+    name: str
+    module: str
+    most: int
+
+
+PGQUEUER = "PGQueuer (asyncpg)"
+RIVALS = (
+    Rival(PGQUEUER, "pgqueuer_asyncpg", 100_000),
+    Rival("PGQueuer (psycopg)", "pgqueuer_psycopg", 20_000),
+    Rival("Procrastinate", "procrastinate_peer", 2_000),
+    Rival("APScheduler 4", "apscheduler_peer", 1_000),
+)
+DISTRIBUTIONS = ("pgqueuer", "procrastinate", "apscheduler", "asyncpg", "psycopg", "uvloop")
+
+
+def work(server: Server, python: Path, rival: Rival, concurrency: int, rows: int) -> Sample:
+    """Measure how its worker executes so many messages, or as many as it can in a few seconds."""
+    return _measure(server, python, rival, ("work", concurrency), rows)
+
+
+def enqueue(server: Server, python: Path, rival: Rival, rows: int) -> Sample:
+    """Measure how it enqueues so many messages in batches of 1000, or one by one if it has none."""
+    return _measure(server, python, rival, ("enqueue", BATCH), rows)
+
+
+def _measure(
+    server: Server, python: Path, rival: Rival, task: tuple[str, int], rows: int
+) -> Sample:
+    with server.database() as dsn:
+        command = [
+            str(python), "-m", "tests.bench.peers", rival.module, dsn, *map(str, task),
+            str(min(rows, rival.most)),
+        ]  # fmt: skip
+        line = _output(command)
+    return Sample(**json.loads(line))
+
+
+def versions(python: Path) -> dict[str, str]:
+    """Return the versions of the peers and of their drivers."""
+    code = (
+        "import json, importlib.metadata as m;"
+        f"print(json.dumps({{name: m.version(name) for name in {DISTRIBUTIONS!r}}}))"
+    )
+    found: dict[str, str] = json.loads(_output([str(python), "-c", code]))
+    return found
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(
+        command, cwd=ROOT, env=clean_environ(), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stdout

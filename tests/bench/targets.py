@@ -1,0 +1,187 @@
+"""The targets, each with the figure of a run, and with its floor or its peer from the same run."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tests.bench import enqueue, idle, large_ledger, throughput
+from tests.bench.rivals import PGQUEUER
+from tests.bench.sample import Json, cpu, middle, ratio, speed
+
+Found = Mapping[str, Any]
+"""The results of the measurements, by name."""
+
+CPU_TARGETS = {"10": 0.5, "100": 0.6, "1000": 0.65}
+MEGABYTE = 1_000_000
+
+
+class Row(NamedTuple):
+    """One line of the table. `met` is None where there is no target."""
+
+    what: str
+    target: str
+    measured: str
+    beside: str
+    met: bool | None
+
+
+def rows(found: Found) -> list[Row]:
+    """Return a row for each target whose figures were measured."""
+    return [row for name, rows_of in _ROWS.items() if name in found for row in rows_of(found[name])]
+
+
+def _backlog(slots: Mapping[str, Mapping[str, list[Json]]]) -> Iterator[Row]:
+    samples = slots["1000"]
+    ours, floor = samples[throughput.OURS], samples[throughput.FLOOR]
+    share = ratio(ours, floor, speed)
+    yield Row(
+        "Backlog, one replica, 1000 slots", "≥ 0.55 of the floor",
+        f"{share:.2f} ({_count(middle(ours, speed))}/s)",
+        f"floor {_count(middle(floor, speed))}/s", share >= 0.55,
+    )  # fmt: skip
+    if PGQUEUER in samples:
+        peer = samples[PGQUEUER]
+        share = ratio(ours, peer, speed)
+        yield Row(
+            "The same, beside PGQueuer at batch 1000", "≥ 1.0 of it",
+            f"{share:.2f} ({_count(middle(ours, speed))}/s)",
+            f"{PGQUEUER} {_count(middle(peer, speed))}/s", share >= 1.0,
+        )  # fmt: skip
+    for name, target in CPU_TARGETS.items():
+        if throughput.BASELINE in slots[name]:
+            yield _cpu_row(name, target, slots[name])
+
+
+def _cpu_row(slots: str, target: float, samples: Mapping[str, list[Json]]) -> Row:
+    ours, before = samples[throughput.OURS], samples[throughput.BASELINE]
+    share = ratio(ours, before, cpu)
+    return Row(
+        f"CPU per execution, {slots} slots", f"≤ {target} of commit {throughput.BASELINE}",
+        f"{share:.2f} ({_split(ours)})", f"{throughput.BASELINE} {_split(before)}",
+        share <= target,
+    )  # fmt: skip
+
+
+def _split(samples: list[Json]) -> str:
+    """Return the CPU time of an execution in both processes."""
+    client = middle(samples, lambda sample: sample["client_us"])
+    server = middle(samples, lambda sample: sample["server_us"])
+    return f"{client:.0f} + {server:.0f} µs"
+
+
+def _enqueue(samples: Mapping[str, list[Json]]) -> Iterator[Row]:
+    for ours, what, target in (
+        (enqueue.MANY, "`enqueue_many`, 2,000 messages in each statement", 1.0),
+        (enqueue.ONE, "`enqueue`, called for each message of a statement", 0.15),
+    ):
+        if PGQUEUER in samples:
+            share = ratio(samples[ours], samples[PGQUEUER], speed)
+            yield Row(
+                what, f"≥ {target} of PGQueuer",
+                f"{share:.2f} ({_count(middle(samples[ours], speed))}/s)",
+                f"{PGQUEUER} {_count(middle(samples[PGQUEUER], speed))}/s", share >= target,
+            )  # fmt: skip
+
+
+def _lateness(found: Found) -> Iterator[Row]:
+    start, called, floor = found["start"], found["called"], found["floor"]
+    beside = f"a session that sleeps until then {floor['p50']} / {floor['p99']} ms"
+    yield Row(
+        "Start of a job that fires each second, p50 / p99", "≤ 1 / 3 ms",
+        f"{start['p50']} / {start['p99']} ms", beside, start["p50"] <= 1 and start["p99"] <= 3,
+    )  # fmt: skip
+    yield Row(
+        "Call of its handler, p50", "≤ 3 ms", f"{called['p50']} ms", beside, called["p50"] <= 3
+    )
+
+
+def _burst(found: Found) -> Iterator[Row]:
+    for replicas, runs in found["replicas"].items():
+        several = "" if replicas == "1" else f", {replicas} replicas"
+        yield Row(
+            f"{_count(found['schedules'])} schedules due at one instant, last start{several}",
+            "≤ 1.0 s", f"{runs['last']:.2f} s",
+            f"the INSERT of as many rows {found['floor']:.2f} s", runs["last"] <= 1.0,
+        )  # fmt: skip
+
+
+def _idle(found: Found) -> Iterator[Row]:
+    few = found[str(idle.FEW)]
+    for schedules, size in found.items():
+        rate = size["statements_per_second"]
+        yield Row(
+            f"Idle replica, {_count(int(schedules))} schedules, statements/s", "≤ 0.1",
+            f"{rate:.2f}", f"and {size['control_per_second']:.2f} of BEGIN and COMMIT", rate <= 0.1,
+        )  # fmt: skip
+        if size is not few:
+            grown = (size["resident_bytes"] - few["resident_bytes"]) / MEGABYTE
+            yield Row(
+                "Memory of that replica above that with 10 schedules", "≤ 10 MB", f"{grown:.1f} MB",
+                f"{few['resident_bytes'] / MEGABYTE:.0f} MB with 10", grown <= 10,
+            )  # fmt: skip
+
+
+def _large(found: Found) -> Iterator[Row]:
+    gigabytes = found["bytes"] / MEGABYTE / 1000
+    for kind, what in (("backlog", "missed plan_times"), ("enqueued", "messages")):
+        large, empty = found[kind][large_ledger.LARGE], found[kind][large_ledger.EMPTY]
+        share = ratio(large, empty, speed)
+        yield Row(
+            f"Claim speed at {_count(found['rows'])} rows ({gigabytes:.0f} GB), {what}",
+            "≥ 0.9 of an empty ledger", f"{share:.2f} ({_count(middle(large, speed))}/s)",
+            f"empty {_count(middle(empty, speed))}/s", share >= 0.9,
+        )  # fmt: skip
+
+
+def _replicas(samples: Mapping[str, list[Json]]) -> Iterator[Row]:
+    if "8" in samples:
+        share = ratio(samples["8"], samples["1"], cpu)
+        yield Row(
+            "8 replicas on one backlog, CPU per execution", "≤ 1.5 of one replica",
+            f"{share:.2f} ({_split(samples['8'])})", f"one replica {_split(samples['1'])}",
+            share <= 1.5,
+        )  # fmt: skip
+
+
+def _schedules(found: Found) -> Iterator[Row]:
+    yield Row(
+        f"{_count(found['schedules'])} schedules, {found['due_each_second']} due each second, "
+        "start p50 / p99 / last", "",
+        f"{found['p50']:.0f} / {found['p99']:.0f} / {found['max']:.0f} ms",
+        f"{found['client_us']:.0f} + {found['server_us']:.0f} µs per execution", None,
+    )  # fmt: skip
+
+
+def _startup(found: Found) -> Iterator[Row]:
+    yield Row(
+        "`cronledger --help`", "≤ 200 ms", f"{found['help_ms']:.0f} ms",
+        f"the interpreter alone {found['floor_ms']:.0f} ms", found["help_ms"] <= 200,
+    )  # fmt: skip
+
+
+def _plans(found: Found) -> Iterator[Row]:
+    yield Row(
+        f"Query plans at {_count(found['executions'])} rows within their limits", "all",
+        f"{found['within']} of {found['plans']}", "", found["within"] == found["plans"],
+    )  # fmt: skip
+
+
+def _count(value: float) -> str:
+    """Return a number with thousands separators; large ones are rounded to three digits."""
+    if value < 1000 or value % 1000 == 0:
+        return f"{value:,.0f}"
+    digits = len(str(int(value)))
+    return f"{round(value, 3 - digits):,.0f}"
+
+
+_ROWS: Mapping[str, Callable[[Any], Iterator[Row]]] = {
+    "throughput": _backlog,
+    "enqueue": _enqueue,
+    "lateness": _lateness,
+    "burst": _burst,
+    "schedules": _schedules,
+    "idle": _idle,
+    "large_ledger": _large,
+    "replicas": _replicas,
+    "startup": _startup,
+    "plans": _plans,
+}
