@@ -11,6 +11,7 @@ one. A target that is missed is no failure.
 
 import argparse
 import json
+import signal
 import sys
 import time
 import traceback
@@ -138,6 +139,7 @@ def render(result: Mapping[str, Any]) -> None:
 def main() -> int:
     """Do what the arguments say, and return the exit code."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # stops the server
     if options.render:
         render(json.loads(options.render.read_text("utf-8")))
         return 0

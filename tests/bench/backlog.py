@@ -5,11 +5,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tests.bench.cpu import Cpu
 from tests.bench.ledger import Ledger, new_ledger
 from tests.bench.product import OURS, Product
 from tests.bench.sample import Sample
 from tests.bench.server import Server
+from tests.bench.usage import Usage
 
 QUEUE = "default"
 
@@ -92,10 +92,10 @@ def _drain(ledger: Ledger, pids: Sequence[int], job: str, rows: int) -> Sample:
     The replicas run already, so that the cost of their start does not count.
     """
     ledger.settle()
-    before = Cpu.spent(pids, ledger.backend)
+    before = Usage.until_now(pids, ledger.connection)
     ledger.one("SELECT cronledger.resume_queue(%(queue)s)", queue=QUEUE)
     ledger.wait_for(_DONE, job=job)
-    cpu = Cpu.spent(pids, ledger.backend).since(before)
+    usage = Usage.until_now(pids, ledger.connection).since(before)
     ledger.one("SELECT cronledger.pause_queue(%(queue)s)", queue=QUEUE)
     row = ledger.one(
         """SELECT count(*) AS rows, extract(epoch FROM
@@ -105,7 +105,7 @@ def _drain(ledger: Ledger, pids: Sequence[int], job: str, rows: int) -> Sample:
     )
     if row["rows"] != rows:
         raise RuntimeError(f"{rows} executions were due, {row['rows']} ran")
-    return Sample.of(rows, row["seconds"], cpu)
+    return Sample.of(rows, row["seconds"], usage)
 
 
 def create_backlog(ledger: Ledger, job: str, backlog: Backlog) -> None:

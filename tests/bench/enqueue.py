@@ -7,11 +7,11 @@ from functools import partial
 
 from tests.bench import rivals
 from tests.bench.bench import Bench
-from tests.bench.cpu import Cpu
 from tests.bench.floor import measure_floor
 from tests.bench.ledger import MESSAGES, Ledger, new_ledger
 from tests.bench.sample import Contestant, Sample, Samples, compete
 from tests.bench.server import Server
+from tests.bench.usage import Usage
 
 MANY, ONE, FLOOR = "enqueue_many", "enqueue", "floor (INSERT)"
 JOB = "messages"
@@ -33,8 +33,8 @@ def _contestants(bench: Bench) -> Iterator[Contestant]:
 
 
 def _insert(server: Server, rows: int) -> Sample:
-    """Return the speed of the INSERT of the floor; its CPU time is not known apart."""
-    return Sample(rows / measure_floor(server, rows).insert_seconds, 0.0, 0.0)
+    """Return the speed of the INSERT of the floor; what it uses is not known apart."""
+    return Sample(rows / measure_floor(server, rows).insert_seconds, 0.0, 0.0, 0.0)
 
 
 def _timed(server: Server, rows: int, *, many: bool) -> Sample:
@@ -42,17 +42,17 @@ def _timed(server: Server, rows: int, *, many: bool) -> Sample:
     with new_ledger(server) as ledger:
         ledger.declare(JOB, None)
         ledger.settle()
-        before, began = Cpu.spent([os.getpid()], ledger.backend), time.monotonic()
+        before, began = Usage.until_now([os.getpid()], ledger.connection), time.monotonic()
         if many:
             ledger.enqueue_many(JOB, rows)
         else:
             _enqueue_each(ledger, rows)
         seconds = time.monotonic() - began
-        cpu = Cpu.spent([os.getpid()], ledger.backend).since(before)
+        usage = Usage.until_now([os.getpid()], ledger.connection).since(before)
         made = ledger.one("SELECT count(*) AS made FROM cronledger.executions")["made"]
         if made != rows:
             raise RuntimeError(f"{rows} messages were to be enqueued: {made} were")
-        return Sample.of(rows, seconds, cpu)
+        return Sample.of(rows, seconds, usage)
 
 
 def _enqueue_each(ledger: Ledger, rows: int) -> None:

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 from cronledger.ledger.rows import Ending, NewClaim
 from cronledger.rules.model import ExecutionKey
-from tests.bench.cpu import Cpu
 from tests.bench.ledger import Ledger, new_ledger
 from tests.bench.plans import Sent, sent
 from tests.bench.sample import Sample
 from tests.bench.server import Server
+from tests.bench.usage import Usage
 
 BATCH = 500
 SETTINGS = ("jit = off", "seq_page_cost = 1000", "plan_cache_mode = force_generic_plan")
@@ -37,12 +37,12 @@ def measure_floor(server: Server, rows: int) -> Floor:
 
 def insert_and_finish(ledger: Ledger, rows: int) -> Floor:
     """Insert and finish `rows` executions. Raises RuntimeError if fewer were written."""
-    now = ledger.one("SELECT date_trunc('second', cronledger.db_clock()) AS now")["now"]
-    batches = [_batch(now, at, min(BATCH, rows - at)) for at in range(0, rows, BATCH)]
+    start = ledger.one("SELECT cronledger.db_clock() - interval '1 s' AS start")["start"]
+    batches = [_batch(start, at, min(BATCH, rows - at)) for at in range(0, rows, BATCH)]
     for setting in SETTINGS:
         ledger.connection.execute(f"SET {setting}".encode())
     ledger.settle()
-    before, began = Cpu.spent([os.getpid()], ledger.backend), time.monotonic()
+    before, began = Usage.until_now([os.getpid()], ledger.connection), time.monotonic()
     written, insert_seconds = 0, 0.0
     for insert, finish in batches:
         inserting = time.monotonic()
@@ -50,10 +50,10 @@ def insert_and_finish(ledger: Ledger, rows: int) -> Floor:
         insert_seconds += time.monotonic() - inserting
         written += _execute(ledger, finish)
     seconds = time.monotonic() - began
-    cpu = Cpu.spent([os.getpid()], ledger.backend).since(before)
+    usage = Usage.until_now([os.getpid()], ledger.connection).since(before)
     if written != 2 * rows:
         raise RuntimeError(f"{rows} rows were to be inserted and finished: {written} writes")
-    return Floor(Sample.of(rows, seconds, cpu), insert_seconds)
+    return Floor(Sample.of(rows, seconds, usage), insert_seconds)
 
 
 def _execute(ledger: Ledger, statement: Sent) -> int:
@@ -61,9 +61,12 @@ def _execute(ledger: Ledger, statement: Sent) -> int:
         return ledger.connection.execute(statement.text.encode(), statement.params).rowcount
 
 
-def _batch(now: datetime, first: int, rows: int) -> tuple[Sent, Sent]:
-    """Return what a claim and a finish of so many executions send."""
-    instants = [now + timedelta(microseconds=1 + first + i) for i in range(rows)]
+def _batch(start: datetime, first: int, rows: int) -> tuple[Sent, Sent]:
+    """Return what a claim and a finish of so many executions send.
+
+    Their plan_times are microseconds after `start`, and all of them are due.
+    """
+    instants = [start + timedelta(microseconds=1 + first + i) for i in range(rows)]
     leases = [(ExecutionKey("bare", "global", "global", at), uuid4()) for at in instants]
     new = [
         NewClaim(key, 1, "default", key.plan_time, None, 1, token, timedelta(seconds=60))

@@ -34,6 +34,7 @@ def _idle(bench: Bench, schedules: int) -> dict[str, Any]:
             wait_until_planned(ledger)
         ledger.settle()
         name = ledger.connection.info.dbname
+        size = ledger.one("SELECT pg_database_size(current_database()) AS bytes")["bytes"]
         ledger.connection.execute(f"ALTER DATABASE {name} SET log_statement = 'all'".encode())
         with ledger.product.replica(ledger.dsn, SLOTS) as pid:
             time.sleep(_SETTLED_SECONDS)
@@ -51,6 +52,7 @@ def _idle(bench: Bench, schedules: int) -> dict[str, Any]:
         "control_per_second": round(control / seconds, 3),
         "statements": dict(statements.most_common()),
         "resident_bytes": memory,
+        "ledger_bytes": size,
     }
 
 

@@ -32,11 +32,6 @@ class Ledger:
     connection: Connection
     product: Product
 
-    @property
-    def backend(self) -> int:
-        """The pid of the connection's server process."""
-        return self.connection.info.backend_pid
-
     def one(self, query: str, **params: object) -> dict[str, Any]:
         """Return the single row of a query."""
         row = self.connection.execute(query.encode(), params).fetchone()

@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from tests.bench import targets
 from tests.bench.product import ROOT
-from tests.bench.sample import cpu, middle, speed
+from tests.bench.sample import cpu, middle, speed, wal
 
 JSON = ROOT / "docs" / "performance.json"
 PAGE = ROOT / "docs" / "performance.md"
@@ -28,12 +28,12 @@ def tables(report: Mapping[str, Any]) -> Iterator[Table]:
     )
     if "throughput" in found:
         slots = found["throughput"]
-        yield "Executions per second, by slots", ("", *slots), _by_size(slots, speed)
-        yield (
-            "CPU time per execution, µs of client and server, by slots",
-            ("", *slots),
-            _by_size(slots, cpu),
-        )
+        for title, value in (
+            ("Executions per second, by slots", speed),
+            ("CPU time per execution, µs of client and server, by slots", cpu),
+            ("WAL per execution, bytes, by slots", wal),
+        ):
+            yield title, ("", *slots), _by_size(slots, value)
     if "enqueue" in found:
         yield (
             "Messages enqueued per second",

@@ -4,23 +4,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from tests.bench.cpu import Cpu
+from tests.bench.usage import Usage
 
 Json = Mapping[str, float]
 """A sample as a dictionary, which is how reports contain it."""
 
 
 class Sample(NamedTuple):
-    """Executions (or rows) per second, and microseconds of CPU time for each of them."""
+    """Executions (or rows) per second. For each of them: microseconds of CPU time, bytes of WAL."""
 
     per_second: float
     client_us: float
     server_us: float
+    wal_bytes: float
 
     @classmethod
-    def of(cls, rows: int, seconds: float, cpu: Cpu) -> "Sample":
+    def of(cls, rows: int, seconds: float, usage: Usage) -> "Sample":
         """Return the sample of a run of `rows` executions."""
-        return cls(rows / seconds, 1e6 * cpu.client / rows, 1e6 * cpu.server / rows)
+        return cls(
+            rows / seconds,
+            1e6 * usage.client / rows,
+            1e6 * usage.server / rows,
+            usage.wal / rows,
+        )
 
     def json(self) -> dict[str, float]:
         """Return it as a dictionary of rounded values."""
@@ -50,6 +56,11 @@ def speed(sample: Json) -> float:
 def cpu(sample: Json) -> float:
     """Return the CPU time of client and server, in microseconds per execution."""
     return sample["client_us"] + sample["server_us"]
+
+
+def wal(sample: Json) -> float:
+    """Return the bytes of WAL per execution."""
+    return sample["wal_bytes"]
 
 
 def middle(samples: Sequence[Json], value: Callable[[Json], float]) -> float:

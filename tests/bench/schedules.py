@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from tests.bench.bench import Bench
-from tests.bench.cpu import Cpu
 from tests.bench.idle import declare_sleeping, wait_until_planned
 from tests.bench.ledger import Ledger, new_ledger
+from tests.bench.usage import Usage
 
 JOBS = 1_800
 SLOTS = 1_000
@@ -36,10 +36,10 @@ def measure(bench: Bench) -> dict[str, Any]:
             wait_until_planned(ledger)
             planned = time.monotonic() - began
             ledger.settle()
-            before = Cpu.spent([pid], ledger.backend)
+            before = Usage.until_now([pid], ledger.connection)
             since = ledger.one("SELECT cronledger.db_now() AS now")["now"]
             time.sleep(bench.form.schedules_seconds)
-            cpu = Cpu.spent([pid], ledger.backend).since(before)
+            usage = Usage.until_now([pid], ledger.connection).since(before)
         row = ledger.one(LATENESS, since=since)
         # Those that fired; the others were never due, and are too many to compare one by one.
         jobs = ledger.connection.execute(
@@ -55,8 +55,8 @@ def measure(bench: Bench) -> dict[str, Any]:
         "p50": round(row["p50"], 1),
         "p99": round(row["p99"], 1),
         "max": round(row["max"], 1),
-        "client_us": round(1e6 * cpu.client / row["executions"], 1),
-        "server_us": round(1e6 * cpu.server / row["executions"], 1),
+        "client_us": round(1e6 * usage.client / row["executions"], 1),
+        "server_us": round(1e6 * usage.server / row["executions"], 1),
     }
 
 

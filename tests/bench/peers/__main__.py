@@ -19,9 +19,9 @@ from typing import Any
 
 import psycopg
 
-from tests.bench.cpu import Cpu
 from tests.bench.peers.contract import Peer
 from tests.bench.sample import Sample
+from tests.bench.usage import Usage
 
 LARGEST_BATCH = 1000
 
@@ -47,10 +47,10 @@ def main() -> None:
         else:
             task = _timed_enqueue(peer, options.rows, options.size)
         c.execute("CHECKPOINT")
-        before = Cpu.spent([os.getpid()], c.info.backend_pid)
+        before = Usage.until_now([os.getpid()], c)
         seconds = run(task)
-        cpu = Cpu.spent([os.getpid()], c.info.backend_pid).since(before)
-    print(json.dumps(Sample.of(options.rows, seconds, cpu).json()))
+        usage = Usage.until_now([os.getpid()], c).since(before)
+    print(json.dumps(Sample.of(options.rows, seconds, usage).json()))
 
 
 async def _timed_enqueue(peer: Peer, rows: int, batch: int) -> float:

@@ -1,0 +1,32 @@
+"""The guard against rising cost judges ratios by those that are recorded."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench import guard
+
+RECORDED = {"cpu_10": 20.0, "blocks": 18.0}
+
+
+def test_a_ratio_within_half_above_the_recorded_one_is_no_fault() -> None:
+    assert guard.faults({"cpu_10": 30.0, "blocks": 9.0}, RECORDED) == []
+
+
+def test_a_ratio_beyond_that_is_a_fault_and_names_what_to_do() -> None:
+    (fault,) = guard.faults({"cpu_10": 30.1, "blocks": 18.0}, RECORDED)
+    assert "cpu_10: 30.1" in fault
+    assert "make bench RECORD=1" in fault
+
+
+def test_a_ratio_without_a_record_and_a_record_without_a_ratio_are_faults() -> None:
+    assert len(guard.faults({"cpu_10": 1.0, "cpu_100": 1.0}, RECORDED)) == 2
+
+
+def test_what_is_recorded_is_what_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {*guard.recorded()} == {"blocks", *(f"cpu_{slots}" for slots in guard.BACKLOGS)}
+    monkeypatch.setattr(guard, "RECORDED", tmp_path / "ratios.json")
+    guard.record(RECORDED)
+    assert guard.recorded() == RECORDED

@@ -1,0 +1,197 @@
+"""The report of `make bench`: targets, tables, JSON and the page; without measuring anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import __main__ as bench_main
+from tests.bench import environment, idle, report, targets
+from tests.bench.bench import Bench
+from tests.bench.forms import FULL, PLAIN, SHORT
+from tests.bench.sample import Sample, compete, cpu, ratio, speed
+from tests.bench.server import Server
+
+
+def sample(per_second: float, client: float = 60.0, server: float = 40.0) -> dict[str, float]:
+    return Sample(per_second, client, server, 900).json()
+
+
+def slots(ours: float, cpu_us: float) -> dict[str, Any]:
+    return {
+        "floor": [sample(20_000)],
+        "cronledger": [sample(ours, cpu_us, 0)],
+        "abec7c9": [sample(5_000, 100, 100)],
+        "PGQueuer (asyncpg)": [sample(14_000)],
+    }
+
+
+LATENESS = {"p50": 0.7, "p99": 2.5, "max": 4.0, "count": 300}
+FOUND: dict[str, Any] = {
+    "throughput": {"10": slots(3_000, 100), "100": slots(9_000, 140), "1000": slots(15_000, 120)},
+    "enqueue": {
+        "enqueue_many": [sample(50_000)],
+        "enqueue": [sample(5_000)],
+        "floor (INSERT)": [sample(60_000)],
+        "PGQueuer (asyncpg)": [sample(40_000)],
+    },
+    "lateness": {"start": LATENESS, "called": LATENESS | {"p50": 2.5}, "floor": LATENESS},
+    "burst": {
+        "schedules": 10_000,
+        "floor": 0.3,
+        "replicas": {"1": {"last": 0.9}, "4": {"last": 1.4}},
+    },
+    "idle": {
+        "10": {
+            "statements_per_second": 0.08, "control_per_second": 0.1, "resident_bytes": 70_000_000,
+        },
+        "1000000": {
+            "statements_per_second": 0.12, "control_per_second": 0.1, "resident_bytes": 85_000_000,
+        },
+    },
+    "large_ledger": {
+        "rows": 50_000_000,
+        "bytes": 21_000_000_000,
+        "backlog": {"empty": [sample(10_000)], "large": [sample(9_500)]},
+        "enqueued": {"empty": [sample(10_000)], "large": [sample(8_000)]},
+    },
+    "replicas": {"1": [sample(8_000)], "8": [sample(12_000, 80, 60)]},
+    "schedules": {
+        "schedules": 1_000_000, "due_each_second": 500, "p50": 40.2, "p99": 90.0, "max": 120.0,
+        "client_us": 200.0, "server_us": 300.0,
+    },
+    "startup": {"help_ms": 150.2, "floor_ms": 20.0},
+    "plans": {"executions": 3_200_000, "plans": 154, "within": 154},
+}  # fmt: skip
+REPORT: dict[str, Any] = {
+    "form": "full",
+    "began_at": "2026-11-22T18:00:00+00:00",
+    "versions": {
+        "cronledger": "1234567", "postgresql": "18.4", "python": "3.11.7", "psycopg": "3.3.9",
+    },
+    "cores": 2,
+    "processor": "a processor",
+    "load_before": 0.1,
+    "settings": {"fsync": "on", "shared_buffers": "1GB"},
+    "peers": {"pgqueuer": "1.6.0"},
+    "measurements": FOUND,
+}  # fmt: skip
+
+
+def test_each_target_is_judged_by_figures_of_the_same_run() -> None:
+    found = {(row.what, row.met) for row in targets.rows(FOUND)}
+    assert found >= {
+        ("Backlog, one replica, 1000 slots", True),  # 0.75 of the floor
+        ("The same, beside PGQueuer at batch 1000", True),
+        ("CPU per execution, 10 slots", True),  # 100 of 200 us
+        ("CPU per execution, 100 slots", False),  # 140 of 200 us
+        ("CPU per execution, 1000 slots", True),
+        ("`enqueue_many`, 2,000 messages in each statement", True),
+        ("`enqueue`, called for each message of a statement", False),  # 0.125 of PGQueuer
+        ("10,000 schedules due at one instant, last start", True),
+        ("10,000 schedules due at one instant, last start, 4 replicas", False),
+        ("Idle replica, 10 schedules, statements/s", True),
+        ("Idle replica, 1,000,000 schedules, statements/s", False),
+        ("Memory of that replica above that with 10 schedules", False),
+        ("Claim speed at 50,000,000 rows (21 GB), missed plan_times", True),
+        ("Claim speed at 50,000,000 rows (21 GB), messages", False),
+        ("8 replicas on one backlog, CPU per execution", True),
+        ("`cronledger --help`", True),
+    }
+
+
+def test_a_run_without_peers_and_baseline_has_the_rows_that_need_neither() -> None:
+    alone = {
+        size: {"floor": [sample(9)], "cronledger": [sample(6)]} for size in ("10", "100", "1000")
+    }
+    assert [row.what for row in targets.rows({"throughput": alone})] == [
+        "Backlog, one replica, 1000 slots"
+    ]
+
+
+def test_the_report_has_the_same_tables_as_text_and_as_markdown() -> None:
+    text, markdown = report.text(REPORT), report.markdown(REPORT, ["plots/cpu.svg"])
+    for title, headers, lines in report.tables(REPORT):
+        assert title in text
+        assert f"### {title}" in markdown
+        assert {len(line) for line in lines} == {len(headers)}
+    assert "PostgreSQL 18.4" in text
+    assert "Peers: pgqueuer 1.6.0." in markdown
+    assert markdown.endswith("![cpu](plots/cpu.svg)")
+
+
+def test_figures_replace_those_between_the_markers_and_nothing_else() -> None:
+    page = f"# Page\n\n{report.BEGIN}\n\nold\n\n{report.END}\n\nRest\n"
+    once = report.replace_figures(page, "new")
+    assert once == f"# Page\n\n{report.BEGIN}\n\nnew\n\n{report.END}\n\nRest\n"
+    assert report.replace_figures(once, "new") == once
+    with pytest.raises(ValueError, match="does not contain"):
+        report.replace_figures("# Page\n", "new")
+
+
+def test_the_page_has_the_markers() -> None:
+    assert report.replace_figures(report.PAGE.read_text("utf-8"), "new")
+
+
+def test_ratios_compare_samples_of_the_same_repetition() -> None:
+    ours = [sample(100), sample(10), sample(50)]
+    floor = [sample(200), sample(20), sample(10)]
+    assert ratio(ours, floor, speed) == 0.5
+    assert ratio([sample(1, 30, 20)], [sample(1, 20, 5)], cpu) == 2.0
+
+
+def test_contestants_run_in_turns() -> None:
+    calls: list[str] = []
+
+    def contestant(name: str) -> Sample:
+        calls.append(name)
+        return Sample(1, 1, 1, 1)
+
+    samples = compete([("a", lambda: contestant("a")), ("b", lambda: contestant("b"))], 2)
+    assert calls == ["a", "b", "a", "b"]
+    assert {name: len(of) for name, of in samples.items()} == {"a": 2, "b": 2}
+
+
+def test_statements_of_one_database_are_counted_in_the_log() -> None:
+    lines = [
+        "bench_1 LOG:  statement: BEGIN ISOLATION LEVEL READ COMMITTED",
+        "bench_1 LOG:  execute _pg3_1: -- Claims what is due.",
+        "\tSELECT 1",
+        "bench_1 DETAIL:  Parameters: $1 = 'LOG:  statement: SELECT 2'",
+        "bench_1 LOG:  execute <unnamed>: -- Claims what is due.",
+        "bench_2 LOG:  statement: SELECT 3",
+        " LOG:  checkpoint starting: time",
+    ]
+    assert idle.count_statements("bench_1", lines) == {
+        "BEGIN ISOLATION LEVEL READ COMMITTED": 1,
+        "-- Claims what is due.": 2,
+    }
+
+
+def test_each_form_has_its_measurements() -> None:
+    short, plain, full = (bench_main.chosen(form, None) for form in (SHORT, PLAIN, FULL))
+    assert "ratios" in short
+    assert not {"throughput", "schedules", "large_ledger"} & {*short}
+    assert {*full} - {*plain} == {"schedules", "large_ledger"}
+    assert bench_main.chosen(FULL, ["idle"]) == ["idle"]
+
+
+def test_a_measurement_that_fails_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Bench) -> None:
+        raise RuntimeError("3 executions were due, 2 ran")
+
+    described = {key: REPORT[key] for key in ("versions", "cores", "processor", "load_before")}
+    monkeypatch.setattr(environment, "describe", lambda _: described)
+    monkeypatch.setattr(
+        bench_main, "MEASUREMENTS", {"burst": fail, "startup": lambda _: {"help_ms": 1}}
+    )
+    output = tmp_path / "build" / "bench.json"
+    bench = Bench(Server("", tmp_path), SHORT, None, None)
+    result = bench_main.run(bench, ["burst", "startup"], output)
+    assert result["failures"] == {"burst": "RuntimeError: 3 executions were due, 2 ran"}
+    assert result["measurements"] == {"startup": {"help_ms": 1}}
+    assert json.loads(output.read_text("utf-8")) == json.loads(json.dumps(result))
+    assert {*result["runs"]["startup"]} == {"load_before", "seconds"}
