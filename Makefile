@@ -81,7 +81,7 @@ $(PEERS_STAMP): tests/bench/peers/requirements.txt
 
 BENCH_FORM := $(if $(RECORD),--record,$(if $(SHORT),--short,$(if $(FULL),--full)))
 
-bench: $(STAMP) $(if $(SHORT)$(RECORD),,$(PEERS_STAMP)) $(if $(FULL),$(BENCH_STAMP)) ## query plans, throughput, lateness, peers; SHORT=1: ratios only; FULL=1: for the documents
+bench: $(STAMP) $(if $(SHORT)$(RECORD),,$(PEERS_STAMP)) $(if $(FULL),$(BENCH_STAMP)) ## speed beside floor and peers; SHORT=1: cost by recorded ratios; FULL=1: for the documents
 	$(BIN)/python -m tests.bench $(BENCH_FORM) $(if $(ROWS),--rows $(ROWS))
 
 chaos: $(STAMP) ## simulated and real faults for MINUTES (20), and a verdict; SHORT=1: each real one once
@@ -104,7 +104,7 @@ soak: $(STAMP) ## the replicas and clients of chaos for MINUTES (10), with nothi
 	$(BIN)/python -m tests.chaos $(or $(MINUTES),10) \
 		--only 'replica killed -9' --only 'worker killed -9'
 
-proofs: $(STAMP) ## bench and chaos in their short forms, under two minutes on two cores
+proofs: $(STAMP) ## bench and chaos in their short forms, under three minutes on two cores
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 

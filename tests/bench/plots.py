@@ -12,7 +12,7 @@ from tests.bench.sample import cpu, middle, speed
 
 Found = Mapping[str, Any]
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "cronledger",  # the same figures give the same file
     "svg.fonttype": "none",
     "font.size": 9,
@@ -40,12 +40,14 @@ def draw(found: Found, directory: Path) -> list[Path]:
 def _throughput(axes: Axes, slots: Mapping[str, Any]) -> None:
     _bars(axes, slots, speed)
     axes.set_yscale("log")
+    axes.set_ylim(bottom=100)
     axes.set_ylabel("executions per second")
 
 
 def _cpu(axes: Axes, slots: Mapping[str, Any]) -> None:
     _bars(axes, slots, cpu)
     axes.set_yscale("log")
+    axes.set_ylim(bottom=10)
     axes.set_ylabel("µs of CPU time per execution")
 
 
@@ -74,7 +76,12 @@ def _lateness(axes: Axes, found: Found) -> None:
 def _burst(axes: Axes, found: Found) -> None:
     for replicas, runs in found["replicas"].items():
         shares: Sequence[float] = [n / 10 for n in range(11)]
-        axes.plot(runs["tenths"], shares, marker=".", label=f"{replicas} replicas")
+        axes.plot(
+            runs["tenths"],
+            shares,
+            marker=".",
+            label="1 replica" if replicas == "1" else f"{replicas} replicas",
+        )
     axes.set_xlabel(f"seconds after the instant at which {found['schedules']:,} schedules are due")
     axes.set_ylabel("share that has started")
     axes.grid(alpha=0.3)
