@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from tests.bench import rivals
+from tests.bench import peer_processes
 from tests.bench.bench import Bench
 from tests.bench.floor import measure_floor
 from tests.bench.ledger import MESSAGES, Ledger, new_ledger
@@ -28,8 +28,8 @@ def _contestants(bench: Bench) -> Iterator[Contestant]:
     yield ONE, lambda: _timed(server, rows, many=False)
     yield FLOOR, lambda: _insert(server, rows)
     if bench.peers is not None:
-        for rival in rivals.RIVALS:
-            yield rival.name, partial(rivals.enqueue, server, bench.peers, rival, rows)
+        for peer in peer_processes.PEERS:
+            yield peer.name, partial(peer_processes.enqueue, server, bench.peers, peer, rows)
 
 
 def _insert(server: Server, rows: int) -> Sample:

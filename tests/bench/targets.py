@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tests.bench import enqueue, idle, large_ledger, throughput
-from tests.bench.rivals import PGQUEUER
+from tests.bench.peer_processes import PGQUEUER
 from tests.bench.sample import Json, cpu, middle, ratio, speed
 
 Found = Mapping[str, Any]

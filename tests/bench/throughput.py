@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from tests.bench import rivals
+from tests.bench import peer_processes
 from tests.bench.backlog import drain_backlog, drain_enqueued
 from tests.bench.baseline import COMMIT
 from tests.bench.bench import Bench
@@ -28,5 +28,8 @@ def _contestants(bench: Bench, slots: int) -> Iterator[Contestant]:
     if bench.baseline is not None:
         yield BASELINE, partial(drain_backlog, server, backlog, slots, product=bench.baseline)
     if bench.peers is not None:
-        for rival in rivals.RIVALS:
-            yield rival.name, partial(rivals.work, server, bench.peers, rival, slots, backlog.rows)
+        for peer in peer_processes.PEERS:
+            yield (
+                peer.name,
+                partial(peer_processes.work, server, bench.peers, peer, slots, backlog.rows),
+            )

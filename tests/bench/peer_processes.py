@@ -15,7 +15,7 @@ BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class PeerProcess:
     """A module of tests/bench/peers, and the most messages that it works off in a few seconds."""
 
     name: str
@@ -24,32 +24,32 @@ class Rival:
 
 
 PGQUEUER = "PGQueuer (asyncpg)"
-RIVALS = (
-    Rival(PGQUEUER, "pgqueuer_asyncpg", 100_000),
-    Rival("PGQueuer (psycopg)", "pgqueuer_psycopg", 20_000),
-    Rival("Procrastinate", "procrastinate_peer", 2_000),
-    Rival("APScheduler 4", "apscheduler_peer", 1_000),
+PEERS = (
+    PeerProcess(PGQUEUER, "pgqueuer_asyncpg", 100_000),
+    PeerProcess("PGQueuer (psycopg)", "pgqueuer_psycopg", 20_000),
+    PeerProcess("Procrastinate", "procrastinate_peer", 2_000),
+    PeerProcess("APScheduler 4", "apscheduler_peer", 1_000),
 )
 DISTRIBUTIONS = ("pgqueuer", "procrastinate", "apscheduler", "asyncpg", "psycopg", "uvloop")
 
 
-def work(server: Server, python: Path, rival: Rival, concurrency: int, rows: int) -> Sample:
+def work(server: Server, python: Path, peer: PeerProcess, concurrency: int, rows: int) -> Sample:
     """Measure how its worker executes so many messages, or as many as it can in a few seconds."""
-    return _measure(server, python, rival, ("work", concurrency), rows)
+    return _measure(server, python, peer, ("work", concurrency), rows)
 
 
-def enqueue(server: Server, python: Path, rival: Rival, rows: int) -> Sample:
+def enqueue(server: Server, python: Path, peer: PeerProcess, rows: int) -> Sample:
     """Measure how it enqueues so many messages in batches of 1000, or one by one if it has none."""
-    return _measure(server, python, rival, ("enqueue", BATCH), rows)
+    return _measure(server, python, peer, ("enqueue", BATCH), rows)
 
 
 def _measure(
-    server: Server, python: Path, rival: Rival, task: tuple[str, int], rows: int
+    server: Server, python: Path, peer: PeerProcess, task: tuple[str, int], rows: int
 ) -> Sample:
     with server.database() as dsn:
         command = [
-            str(python), "-m", "tests.bench.peers", rival.module, dsn, *map(str, task),
-            str(min(rows, rival.most)),
+            str(python), "-m", "tests.bench.peers", peer.module, dsn, *map(str, task),
+            str(min(rows, peer.most)),
         ]  # fmt: skip
         line = _output(command)
     return Sample(**json.loads(line))
