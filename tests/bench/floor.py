@@ -35,10 +35,13 @@ def measure_floor(server: Server, rows: int) -> Floor:
         return insert_and_finish(ledger, rows)
 
 
-def insert_and_finish(ledger: Ledger, rows: int) -> Floor:
-    """Insert and finish `rows` executions. Raises RuntimeError if fewer were written."""
+def insert_and_finish(ledger: Ledger, rows: int, batch: int = BATCH) -> Floor:
+    """Insert and finish `rows` executions, `batch` with each statement.
+
+    Raises RuntimeError if fewer were written.
+    """
     start = ledger.one("SELECT cronledger.db_clock() - interval '1 s' AS start")["start"]
-    batches = [_batch(start, at, min(BATCH, rows - at)) for at in range(0, rows, BATCH)]
+    batches = [_batch(start, at, min(batch, rows - at)) for at in range(0, rows, batch)]
     for setting in SETTINGS:
         ledger.connection.execute(f"SET {setting}".encode())
     ledger.settle()

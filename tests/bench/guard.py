@@ -3,7 +3,8 @@
 Wall time depends on what else the machine does, by a factor of six. These figures hardly do:
 
 - `cpu_10`, `cpu_100`, `cpu_1000`: CPU time of an execution of a backlog with so many slots, in the
-  replica and in the server, as a multiple of the floor's (tests/bench/floor.py).
+  replica and in the server, as a multiple of the floor's (tests/bench/floor.py). The floor has
+  batches of as many rows (500 at most), so that a busy machine makes both dearer alike.
 - `blocks`: blocks of memory that Python holds for a running execution, as a multiple of those for
   an asyncio task (tests/bench/held_blocks.py).
 
@@ -19,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.backlog import Backlog, drain_once, replicas_of
-from tests.bench.floor import insert_and_finish
+from tests.bench.floor import BATCH, insert_and_finish
 from tests.bench.ledger import new_ledger
 from tests.bench.product import ROOT
 from tests.bench.sample import cpu, ratio
@@ -30,7 +31,7 @@ RECORDED = Path(__file__).with_name("recorded_ratios.json")
 REPEATS = 5
 FACTOR = 1.5
 
-FLOOR_ROWS = 6_000
+FLOOR_ROWS = {10: 1_500, 100: 4_000, 1000: 8_000}
 BACKLOGS = {10: Backlog(20, 50), 100: Backlog(20, 150), 1000: Backlog(20, 300)}
 
 RERECORD = "make bench RECORD=1"
@@ -53,7 +54,9 @@ def cpu_ratio(server: Server, slots: int, backlog: Backlog) -> float:
         drain_once(ledger, pids, "warm-up", Backlog(backlog.scopes, 10))
         floors, samples = [], []
         for n in range(REPEATS):
-            floors.append(insert_and_finish(beside, FLOOR_ROWS).sample.json())
+            floors.append(
+                insert_and_finish(beside, FLOOR_ROWS[slots], min(slots, BATCH)).sample.json()
+            )
             samples.append(drain_once(ledger, pids, f"backlog-{n}", backlog).json())
     return round(ratio(samples, floors, cpu), 2)
 

@@ -26,23 +26,19 @@ ROUNDS = 5
 JOB = "held"
 
 ENQUEUE = "SELECT cronledger.enqueue_many(%s, array_fill('{}'::jsonb, ARRAY[%s]))"
-DONE = """
-SELECT NOT EXISTS (SELECT FROM cronledger.executions
-                   WHERE status = 'RUNNING' OR next_attempt_at IS NOT NULL)
-"""
 
 
 class Gate:
-    """Holds the handlers until all of a round have been called."""
+    """Holds the handlers until `rows` of them have been called, and it is opened."""
 
-    def __init__(self) -> None:
-        self._called = 0
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
         self.all_called = asyncio.Event()
         self.opened = asyncio.Event()
 
     async def wait(self) -> None:
-        self._called += 1
-        if self._called == ROWS:
+        self._rows -= 1
+        if self._rows == 0:
             self.all_called.set()
         await self.opened.wait()
 
@@ -52,32 +48,39 @@ class HeldExecutions:
 
     def __init__(self, c: psycopg.Connection) -> None:
         self._c = c
-        self._gate = Gate()
+        self._gate = Gate(0)
 
     async def handler(self) -> None:
         """What the executions run."""
         await self._gate.wait()
 
-    async def blocks(self) -> float:
-        """Return the blocks of one execution, when 500 run."""
-        self._gate = Gate()
-        before = _allocated()
-        await asyncio.to_thread(self._c.execute, ENQUEUE, [JOB, ROWS])
-        await self._gate.all_called.wait()
-        held = _allocated() - before
-        self._gate.opened.set()
-        await eventually("every execution of the round ends", self._is_done)
-        return held / ROWS
+    async def blocks(self, replica: Replica) -> float:
+        """Return the blocks of one execution, when 500 run. Afterwards none runs."""
+        # A loop may keep the last executions until its next step: afterwards it keeps this one.
+        await self._run(replica, 1)
+        idle = _allocated()
+        return (await self._run(replica, ROWS) - idle) / ROWS
 
-    def _is_done(self) -> bool:
-        row = self._c.execute(DONE).fetchone()
-        assert row is not None
-        return bool(row[0])
+    async def _run(self, replica: Replica, rows: int) -> int:
+        """Return the blocks of the process while so many executions run."""
+        self._gate = Gate(rows)
+        await asyncio.to_thread(self._c.execute, ENQUEUE, [JOB, rows])
+        await self._gate.all_called.wait()
+        held = _allocated()
+        self._gate.opened.set()
+        await eventually("every execution of the round has ended", lambda: is_idle(replica))
+        return held
+
+
+def is_idle(replica: Replica) -> bool:
+    """Return whether the replica has no execution, and no outcome that is not written yet."""
+    state = replica.diagnostics()
+    return not state.running and not state.unwritten
 
 
 async def task_blocks() -> float:
     """Return the blocks of one task that waits."""
-    gate, before = Gate(), _allocated()
+    gate, before = Gate(ROWS), _allocated()
     tasks = [asyncio.create_task(gate.wait()) for _ in range(ROWS)]
     await gate.all_called.wait()
     held = _allocated() - before
@@ -95,9 +98,10 @@ async def _measure(dsn: str) -> dict[str, list[float]]:
     with psycopg.connect(dsn, autocommit=True) as c:
         held = HeldExecutions(c)
         settings = Settings(slots=ROWS, queues=("default",))
-        async with Replica(url=dsn, settings=settings, functions={FUNCTION: held.handler}):
-            await held.blocks()  # fills the caches
-            executions = [await held.blocks() for _ in range(ROUNDS)]
+        functions = {FUNCTION: held.handler}
+        async with Replica(url=dsn, settings=settings, functions=functions) as replica:
+            await held.blocks(replica)  # fills the caches
+            executions = [await held.blocks(replica) for _ in range(ROUNDS)]
             tasks = [await task_blocks() for _ in range(ROUNDS)]
     return {"executions": executions, "tasks": tasks}
 
