@@ -113,7 +113,7 @@ def _idle(found: Found) -> Iterator[Row]:
             f"{rate:.2f}", f"and {size['control_per_second']:.2f} of BEGIN and COMMIT", rate <= 0.1,
         )  # fmt: skip
         if size is not few:
-            grown = (size["resident_bytes"] - few["resident_bytes"]) / MEGABYTE
+            grown = max(0, size["resident_bytes"] - few["resident_bytes"]) / MEGABYTE
             yield Row(
                 "Memory of that replica above that with 10 schedules", "≤ 10 MB", f"{grown:.1f} MB",
                 f"{few['resident_bytes'] / MEGABYTE:.0f} MB with 10", grown <= 10,
