@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronledger.engine import clock, lease
-from cronledger.engine.claiming import claim, decide
+from cronledger.engine.claiming import claim
 from cronledger.engine.running import executor, heartbeats
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes import around, recovery, requests
@@ -308,11 +308,6 @@ def starts_ahead_of_its_instant(_: Database) -> AbstractContextManager[None]:
     )
 
 
-def counts_ahead_of_the_instant(_: Database) -> AbstractContextManager[None]:
-    """A claim ahead takes schedules whose limits and blockers may change until they are due."""
-    return method(decide._Decider, "_may_start_ahead", lambda _: lambda *_: True)
-
-
 MUTATIONS = (
     Mutation("finish without the token", "I3", finish_without_token, quick=True),
     Mutation("heartbeat without the token", "I3", heartbeat_without_token),
@@ -334,7 +329,6 @@ MUTATIONS = (
     Mutation("cancel of a RUNNING row at once", "I7", cancels_running_at_once, quick=True),
     Mutation("release the same attempt", "I5", releases_the_same_attempt, quick=True),
     Mutation("start ahead of its instant", "I8", starts_ahead_of_its_instant, quick=True),
-    Mutation("blockers as of ahead of the instant", "I11", counts_ahead_of_the_instant),
     Mutation("limit counted without its lock", "I11", limit_in_locking_statement),
     Mutation("start after the lease", "I7", starts_after_its_lease, quick=True),
     Mutation("trust in a clock that leapt", "I7", trusts_after_a_leap),
