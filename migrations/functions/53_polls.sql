@@ -150,11 +150,11 @@ BEGIN
         )
         SELECT coalesce(array_agg(w.what), '{}') FROM (
             SELECT 'schedules' AS what
-            WHERE EXISTS (SELECT FROM {schema}_internal.unblocked_schedules(most, 1))
-               OR EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'waiting' OFFSET most)
+            WHERE EXISTS (SELECT FROM {schema}.schedules s WHERE s.parked = 'waiting' OFFSET most)
                OR EXISTS (SELECT FROM {schema}_internal.parked_jobs('limit') OFFSET most)
                OR EXISTS (SELECT FROM {schema}_internal.parked_jobs('no_runner') OFFSET most)
                OR EXISTS (SELECT FROM {schema}_internal.parked_jobs('spec_error') OFFSET most)
+               OR EXISTS (SELECT FROM {schema}_internal.unblocked_schedules(most, 1))
             UNION ALL
             SELECT 'inputs'
             WHERE EXISTS (

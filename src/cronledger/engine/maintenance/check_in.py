@@ -32,7 +32,7 @@ log = get_logger(__name__)
 State = Literal["starting", "running", "draining", "stopped"]
 
 CHECK_IN_SECONDS = 3.0
-MOST_EXAMINED = 1000
+MOST_EXAMINED = 10_000
 """The number of parked schedules, and of jobs with parked schedules, that a check-in examines."""
 MOST_NAMES = 100
 LONGEST_HOST = 150
