@@ -311,6 +311,26 @@ def test_a_leap_of_the_clock_is_found_by_a_check_in(simulated: Database) -> None
     simulate(simulated, course)
 
 
+def test_a_check_in_corrects_the_instant_of_the_next_claim(simulated: Database) -> None:
+    """A replica claims by its estimate of the database's clock, minutes after its last claim."""
+
+    async def course(idle: Idle) -> None:
+        idle.job(schedule="* * * * *")
+        await idle.start(listens=True)
+        idle.started.clear()
+        await idle.found_within(60, lambda: bool(idle.started))
+        idle.cluster.leap(timedelta(milliseconds=100))
+        idle.started.clear()
+        await idle.found_within(60, lambda: bool(idle.started))
+        ((late,),) = idle.execute(
+            "SELECT extract(epoch FROM max(started_at - due_at))::float8 FROM {}.executions"
+            " WHERE due_at = (SELECT max(due_at) FROM {}.executions)"
+        )
+        assert late < 0.005
+
+    simulate(simulated, course)
+
+
 @pytest.mark.slow
 def test_another_database_and_its_acceptance_are_found_by_a_check_in(simulated: Database) -> None:
     async def course(idle: Idle) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 
 import psycopg
@@ -28,7 +28,7 @@ BUSY_SECONDS = 0.02
 REARMED_SECONDS = 0.2
 """The wait after a claim that parked a schedule and then found it unblocked. Not zero: a claim that
 parks and a query that re-arms would repeat each other at once if they ever disagreed."""
-LEAD_SECONDS = 0.008
+LEAD = timedelta(milliseconds=8)
 """A step begins this long before the instant at which something is due next. Its claim locks and
 plans, and then waits for the instant. Less than the AHEAD of claims, because the database's time is
 only estimated."""
@@ -57,9 +57,11 @@ class Dispatcher:
     `free` returns the number of free slots and of all slots. `start` receives the claimed leases.
     `rest` returns the longest time between two steps, in seconds; whatever comes due without the
     knowledge of this runner is found by its polls, which wake it. `steal_at`: when the next lease
-    is stale, in database time. `refused`: the reason why the database refused the last claim as not
-    the ledger's own, or None. `saturated`: the last step found no free slot. `starved`: it left no
-    free slot; also true during a step, and after one that failed.
+    is stale, in database time. `next_at`: the database time for which the next step is planned;
+    None during a step, and if nothing is known to come due. `refused`: the reason why the database
+    refused the last claim as not the ledger's own, or None. `saturated`: the last step found no
+    free slot. `starved`: it left no free slot; also true during a step, and after one that
+    failed.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Dispatcher:
         self.saturated = False
         self.starved = True
         self.steal_at: datetime | None = None
+        self.next_at: datetime | None = None
         self.refused: str | None = None
         self.stats = DispatcherStats()
 
@@ -89,6 +92,7 @@ class Dispatcher:
         Raises psycopg.Error when the database is unreachable. The step can be repeated.
         """
         self.starved = True
+        self.next_at = None
         await self._claimer.unknown_commits.resolve()
         free, slots = self._free()
         if free <= 0:
@@ -182,13 +186,19 @@ class Dispatcher:
         if result.rearmed:
             progress = result.leases or result.decision.pending
             waits.append(0.0 if progress else REARMED_SECONDS)
-        if due is not None and due.due is not None:
-            until = self._clock.until(due.due)
-            # Without progress, it was too early for what is due next, or another replica has it.
-            leads = until > LEAD_SECONDS or result.writes
-            waits.append(max(0.0, until - LEAD_SECONDS) if leads else until)
-        moments = [self.steal_at, None if due is None else due.again]
-        waits.extend(self._clock.until(moment) for moment in moments if moment is not None)
+        moments = [self.steal_at]
+        if due is not None:
+            moments += [self._planned(due.due, result), due.again]
+        self.next_at = min((moment for moment in moments if moment is not None), default=None)
+        if self.next_at is not None:
+            waits.append(self._clock.until(self.next_at))
         if min(waits) == 0 and not result.writes:
             return BUSY_SECONDS
         return min(waits)
+
+    def _planned(self, due: datetime | None, result: ClaimResult) -> datetime | None:
+        """Return when to claim a schedule that is due then."""
+        # Without progress, it was too early for what is due next, or another replica has it.
+        if due is None or not (self._clock.until(due) > LEAD.total_seconds() or result.writes):
+            return due
+        return due - LEAD

@@ -314,8 +314,10 @@ class Runtime:
         elif reply.refused is None:
             if reply.stale is not None and reply.stale <= reply.now:
                 parts.loops.wake("dispatcher")
-            if reply.due is not None:
-                parts.loops.wake_within("dispatcher", parts.clock.until(reply.due))
+            # The clock is better known than when the dispatcher planned its next step.
+            for instant in (reply.due, parts.dispatcher.next_at):
+                if instant is not None:
+                    parts.loops.wake_within("dispatcher", parts.clock.until(instant))
 
     def describe(self) -> dict[str, Any]:
         """Return the columns of the runner's row that change, and the jobs that it ignores."""
