@@ -30,7 +30,7 @@ from tests.waiting import until
 
 PACKAGE = ROOT / "src" / "cronledger"
 
-ENGINE = ("heartbeat", "claim", "steal", "refused", "unknown", "finish", "sweep")
+ENGINE = ("heartbeat", "claim", "ahead", "steal", "refused", "unknown", "finish", "sweep")
 WHOLE = ("drain", "transaction", "answer_lost", "commit_lost", "scopes", "deploy")
 
 SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
@@ -139,6 +139,8 @@ def build(step: str, url: str) -> None:
     try:
         if step in WHOLE:
             _whole(step, url, ledger)
+        elif step == "ahead":
+            ledger.job("plain", schedule=CRON)
         elif step == "refused":
             ledger.travel(by=timedelta(days=40))  # no partition is so far ahead
             for name in ("bad", "good"):

@@ -12,12 +12,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import closing
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
 import psycopg
 
 from cronledger.app import App, Context
+from cronledger.engine.claiming import claim as claiming
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
@@ -27,7 +30,7 @@ from cronledger.rules import outcome
 from cronledger.settings import Settings
 from tests.cluster.support.marks import mark
 from tests.cluster.support.watched_statements import Watch, install, names, scripts
-from tests.db.support.engine import LONG_AGO, Runner
+from tests.db.support.engine import LONG_AGO, Ledger, Runner
 from tests.waiting import eventually
 
 NAME = "killed"
@@ -52,6 +55,19 @@ async def claim(url: str, watch: Watch) -> None:
     watch.armed = True
     for start in await runner.settle():
         say("start", start)
+
+
+async def ahead(url: str, watch: Watch) -> None:
+    """A claim of what is due a few seconds later."""
+    runner = await opened(url)
+    await runner.settle()  # what is due now, and the plan of the schedule
+    with closing(Ledger(url)) as ledger:
+        minute = (ledger.now() + timedelta(minutes=1)).replace(second=0, microsecond=0)
+        ledger.travel(to=minute - timedelta(seconds=3))
+    watch.armed = True
+    with mock.patch.object(claiming, "AHEAD", timedelta(seconds=20)):
+        for start in await runner.step():
+            say("start", start)
 
 
 async def steal(url: str, watch: Watch) -> None:
@@ -266,7 +282,7 @@ async def migrate(url: str, watch: Watch) -> None:
 STEPS: dict[str, Callable[[str, Watch], Coroutine[Any, Any, None]]] = {
     step.__name__: step
     for step in (
-        claim, steal, refused, unknown, finish, heartbeat, sweep, drain, transaction,
+        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, drain, transaction,
         answer_lost, commit_lost, scopes, deploy, migrate,
     )
 }  # fmt: skip
