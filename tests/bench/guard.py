@@ -31,8 +31,8 @@ RECORDED = Path(__file__).with_name("recorded_ratios.json")
 REPEATS = 5
 FACTOR = 1.5
 
-FLOOR_ROWS = {10: 1_500, 100: 4_000, 1000: 8_000}
-BACKLOGS = {10: Backlog(20, 50), 100: Backlog(20, 150), 1000: Backlog(20, 300)}
+FLOOR_ROWS = {10: 1_000, 100: 3_000, 1000: 6_000}
+BACKLOGS = {10: Backlog(20, 30), 100: Backlog(20, 100), 1000: Backlog(20, 200)}
 
 RERECORD = "make bench RECORD=1"
 
