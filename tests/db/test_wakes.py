@@ -3,10 +3,13 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
+import psycopg
 import pytest
 
 from cronledger.engine.claiming import claim
+from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, runners
@@ -181,3 +184,26 @@ async def test_what_starts_together_is_planned_as_of_its_own_instant(
         one.statements._send = send  # type: ignore[method-assign,assignment]
         started = await one.step()
     assert sorted(x.claimed.key.job_name for x in started) == ["first", "second"]
+
+
+async def test_a_claim_of_unknown_outcome_leaves_no_schedule_parked_behind_it(
+    ledger: Ledger, database_url: str
+) -> None:
+    """The claim has landed: an execution, and the schedule that wants to replace it."""
+
+    async def lost(claim: Claim, c: Any) -> bool:
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    ledger.job(schedule="* * * * *", overlap="replace", catch_up="latest")
+    async with runners(database_url, {}) as (one,):
+        await one.settle()
+        ledger.trigger()
+        ledger.travel(by=MINUTE)
+        with (
+            mock.patch.object(Claim, "_after_commit", lost),
+            pytest.raises(psycopg.OperationalError),
+        ):
+            await one.step()
+        assert (ledger.statuses(), ledger.parked()) == (["RUNNING"], "waiting")
+        await one.settle()
+    assert ledger.statuses() == ["CANCELLED", "RUNNING"]

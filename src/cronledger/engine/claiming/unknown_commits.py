@@ -24,11 +24,11 @@ class UnknownCommits:
     def __init__(self, pool: AsyncPool, statements: Statements) -> None:
         self._pool = pool
         self._statements = statements
-        self._executions: dict[UUID, ExecutionKey] = {}
+        self._executions: dict[UUID, tuple[ExecutionKey, str]] = {}  # key and queue
 
     def add(self, executions: Iterable[Claimed | NewClaim]) -> None:
         """Record that the outcome of these executions is unknown."""
-        self._executions.update((x.token, x.key) for x in executions)
+        self._executions.update((x.token, (x.key, x.queue)) for x in executions)
 
     def remove(self, executions: Iterable[Claimed | NewClaim]) -> None:
         """Remove executions that the caller of the claim holds, or that were rolled back."""
@@ -38,11 +38,18 @@ class UnknownCommits:
     async def resolve(self) -> None:
         """Release every execution that was committed. Afterwards no outcome is unknown.
 
+        The claim may have parked schedules behind these executions, and a release may have ended
+        one of them as CANCELLED, so these schedules are re-armed.
+
         Raises psycopg.Error if the database is unreachable.
         """
         released, unknown = 0, len(self._executions)
+        claimed = [(key.scope, queue) for key, queue in self._executions.values()]
         while self._executions:
             released += await self._release()
+        if released:
+            async with self._pool.connection() as c, step_transaction(c):
+                await self._statements.rearm_unblocked(c, claimed)
         if unknown:
             log.warning("claim_commit_unknown", executions=unknown, released=released)
 
@@ -57,7 +64,7 @@ class UnknownCommits:
         up to 18.4 skips rows that were updated (by a request to cancel them, for example) while
         `release_executions` waited for them. The next call sees their current state.
         """
-        tokens, keys = list(self._executions), list(self._executions.values())
+        tokens, keys = list(self._executions), [key for key, _ in self._executions.values()]
         async with self._pool.connection() as c:
             async with step_transaction(c):
                 await self._statements.lock_schedule(c, min(key.scope for key in keys))
