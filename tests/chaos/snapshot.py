@@ -82,14 +82,17 @@ class _Side:
         self._repeat("the replicas run", self._started)
 
     def _started(self) -> bool:
-        """Both replicas run. After a failover before their first check-in nobody has been seen on
-        the timeline of the ledger, so that it has to be accepted as after a restore."""
-        for member in self._fleet.members.values():
-            if member.popen is not None and member.popen.poll() == Exit.OTHER_DATABASE:
+        """Both replicas have started. One whose start met another fault is started again. After a
+        failover before their first check-in nobody has been seen on the timeline of the ledger, so
+        that it has to be accepted as after a restore."""
+        members = self._fleet.members.values()
+        for member in members:
+            code = None if member.popen is None else member.popen.poll()
+            if code == Exit.OTHER_DATABASE:
                 self.cronledger("accept-database", "--catch-up")
+            if code == Exit.OTHER_DATABASE or (code in (1, 3) and not member.has_started):
                 self._fleet.start(member)
-        ((count,),) = self._sql("SELECT count(*) FROM cronledger.runners WHERE state = 'running'")
-        return bool(count >= len(self._fleet.members))
+        return all(member.has_started for member in members)
 
     def _make(self) -> bool:
         for name in (NAME, COPY):
