@@ -47,11 +47,11 @@ class UnknownCommits:
         claimed = [(key.scope, queue) for key, queue in self._executions.values()]
         while self._executions:
             released += await self._release()
-        if released:
-            async with self._pool.connection() as c, step_transaction(c):
-                await self._statements.rearm_unblocked(c, claimed)
         if unknown:
             log.warning("claim_commit_unknown", executions=unknown, released=released)
+            # Also if nothing was released: a release whose reply was lost is not counted again.
+            async with self._pool.connection() as c, step_transaction(c):
+                await self._statements.rearm_unblocked(c, claimed)
 
     async def _release(self) -> int:
         """Release the committed executions, guarded by their tokens. Return their number.

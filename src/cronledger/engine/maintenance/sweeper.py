@@ -156,7 +156,7 @@ class Sweeper:
             return ()
         return rows
 
-    async def _repair(self, left: frozenset[str] = REPAIRS) -> None:
+    async def _repair(self, left: frozenset[str]) -> None:
         s, due = self._statements, False
         ended: Sequence[int] = ()
         async with self._pool.connection() as c:
