@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from cronledger.app import App, Context
 from cronledger.cli.failures import explain
+from cronledger.engine.maintenance.sweeper import REPAIRS
 from cronledger.ledger import identity
 from cronledger.ledger.access import connect
 from cronledger.replica import Replica
@@ -75,7 +76,7 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
         parts.sweeper._maintain_at = 0.0
         steps: list[Callable[[], Awaitable[object]]] = [
             replica._runtime.check_in, parts.dispatcher.step, parts.sweeper.step,
-            parts.sweeper._repair, parts.sweeper._maintain, parts.scopes.step,
+            lambda: parts.sweeper._repair(REPAIRS), parts.sweeper._maintain, parts.scopes.step,
             lambda: replica.register(later), lambda: replica.unregister(app),
             lambda: parts.lifecycle.apply(later),
         ]  # fmt: skip
