@@ -5,6 +5,7 @@ The deadline passes while the loop is blocked; the stop of the heartbeat thread 
 
 import asyncio
 import threading
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 from cronledger import Context
+from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.http import HttpHandlers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
@@ -25,7 +27,10 @@ AGAIN: dict[str, Any] = {"allow_stale_reentry": True}
 
 
 def lapse(replica: Replica) -> None:
-    (lease,) = replica._runtime.components.leases.all()
+    """The deadline passes. A heartbeat that was sent before is not answered any more."""
+    leases = replica._runtime.components.leases
+    (lease,) = leases.all()
+    leases.renew = lambda tokens, sent: {}  # type: ignore[method-assign]
     lease.deadline = monotonic() - 1
 
 
@@ -142,7 +147,7 @@ async def test_no_request_is_sent(
 
 
 async def test_no_command_is_started(
-    whole: Whole, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     run = CommandHandlers.run
 
@@ -151,8 +156,7 @@ async def test_no_command_is_started(
         lapse(replica)
         return await run(*given)
 
-    command = f"echo $CRONLEDGER_ATTEMPT >> {tmp_path}/lines"
-    whole.declare("writes", "command", {"command": command}, **AGAIN)
+    declare_writes(whole, tmp_path, **AGAIN)
     async with whole.replica() as replica:
         monkeypatch.setattr(CommandHandlers, "run", late)
         row = await whole.run("writes")
@@ -161,3 +165,33 @@ async def test_no_command_is_started(
     with psycopg.connect(whole.url) as c:
         said = c.execute("SELECT error_code FROM cronledger.attempts").fetchall()
     assert ("not_started",) not in said
+
+
+async def test_a_command_is_started_if_its_lease_was_renewed_after_all(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The heartbeat's answer arrives after the supervisor has refused to start the command."""
+    run = Supervisor.run
+    ends: list[CommandEnd] = []
+
+    async def late(supervisor: Supervisor, key: str, **given: Any) -> CommandEnd:
+        (lease,) = replica._runtime.components.leases.all()
+        if not ends:
+            lease.deadline = given["deadline"] = monotonic() - 1
+        ends.append(await run(supervisor, key, **given))
+        lease.renew(monotonic())
+        return ends[-1]
+
+    declare_writes(whole, tmp_path)
+    async with whole.replica() as replica:
+        monkeypatch.setattr(Supervisor, "run", late)
+        row = await whole.run("writes")
+    assert [end.reason for end in ends] == ["too_late", "exited"]
+    assert (row["status"], row["attempt"]) == ("SUCCESS", 1)
+    assert (tmp_path / "lines").read_text() == "1\n"
+
+
+def declare_writes(whole: Whole, directory: Path, **policies: Any) -> None:
+    """Declare a command that writes the number of its attempt into a file."""
+    command = f"echo $CRONLEDGER_ATTEMPT >> {directory}/lines"
+    whole.declare("writes", "command", {"command": command}, **policies)

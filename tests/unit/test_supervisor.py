@@ -219,7 +219,6 @@ async def test_output_is_decoded(
         ([], {}, "argv is empty"),
         (["true"], {"env": {"A=B": "c"}}, "invalid environment variable name 'A=B'"),
         (["true"], {"env": {"A": "c\0"}}, "environment variable A contains a NUL"),
-        (["true"], {"lease": KILL_LEAD / 2}, "s are left of its lease"),
     ],
 )
 async def test_what_cannot_start_says_why(
@@ -233,6 +232,13 @@ async def test_what_cannot_start_says_why(
     assert end.error is not None
     assert error in end.error
     assert (await run(supervisor, "exit 4")).returncode == 4
+
+
+async def test_what_has_too_little_time_is_not_started(supervisor: Supervisor) -> None:
+    end = await run(supervisor, ["true"], lease=KILL_LEAD / 2)
+    assert (end.returncode, end.signal, end.reason, end.output) == (None, None, "too_late", "")
+    assert end.error is not None
+    assert "s are left of its lease" in end.error
 
 
 async def test_wrong_use_is_refused(supervisor: Supervisor) -> None:

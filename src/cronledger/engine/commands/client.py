@@ -19,7 +19,14 @@ from time import monotonic
 from typing import Any, Literal
 
 Reason = Literal[
-    "exited", "stopped", "lease", "eof", "guardian_died", "supervisor_died", "not_started"
+    "exited",
+    "stopped",
+    "lease",
+    "eof",
+    "guardian_died",
+    "supervisor_died",
+    "not_started",
+    "too_late",
 ]
 
 CLOSE_SECONDS = 6.0
@@ -39,8 +46,8 @@ class CommandEnd:
     `returncode` is set if it exited, and `signal` if a signal ended it; neither is set if that is
     unknown. `reason`: it exited by itself; `stop`, `kill` or a cancellation stopped it; its lease
     ended; its guardian died; the supervisor was closed (eof) or died; or it was not started,
-    because of `error`. `output` is the decoded tail of stdout and stderr. `truncated`: there was
-    more.
+    because of `error`, or because its deadline had passed (too_late). `output` is the decoded tail
+    of stdout and stderr. `truncated`: there was more.
     """
 
     returncode: int | None
@@ -135,7 +142,7 @@ class Supervisor:
 
         Raises ValueError unless exactly one of `argv` and `shell` is given, and if `key` is
         running. Raises RuntimeError after `close`. Any other failure to start is returned as
-        `not_started`.
+        `not_started`, or as `too_late` if the deadline had passed.
         """
         if (argv is None) == (shell is None):
             raise ValueError(f"command {key!r}: give exactly one of argv and shell")
@@ -325,7 +332,7 @@ class Supervisor:
             case "started":
                 self._runs[event["key"]].pid = event["pid"]
             case "failed":
-                self._settle(event["key"], _not_started(event["error"]))
+                self._settle(event["key"], _not_started(event["error"], event["reason"]))
             case "ended":
                 code, number = event["returncode"], event["signal"]
                 output, truncated = event["output"], event["truncated"]
@@ -385,8 +392,8 @@ class Supervisor:
                 process.loop.remove_writer(process.stdin)
 
 
-def _not_started(error: str) -> CommandEnd:
-    return CommandEnd(None, None, "not_started", "", False, error)
+def _not_started(error: str, reason: Reason = "not_started") -> CommandEnd:
+    return CommandEnd(None, None, reason, "", False, error)
 
 
 def _unfit(

@@ -233,8 +233,8 @@ class Supervisor:
     def _handle(self, request: dict[str, Any]) -> None:
         match request["op"]:
             case "start":
-                if error := self._start(request):
-                    self._emit({"event": "failed", "key": request["key"], "error": error})
+                if refused := self._start(request):
+                    self._emit(_failed(request["key"], *refused))
             case "extend":
                 for key, deadline in request["deadlines"].items():
                     if command := self._commands.get(key):
@@ -250,16 +250,17 @@ class Supervisor:
             case other:
                 raise ValueError(f"unknown request {other!r}")
 
-    def _start(self, request: dict[str, Any]) -> str | None:
-        """Start a command. Return an error if no process can be started for it."""
+    def _start(self, request: dict[str, Any]) -> tuple[str, str] | None:
+        """Start a command. Return a reason and an error if no process can be started for it."""
         now = monotonic()
         command = Command(request, now)
         if command.key in self._commands:
             raise ValueError(f"command {command.key!r} is running already")
         if self._runner_gone:
-            return "not started: the runner is gone"
+            return "not_started", "not started: the runner is gone"
         if now >= command.kill_at:
-            return f"not started: {request['deadline'] - now:.3f} s are left of its lease"
+            left = request["deadline"] - now
+            return "too_late", f"not started: {left:.3f} s are left of its lease"
         environ = self._environ | request["env"]
         try:
             command.group = self._groups.new()
@@ -267,7 +268,7 @@ class Supervisor:
         except OSError as error:
             if command.group is not None:
                 cgroup.remove(command.group)
-            return f"cannot start a process: {error.strerror}"
+            return "not_started", f"cannot start a process: {error.strerror}"
         command.guardian, command.control, command.report = spawned[:3]
         command.output, command.exec_status = spawned[3:]
         self._commands[command.key] = self._guardians[command.guardian] = command
@@ -483,9 +484,13 @@ class Supervisor:
             cgroup.remove(command.group)
         del self._commands[command.key]
         if command.error is not None:
-            self._emit({"event": "failed", "key": command.key, "error": command.error})
+            self._emit(_failed(command.key, "not_started", command.error))
         else:
             self._emit(command.ended())
+
+
+def _failed(key: str, reason: str, error: str) -> dict[str, str]:
+    return {"event": "failed", "key": key, "reason": reason, "error": error}
 
 
 if __name__ == "__main__":

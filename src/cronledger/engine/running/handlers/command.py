@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cronledger.app import Context
-from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.lease import Lease
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.rules import outcome
@@ -25,18 +25,15 @@ class CommandHandlers:
         Raises LeaseEndedError if the command was killed at the end of its lease, or if the lease
         had ended before the command could start.
         """
-        target = job.target
-        command = target["command"]
-        end = await self.supervisor.run(
-            str(context.lease_token),
-            argv=None if isinstance(command, str) else command,
-            shell=command if isinstance(command, str) else None,
-            env={**target.get("env", {}), **environment(context)},
-            cwd=target.get("cwd"),
-            deadline=lease.deadline,
-            tail_bytes=self.tail_bytes,
-        )
+        deadline = lease.deadline
+        end = await self._run(job, context, deadline)
+        # Nothing has run. If the lease was renewed meanwhile, there is time for it again.
+        while end.reason == "too_late" and lease.usable and lease.deadline > deadline:
+            deadline = lease.deadline
+            end = await self._run(job, context, deadline)
         match end.reason:
+            case "too_late":
+                raise LeaseEndedError
             case "not_started" if not lease.usable:
                 raise LeaseEndedError
             case "not_started":
@@ -51,6 +48,19 @@ class CommandHandlers:
                 if end.returncode is None:  # it was stopped, and its guardian died
                     return outcome.lease_over("guardian_died", end.output)
                 return outcome.exited(end.returncode, end.output)
+
+    async def _run(self, job: Job, context: Context, deadline: float) -> CommandEnd:
+        target = job.target
+        command = target["command"]
+        return await self.supervisor.run(
+            str(context.lease_token),
+            argv=None if isinstance(command, str) else command,
+            shell=command if isinstance(command, str) else None,
+            env={**target.get("env", {}), **environment(context)},
+            cwd=target.get("cwd"),
+            deadline=deadline,
+            tail_bytes=self.tail_bytes,
+        )
 
 
 def environment(context: Context) -> Mapping[str, str]:
