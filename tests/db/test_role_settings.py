@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on",
     },
     "timeouts": {
-        "idle_session_timeout": "200ms", "lock_timeout": "50ms",
+        "idle_session_timeout": "2s", "lock_timeout": "50ms",
         "idle_in_transaction_session_timeout": "10s",
     },
     "values": {

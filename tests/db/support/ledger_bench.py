@@ -18,6 +18,7 @@ TICK = timedelta(milliseconds=1)
 REPLICA, WORKER = ("python",), ("external",)
 
 STOPPED = """
+UPDATE cronledger.time_travel SET ahead = '0';
 CREATE OR REPLACE FUNCTION cronledger.db_now() RETURNS timestamptz LANGUAGE sql STABLE
     AS $$ SELECT '{at}'::timestamptz + (SELECT t.ahead FROM cronledger.time_travel t) $$;
 CREATE OR REPLACE FUNCTION cronledger.db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE
