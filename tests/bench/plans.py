@@ -38,7 +38,7 @@ QUEUES = ("default", "reports", "mail", "full")
 MOST_REMOVED = 10.0
 MOST_BUFFERS = 40.0
 # What a statement may read whatever its batch: its scans of waiting rows probe each partition for
-# each job that has some, and limits are counted over the RUNNING rows.
+# each job that has some, and the limit of each queue is counted over the RUNNING rows.
 PROBES = 6
 IN_FUNCTIONS = (
     "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
@@ -494,10 +494,12 @@ def _fixed(c: psycopg.Connection) -> int:
         """SELECT (SELECT count(DISTINCT job_name) FROM cronledger.executions
                    WHERE next_attempt_at IS NOT NULL),
                   (SELECT count(*) FROM cronledger.partitions()),
-                  (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING')"""
+                  (SELECT count(*) FROM cronledger.executions WHERE status = 'RUNNING'),
+                  (SELECT count(*) FROM cronledger.queues WHERE max_running IS NOT NULL)"""
     ).fetchone()
     assert waiting is not None
-    return int(PROBES * waiting[0] * waiting[1] + waiting[2])
+    jobs, partitions, running, limited_queues = waiting
+    return int(PROBES * jobs * partitions + running * limited_queues)
 
 
 def _warm(c: psycopg.Connection, statement: Sent, mode: str) -> Measured:
