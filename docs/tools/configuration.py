@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from cronledger.rules.error_codes import ERROR_MEANINGS
 from cronledger.rules.model import Job
-from cronledger.rules.outcome import ERROR_LENGTH, ERROR_MEANINGS
+from cronledger.rules.outcome import ERROR_LENGTH
 from cronledger.rules.problems import EXIT_MEANINGS, shown
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import FromEnvironment, HttpTarget

@@ -70,6 +70,9 @@ GROUPS: dict[str, dict[int, str]] = {
         35: "`backfill`: plan_times of the past under their own key",
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
+    "Failures": {
+        37: "`retry_on` and `never_retry_on` decide which failures are retried",
+    },
 }
 """Every feature by its number."""
 

@@ -139,6 +139,44 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_scopes(text, text[]) IS 'Raises unless each of these is a possible name of a scope.';
 
+-- Only the form of each item. A replica also checks names of exceptions and of signals, and the bounds of
+-- numbers; a wrong one becomes the spec_error of the job.
+CREATE OR REPLACE FUNCTION {schema}_internal.check_retry_filter(job text, field text, handler text, items text[])
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    form text := CASE handler
+        WHEN 'python' THEN '[^[:space:][:digit:]][^[:space:]]*'
+        WHEN 'command' THEN '[0-9]+(-[0-9]+)?|SIG[A-Z0-9]+|[a-z_]+'
+        WHEN 'sql' THEN '[0-9A-Z]{2}([0-9A-Z]{3})?|[a-z_]+'
+        WHEN 'http' THEN '[0-9]+(-[0-9]+)?|[1-5]xx|[a-z_]+'
+        ELSE '[^[:space:]](.*[^[:space:]])?' END;
+    form_hint text := CASE handler
+        WHEN 'python' THEN 'names of exceptions as error_msg shows them, such as ConnectionError'
+        WHEN 'command' THEN 'exit statuses (75), ranges (64-78), signals (SIGKILL)'
+        WHEN 'sql' THEN 'SQLSTATEs (40001), classes of them (40)'
+        WHEN 'http' THEN 'statuses (503), ranges (500-599), 5xx'
+        ELSE 'codes that the worker passes to fail' END;
+    longest integer := CASE handler WHEN 'external' THEN 100 ELSE 200 END;
+    bad text;
+BEGIN
+    SELECT coalesce('has ' || quote_literal(left(u.item, 40)), 'has a NULL') || ' as element ' || u.n
+    INTO bad FROM unnest(items) WITH ORDINALITY u(item, n)
+    WHERE u.item IS NULL OR length(u.item) > longest OR u.item !~ ('^(' || form || ')$')
+    ORDER BY u.n LIMIT 1;
+    IF array_ndims(items) > 1 THEN
+        bad := 'is a multidimensional array';
+    ELSIF cardinality(items) > 100 THEN
+        bad := format('has %s elements; the limit is 100', cardinality(items));
+    END IF;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: % %', job, field, bad
+            USING HINT = format('Write a plain list of at most 100 items for handler = %s: %s, or error codes.',
+                                handler, form_hint),
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_retry_filter(text, text, text, text[]) IS 'Raises unless each of these may be an item of retry_on or never_retry_on for this handler.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_check_values() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -151,12 +189,20 @@ BEGIN
     IF TG_OP = 'INSERT' OR NEW.retry_backoff IS DISTINCT FROM OLD.retry_backoff THEN
         PERFORM {schema}_internal.check_backoff(NEW.name, NEW.retry_backoff);
     END IF;
+    IF NEW.retry_on IS NOT NULL AND (TG_OP = 'INSERT'
+            OR (NEW.handler, NEW.retry_on) IS DISTINCT FROM (OLD.handler, OLD.retry_on)) THEN
+        PERFORM {schema}_internal.check_retry_filter(NEW.name, 'retry_on', NEW.handler, NEW.retry_on);
+    END IF;
+    IF NEW.never_retry_on IS NOT NULL AND (TG_OP = 'INSERT'
+            OR (NEW.handler, NEW.never_retry_on) IS DISTINCT FROM (OLD.handler, OLD.never_retry_on)) THEN
+        PERFORM {schema}_internal.check_retry_filter(NEW.name, 'never_retry_on', NEW.handler, NEW.never_retry_on);
+    END IF;
     IF TG_OP = 'INSERT' OR NEW.scopes IS DISTINCT FROM OLD.scopes THEN
         PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a retry_backoff or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a retry_backoff, retry filters or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

@@ -3,11 +3,13 @@
 -- The triggers are SECURITY DEFINER, so that a role that may write jobs needs no right to write their history.
 
 -- The settings are pinned, because the texts in a definition depend on them, and an unchanged definition must
--- compare as equal.
+-- compare as equal. For the same reason a column that was added later is left out while it is NULL.
 CREATE OR REPLACE FUNCTION {schema}_internal.job_definition(job {schema}.jobs) RETURNS jsonb
 LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
-        'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error']
+        'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error',
+        CASE WHEN job.retry_on IS NULL THEN 'retry_on' END,
+        CASE WHEN job.never_retry_on IS NULL THEN 'never_retry_on' END]
 $$;
 COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 

@@ -153,12 +153,24 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.rearm_after({schema}.executions) IS 'Makes the schedules due that waited for the end of this execution, and notifies the replicas.';
 
+-- rules/retry_filters.py has this rule for replicas, whose failures have more names than an error_code.
+CREATE OR REPLACE FUNCTION {schema}_internal.retry_refusal(code text, retry_on text[], never_retry_on text[])
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT 'not retried: ' || CASE
+        WHEN code = 'retry_requested' THEN NULL
+        WHEN code = ANY (never_retry_on) THEN 'never_retry_on has ' || code
+        WHEN cardinality(retry_on) > 0 AND code <> ALL (retry_on) THEN 'retry_on has no match' END
+$$;
+COMMENT ON FUNCTION {schema}_internal.retry_refusal(text, text[], text[]) IS 'Returns the line for error_msg that says why these filters prevent a retry after this error_code; NULL: they do not.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.end_attempt(
     execution_id bigint, token uuid, outcome {schema}.executions, wait interval, final boolean,
     covers boolean)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     held      {schema}.executions;
+    refusal   text;
+    room      integer;
     has_input boolean;
     bytes     integer := octet_length(outcome.result::text);
     unstored  text := CASE
@@ -171,19 +183,27 @@ BEGIN
             THEN 'result_too_large' ELSE 'result_invalid' END);
         outcome.error_msg := concat_ws(E'\n', outcome.error_msg, unstored);
     END IF;
-    IF length(outcome.error_msg) > 4000 THEN
-        outcome.error_msg := left(outcome.error_msg, 3999) || '…';
-    END IF;
     held := {schema}_internal.lock_lease(execution_id, token);
     IF held.id IS NULL THEN
         RETURN {schema}_internal.lease_refusal(execution_id, token);
     END IF;
-    IF final THEN
+    IF NOT final AND held.attempt < held.max_attempts THEN
+        -- The job may be deleted.
+        SELECT coalesce(wait, j.retry_backoff[least(held.attempt, cardinality(j.retry_backoff))]
+                              * (1 + j.retry_jitter * random())),
+               {schema}_internal.retry_refusal(outcome.error_code, j.retry_on, j.never_retry_on)
+        INTO wait, refusal
+        FROM (VALUES (held.job_name)) h(job_name) LEFT JOIN {schema}.jobs j ON j.name = h.job_name;
+    END IF;
+    IF final OR refusal IS NOT NULL THEN
         wait := NULL;
-    ELSIF wait IS NULL THEN
-        SELECT j.retry_backoff[least(held.attempt, cardinality(j.retry_backoff))]
-               * (1 + j.retry_jitter * random())
-        INTO wait FROM {schema}.jobs j WHERE j.name = held.job_name;
+    END IF;
+    room := 4000 - coalesce(length(refusal) + 1, 0);
+    IF length(outcome.error_msg) > room THEN
+        outcome.error_msg := left(outcome.error_msg, room - 1) || '…';
+    END IF;
+    IF refusal IS NOT NULL THEN
+        outcome.error_msg := concat_ws(E'\n', outcome.error_msg, refusal);
     END IF;
     SELECT f.has_input INTO has_input FROM {schema}_internal.finish_executions(
         ARRAY[held.job_name], ARRAY[held.scope_kind], ARRAY[held.scope_id], ARRAY[held.plan_time],
@@ -197,7 +217,7 @@ BEGIN
     END IF;
     RETURN 'ok';
 END $$;
-COMMENT ON FUNCTION {schema}_internal.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'Ends the attempt of a worker with status, result, error and watermark of outcome. FAILED is retried after wait or the backoff of the job, unless final.';
+COMMENT ON FUNCTION {schema}_internal.end_attempt(bigint, uuid, {schema}.executions, interval, boolean, boolean) IS 'Ends the attempt of a worker with status, result, error and watermark of outcome. FAILED is retried after wait or the backoff of the job, unless it is final or the retry filters of the job prevent it.';
 
 CREATE OR REPLACE FUNCTION {schema}.finish(id bigint, token uuid, result jsonb DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -250,7 +270,7 @@ BEGIN
     outcome.result := fail.result;
     RETURN {schema}_internal.end_attempt(fail.id, token, outcome, retry_after, final, false);
 END $$;
-COMMENT ON FUNCTION {schema}.fail(bigint, uuid, text, text, jsonb, interval, boolean) IS 'Ends an attempt as FAILED with code, message and an optional result. It is retried after retry_after or the retry_backoff of the job while attempts are left, unless final is true. After a requested cancel it is CANCELLED instead. ok: written. already_finished, lost: see finish.';
+COMMENT ON FUNCTION {schema}.fail(bigint, uuid, text, text, jsonb, interval, boolean) IS 'Ends an attempt as FAILED with code, message and an optional result. It is retried after retry_after or the retry_backoff of the job while attempts are left, unless final is true, or retry_on and never_retry_on of the job exclude the code. They never exclude retry_requested. After a requested cancel it is CANCELLED instead. ok: written. already_finished, lost: see finish.';
 
 CREATE OR REPLACE FUNCTION {schema}.release(id bigint, token uuid)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

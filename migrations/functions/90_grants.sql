@@ -51,13 +51,13 @@ LANGUAGE sql IMMUTABLE AS $$
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
-             check_enqueue check_queue check_retry check_runner check_scopes check_target check_trigger
+             check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_trigger
              apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
              check_items check_partition create_enqueued create_partition create_partitions enqueue_messages
-             free_plan_times lock_scopes merge_enqueued
+             free_plan_times lock_scopes merge_enqueued retry_refusal
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
              enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope'),

@@ -6,7 +6,8 @@ SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fo
        j.overlap, j.max_running, j.queue, j.handler, j.run_timeout, j.stale_timeout,
        j.allow_stale_reentry, j.max_attempts, j.retry_backoff, j.retry_jitter, j.scope_kind, j.scopes,
        j.description, j.source, j.deploy, j.paused_at, j.paused_by, j.paused_reason, j.paused_until,
-       j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function
+       j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function,
+       j.retry_on, j.never_retry_on
 FROM {schema}.jobs j;
 COMMENT ON VIEW {schema}.job_details IS 'Jobs as they are defined, one row each, without target and payload.';
 COMMENT ON COLUMN {schema}.job_details.name IS 'Name of the job.';
@@ -47,6 +48,8 @@ COMMENT ON COLUMN {schema}.job_details.retired_at IS 'When the job was retired; 
 COMMENT ON COLUMN {schema}.job_details.edited_by IS 'The person who made the last edit; copied to job_revisions.requested_by.';
 COMMENT ON COLUMN {schema}.job_details.spec_error IS 'Why the job cannot be planned or run; cleared by the next edit.';
 COMMENT ON COLUMN {schema}.job_details.function IS 'The Python function that runs; NULL with another handler.';
+COMMENT ON COLUMN {schema}.job_details.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, statuses of http, SQLSTATEs, error codes. NULL or empty: all failures.';
+COMMENT ON COLUMN {schema}.job_details.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
 
 CREATE OR REPLACE VIEW {schema}.job_targets AS
 SELECT j.name, {schema}_internal.masked_target(j.target) AS target, j.payload FROM {schema}.jobs j;

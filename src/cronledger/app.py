@@ -18,6 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from cronledger.binding import Bound, Function, bind
 from cronledger.cancellation import Cancelled, CancelToken
+from cronledger.rules import retry_filters
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
     CatchUp,
@@ -41,6 +42,7 @@ __all__ = [
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
 Length = str | timedelta
+Failure = type[BaseException] | str
 F = TypeVar("F", bound=Function)
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -72,6 +74,8 @@ class Policies(TypedDict, total=False):
     max_attempts: int
     retry_backoff: Sequence[Length]
     retry_jitter: float
+    retry_on: Sequence[Failure] | None
+    never_retry_on: Sequence[Failure] | None
     scope_kind: str
     scopes: Sequence[str] | Provider | None
 
@@ -219,6 +223,8 @@ class App:
             max_attempts: Most attempts, including the first. Default: 1.
             retry_backoff: Times before attempt 2, 3, …; the last one repeats.
             retry_jitter: Share of the backoff, 0 to 1, up to which a random time is added.
+            retry_on: Only these exceptions are retried: classes, their names, or error codes.
+            never_retry_on: These are not retried, even if `retry_on` has them.
             scope_kind: Kind of the job's scopes, such as "tenant".
             scopes: The scope_ids, or a function without parameters that returns them.
 
@@ -254,6 +260,9 @@ class App:
             del values["scopes"]
         if "payload" in values:
             values["payload"] = _plain(where, chosen, values["payload"])
+        for policy in retry_filters.FILTERS:
+            if isinstance(items := values.get(policy), list | tuple):
+                values[policy] = [_failure(where, chosen, policy, item) for item in items]
         values |= {"name": chosen, "schedule": schedule}
         values |= {"handler": Handler.PYTHON, "target": {"python": where}}
         try:
@@ -289,6 +298,21 @@ def _plain(where: str, job: str, payload: object) -> Any:
     except ValueError as exc:
         message, remedy = f"is not JSON: {exc}", "pass plain values"
         raise _refusal(where, job, "payload", message, remedy) from exc
+
+
+def _failure(where: str, job: str, field: str, item: object) -> object:
+    """Return a class of exceptions as its name, and anything else as it is."""
+    if not isinstance(item, type):
+        return item
+    name = retry_filters.name_of(item)
+    if not issubclass(item, BaseException):
+        message = f"has {name}, which is not a class of exceptions"
+        raise _refusal(where, job, field, message, "remove it")
+    if issubclass(item, Retry | Discard | LeaseLost):
+        message = f"has {name}, but filters do not apply to it"
+        remedy = 'remove it; retry_on = ["retry_requested"] retries only what raises Retry'
+        raise _refusal(where, job, field, message, remedy)
+    return name
 
 
 def _refusal(where: str, job: str, field: str, message: str, remedy: str) -> ConfigurationError:

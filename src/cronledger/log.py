@@ -44,7 +44,8 @@ EVENTS: Mapping[str, str] = {
     "embedded_started": "The embedded PostgreSQL was started, or a running one is shared.",
     "execution_cancelled": "An execution was cancelled on request.",
     "execution_crashed": "A defect of cronledger ended an execution, which is FAILED.",
-    "execution_failed": "An attempt failed. It is retried after `retry_after_s`, if that is set.",
+    "execution_failed": "An attempt failed. It is retried after `retry_after_s`, if that is set. "
+    "`not_retried` is the retry filter that prevents a retry.",
     "execution_released": "An unfinished execution was released, so that another runner can claim "
     "it.",
     "execution_started": "An execution was won, retried or stolen (`how`), and starts.",

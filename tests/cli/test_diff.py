@@ -140,3 +140,17 @@ def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: 
     assert foreign.exit_code == 2
     assert "belongs to the source" in foreign.stderr
     assert cli("jobs", "diff", file, "--days", "0").exit_code == 2
+
+
+def test_f37_a_diff_shows_a_filter_that_comes_or_goes(cli: Cli, applied: Path) -> None:
+    table = "[jobs.hourly]\n"
+    filtered = UTC_JOBS.replace(table, table + "max_attempts = 2\nretry_on = [7]\n")
+    for text, fields in (
+        (filtered, {"max_attempts": [1, 2], "retry_on": [None, ["7"]]}),
+        (UTC_JOBS, {"max_attempts": [2, 1], "retry_on": [["7"], None]}),
+    ):
+        applied.write_text(text)
+        (change,) = json.loads(cli("jobs", "diff", "jobs.toml", "--json").stdout)["jobs"]
+        assert (change["job"], change["fields"]) == ("hourly", fields)
+        assert cli("jobs", "apply", "jobs.toml").exit_code == 0
+    assert json.loads(cli("jobs", "diff", "jobs.toml", "--json").stdout)["jobs"] == []

@@ -124,6 +124,30 @@ def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
     assert message in _why(cli, _hour(db))["text"]
 
 
+@pytest.mark.parametrize(
+    ("message", "told", "hint"),
+    [
+        ("exit status 64", "(exit_code: exit status 64)", False),
+        ("ValueError: no\n\nTraceback", "(exit_code: ValueError: no)", True),
+        (None, "(exit_code: no message)", False),
+    ],
+)
+def test_f37_a_filter_is_named_as_the_reason_why_it_is_not_retried(
+    cli: Cli, db: rows.Db, message: str | None, told: str, hint: bool
+) -> None:
+    note = "not retried: never_retry_on has 64-78"
+    stored = note if message is None else f"{message}\n{note}"
+    row = rows.execution(
+        db, "FAILED", plan_time=_hour(db), error_code="exit_code", error_msg=stored
+    )
+    because = "; it is not retried: never_retry_on has 64-78."
+    printed = cli("why", "job", _hour(db).isoformat()).stdout
+    assert told + because in printed
+    assert ("prints the whole message" in printed) is hint
+    assert because in _why(cli, _hour(db))["text"]
+    assert note in cli("executions", "show", str(row["id"])).stdout
+
+
 def test_skipped_because_another_one_was_running(cli: Cli, db: rows.Db) -> None:
     row = rows.execution(db, plan_time=_hour(db, 2))
     _skip(db, _hour(db), "overlap", blocked_by=row["id"])

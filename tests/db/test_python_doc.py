@@ -57,6 +57,9 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
             "the scopes of the provider",
             lambda: {row["scope_id"] for row in whole.rows(provided)} == {"acme", "globex"},
         )
+    charged = whole.rows("SELECT * FROM cronledger.executions WHERE job_name = 'charge'")[0]
+    assert charged["attempt"] == 2
+    assert charged["error_msg"].endswith("not retried: retry_on has no match")
     assert (report["trigger"], report["result"]["tenant"]) == ("manual", "acme")
     assert report["rows_affected"] == 3
     assert ended == {
@@ -64,6 +67,7 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
         "ship": ("SUCCESS", "order 7 is due on Saturday"),
         "fetch": ("SUCCESS", "attempt 2"),
         "bill": ("FAILED", "no_such_customer"),
+        "charge": ("FAILED", "handler_error"),
         "crunch_all": ("SUCCESS", 499500),
         "race": ("SUCCESS", [45, "stopped"]),
         "transfer": ("SUCCESS", "moved"),

@@ -257,7 +257,7 @@ def test_a_new_job_has_a_revision_and_a_schedule_that_starts_now(db: Db) -> None
     [
         "schedule = '@daily'", "overlap = 'wait'", "payload = '1'", "paused_at = '2030-01-01'",
         "retired_at = '2030-01-01'", "retry_backoff = '{1 s}'", "ends_at = '2030-01-01'",
-        "timezone = 'Asia/Tokyo'",
+        "timezone = 'Asia/Tokyo'", "retry_on = '{timeout}'", "never_retry_on = '{timeout}'",
     ],
 )  # fmt: skip
 def test_edits_make_revisions_and_wake_the_schedules(db: Db, edit: str) -> None:

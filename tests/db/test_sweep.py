@@ -129,6 +129,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "zone": {"timezone": "Mars/Olympus"},
     "backoff": {"retry_backoff": [None]},
     "negative": {"retry_backoff": ["-1 s"]},
+    "filter": {"never_retry_on": ["75"]},
     "every": {"schedule": "@every 0s"},
     "kind": {"scope_kind": "a\x01b", "scopes": ["x"]},
 }
@@ -151,7 +152,7 @@ async def test_i9_a_broken_definition_is_named_and_stops_no_other(
         ]
         assert ledger.one("SELECT length(spec_error) > 10 FROM jobs WHERE name = 'bad'")
         ledger.edit("bad", schedule="* * * * *", timezone="UTC", retry_backoff=["1 s"],
-                    scope_kind="global", scopes=None)  # fmt: skip
+                    scope_kind="global", scopes=None, never_retry_on=None)  # fmt: skip
         assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
         await one.settle()
         ledger.travel(by=MINUTE)

@@ -9,8 +9,8 @@ import pytest
 
 from cronledger.app import Context
 from cronledger.engine.running.handlers.command import environment
+from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
-from cronledger.rules.outcome import ErrorCode
 from cronledger.rules.problems import EXIT_MEANINGS, Exit
 from cronledger.settings import VARIABLES
 from cronledger.sources.toml import load

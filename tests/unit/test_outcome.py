@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, field_serializer
 
 from cronledger.rules import outcome as oc
+from cronledger.rules.error_codes import CODE_LENGTH, ERROR_MEANINGS, ErrorCode
 from cronledger.rules.model import Handler, Job, Status
 
 
@@ -176,7 +177,7 @@ def test_discard_is_final_and_has_the_users_code() -> None:
     assert (made.error_code, made.error_msg, made.final) == ("no_such_tenant", "gone", True)
     assert oc.failure(oc.Discard("code")).error_msg == "code"
     assert oc.failure(oc.Discard(" \x00")).error_code == "discarded"
-    assert len(str(oc.failure(oc.Discard("x" * 500)).error_code)) == oc.CODE_LENGTH
+    assert len(str(oc.failure(oc.Discard("x" * 500)).error_code)) == CODE_LENGTH
 
 
 def test_what_led_to_retry_or_discard_is_kept() -> None:
@@ -385,7 +386,7 @@ def test_whatever_a_handler_raises_is_a_failure_that_can_be_stored(
     made = oc.failure(error, output)
     assert made.status is Status.FAILED
     assert made.error_code
-    assert storable(made.error_code, oc.CODE_LENGTH)
+    assert storable(made.error_code, CODE_LENGTH)
     assert storable(made.error_msg, oc.ERROR_LENGTH)
     assert storable(made.output, 10**9)
 
@@ -429,4 +430,4 @@ def test_what_is_decided_is_final_or_has_a_wait(
 
 
 def test_every_error_code_has_a_meaning() -> None:
-    assert list(oc.ERROR_MEANINGS) == list(oc.ErrorCode)
+    assert list(ERROR_MEANINGS) == list(ErrorCode)

@@ -145,6 +145,29 @@ def test_only_a_run_timeout_may_be_none(file: Path, field: str) -> None:
     assert ("or 'none' for no limit" in problem.remedy) == (field == "run_timeout")
 
 
+def test_f37_retry_filters_belong_to_a_job(file: Path) -> None:
+    job = """
+        [jobs.a]
+        command = "fetch"
+        max_attempts = 3
+        retry_on = [75, "100-110", "SIGTERM"]
+        never_retry_on = ["timeout"]
+        """
+    (read_job,) = read(file, job).jobs
+    assert read_job.retry_on == ("75", "100-110", "SIGTERM")
+    assert read_job.never_retry_on == ("timeout",)
+    lines = refusals(
+        file, job.replace('"timeout"', '"5xx", 7.5') + '[defaults]\nretry_on = ["timeout"]\n'
+    )
+    assert lines[0].endswith("defaults.retry_on: cannot be a default; move it to [jobs.NAME]")
+    assert lines[1].endswith(
+        'jobs.a.never_retry_on = "5xx": is not a failure of handler = command; use an exit status'
+        ' such as "75", a range such as "64-78", a signal such as "SIGKILL", or one of the error'
+        " codes exit_code, handler_error, not_started, signal, timeout"
+    )
+    assert 'never_retry_on = "7.5": is not a failure' in lines[2]
+
+
 def test_defaults_that_mean_nothing_to_a_job_are_left_out(file: Path) -> None:
     source = read(
         file,

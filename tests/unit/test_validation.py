@@ -46,6 +46,8 @@ FINE: list[dict[str, Any]] = [
     {"scope_kind": "tenant", "scopes": ["a", "b"], "payload": {"a": [1, 2.5, None, True, "ä"]}},
     {"target": {"command": "a | b", "env": {"A": ""}, "cwd": "/tmp"}},
     {"handler": "python", "target": {"python": "a.b:c.d"}},
+    {"max_attempts": 2, "retry_on": [75, "64-78"], "never_retry_on": ["timeout"]},
+    {"retry_on": None},
     {"handler": "python", "target": {"python": "a:f.<locals>.g"}},
     {"handler": "sql", "target": {"sql": "SELECT 1"}},
     {"handler": "http", "target": {"url": "https://x/y", "method": "POST", "body": {"a": 1}}},
@@ -73,6 +75,10 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"run_timeout": "0s"}, ["run_timeout"]),
     ({"grace": "36526d"}, ["grace"]),
     ({"retry_backoff": ["1s", "36526d"], "max_attempts": 2}, ["retry_backoff"]),
+    (
+        {"max_attempts": 2, "retry_on": ["5xx"], "never_retry_on": ["0"]},
+        ["retry_on", "never_retry_on"],
+    ),
     ({"schedule": "@every 90s", "dst_gap": "shift"}, ["dst_gap"]),
     ({"schedule": "@every 90s", "dst_fold": "both"}, ["dst_fold"]),
     ({"schedule": "61 * * * *"}, ["schedule"]),
@@ -151,6 +157,7 @@ def test_everything_is_collected() -> None:
     ("fields", "expected"),
     [
         ({"retry_jitter": 0.1, "retry_backoff": ["1s"]}, ["retry_backoff", "retry_jitter"]),
+        ({"never_retry_on": ["75"], "retry_on": [75]}, ["never_retry_on", "retry_on"]),
         ({"schedule": "@every 7d"}, ["schedule"]),
         ({"schedule": "*/7 * * * *"}, ["schedule"]),
         ({"scope_kind": "t", "scopes": []}, ["scopes"]),

@@ -10,6 +10,7 @@ from cronledger.audit.walk import Definition, clock_change, due_at, neighbours, 
 from cronledger.ledger.reports import Reports, Row
 from cronledger.rules import durations
 from cronledger.rules.model import ScopeKey
+from cronledger.rules.retry_filters import NOT_RETRIED, split_note
 
 _TICK = timedelta(microseconds=1)
 _SOON = timedelta(seconds=2)
@@ -251,9 +252,17 @@ def _verdict(row: Row) -> str:
 
 
 def _shortened(entry: Row) -> Row:
-    """Return an execution or an earlier attempt with only the first line of its error."""
-    message = entry.get("error_msg")
-    return entry if message is None else entry | {"error_msg": message.partition("\n")[0]}
+    """Return an execution or an earlier attempt with only the first line of its error.
+
+    The line about retry filters stays as well.
+    """
+    message, not_retried = split_note(entry.get("error_msg"))
+    if message is None:
+        return entry
+    lines = [message.partition("\n")[0]]
+    if not_retried is not None:
+        lines.append(NOT_RETRIED + not_retried)
+    return entry | {"error_msg": "\n".join(lines)}
 
 
 def _sentences(row: Row) -> str:
@@ -278,12 +287,13 @@ def _state(row: Row) -> str:
         case "SUCCESS":
             return f"{attempt} {_started(row)} and succeeded after {_length(row)}"
         case "FAILED":
-            then = (
-                f"it is retried at {_at(row['next_attempt_at'])}"
-                if row["next_attempt_at"] else "it is not retried"
-            )  # fmt: skip
+            message, not_retried = split_note(row["error_msg"])
+            if row["next_attempt_at"]:
+                then = f"it is retried at {_at(row['next_attempt_at'])}"
+            else:
+                then = "it is not retried" + (f": {not_retried}" if not_retried else "")
             began = _started(row) if row["started_at"] else "never started"
-            code = f"{row['error_code']}: {row['error_msg'] or 'no message'}"
+            code = f"{row['error_code']}: {message or 'no message'}"
             return f"{attempt} {began} and failed after {_length(row)} ({code}); {then}"
         case _:
             by = row["cancel_requested_by"] or "its runner"

@@ -51,6 +51,17 @@ NO_LIMIT = "none"
 Limit = Annotated[Duration | None, BeforeValidator(_limit)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
+
+def _filter(value: object) -> object:
+    return None if isinstance(value, list | tuple) and not value else value
+
+
+RetryItem = Annotated[str, Field(min_length=1, max_length=200, coerce_numbers_to_str=True)]
+RetryFilter = Annotated[
+    Annotated[tuple[RetryItem, ...], Field(max_length=100)] | None, BeforeValidator(_filter)
+]
+"""What `retry_filters` explains. An empty list is no filter."""
+
 GLOBAL = "global"
 
 
@@ -249,6 +260,16 @@ class Job(BaseModel):
     )
     retry_jitter: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
         0.0, description="Share of the backoff, 0 to 1, up to which a random time is added."
+    )
+    retry_on: RetryFilter = Field(
+        None,
+        description="Only a failure that matches one of these is retried. If it is not set: any "
+        "failure. See [retry filters](howto/retry.md#retry-filters).",
+    )
+    never_retry_on: RetryFilter = Field(
+        None,
+        description="A failure that matches one of these is not retried, even if it matches "
+        "`retry_on`.",
     )
     scope_kind: Name = Field(GLOBAL, description="Kind of the job's scopes, such as `tenant`.")
     scopes: tuple[Name, ...] | None = Field(

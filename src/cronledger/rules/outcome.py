@@ -7,68 +7,25 @@ with a result that cannot be stored is a SUCCESS with a note, because it must no
 import json
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import durations, storable
+from cronledger.rules import durations, retry_filters, storable
+from cronledger.rules.error_codes import CODE_LENGTH, ErrorCode
 from cronledger.rules.model import Job, Status
+from cronledger.rules.retry_filters import NOT_RETRIED, Causes, one_cause
 
 ERROR_LENGTH = 4_000
 HEAD_LENGTH = 1_000
-CODE_LENGTH = 100
 FRAMES = 30
 RESULT_BYTES = 16 * 1024
 LARGEST_COUNT = 2**63 - 1
 LONGEST_WAIT = timedelta(days=36_525)
-
-
-class ErrorCode(StrEnum):
-    """`executions.error_code`, except for the codes that handlers pass to `Discard`."""
-
-    HANDLER_ERROR = "handler_error"
-    RETRY_REQUESTED = "retry_requested"
-    DISCARDED = "discarded"
-    TIMEOUT = "timeout"
-    STALE_TIMEOUT = "stale_timeout"
-    SHUTDOWN = "shutdown"
-    LEASE_LOST = "lease_lost"
-    CANCELLED = "cancelled"
-    EXIT_CODE = "exit_code"
-    SIGNAL = "signal"
-    NOT_STARTED = "not_started"
-    HTTP_STATUS = "http_status"
-    PAYLOAD_INVALID = "payload_invalid"
-    RESULT_INVALID = "result_invalid"
-    RESULT_TOO_LARGE = "result_too_large"
-    RESULT_CHANGED = "result_changed"
-
-
-ERROR_MEANINGS: Mapping[ErrorCode, str] = {
-    ErrorCode.HANDLER_ERROR: "The handler raised. `error_msg` has class, text and traceback.",
-    ErrorCode.RETRY_REQUESTED: "The handler raised `Retry`.",
-    ErrorCode.DISCARDED: "The handler raised `Discard` with an empty code. Never retried.",
-    ErrorCode.TIMEOUT: "The attempt ran longer than `run_timeout` and was stopped.",
-    ErrorCode.STALE_TIMEOUT: "The lease expired: its runner died, hung or lost the database. "
-    "The end of the work is unknown.",
-    ErrorCode.SHUTDOWN: "The runner drained, and the work did not end within `drain_timeout`.",
-    ErrorCode.LEASE_LOST: "The handler stopped because it no longer held its lease.",
-    ErrorCode.CANCELLED: "An operator requested cancellation, or a newer plan_time replaced it.",
-    ErrorCode.EXIT_CODE: "A command exited with a status other than 0.",
-    ErrorCode.SIGNAL: "A signal that the runner did not send killed the command.",
-    ErrorCode.NOT_STARTED: "The work could not be started, and no part of it ran.",
-    ErrorCode.HTTP_STATUS: "The response had an unexpected status.",
-    ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload. Never retried.",
-    ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON, and was not stored.",
-    ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes`, and "
-    "was not stored.",
-    ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
-    "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
-}
 
 
 class AtClaim(Enum):
@@ -132,7 +89,8 @@ class Outcome:
     stopped. `final`: no further attempt, whatever is left. `retry_after`: the wait before the next
     attempt, which `decide` sets; None: never. `written`: it is committed already, together with the
     writes of the handler, and later requests do not change it. `covers`: the handler returned the
-    `watermark` of its input; otherwise that of the claim applies.
+    `watermark` of its input; otherwise that of the claim applies. `causes`: the names of a failure,
+    for the retry filters. `not_retried`: the filter that prevents a retry, which `decide` sets.
     """
 
     status: Status
@@ -148,6 +106,8 @@ class Outcome:
     written: bool = False
     watermark: int | None = None
     covers: bool = False
+    causes: Causes = frozenset()
+    not_retried: str | None = None
 
 
 PLAIN_SUCCESS = Outcome(Status.SUCCESS, final=True)
@@ -207,7 +167,8 @@ def failure(exc: BaseException, output: str | None = None) -> Outcome:
         case LeaseLost():
             return failed(ErrorCode.LEASE_LOST, _explained(exc), output)
         case _:
-            return failed(ErrorCode.HANDLER_ERROR, _explained(exc), output)
+            causes = retry_filters.causes_of(exc)
+            return failed(ErrorCode.HANDLER_ERROR, _explained(exc), output, causes=causes)
 
 
 def failed(
@@ -218,6 +179,7 @@ def failed(
     *,
     end_known: bool = True,
     final: bool = False,
+    causes: Causes = frozenset(),
 ) -> Outcome:
     """Return FAILED with that code. The job decides about a retry, unless it is `final`."""
     return Outcome(
@@ -228,6 +190,7 @@ def failed(
         asked_after=None if asked_after is None else min(asked_after, LONGEST_WAIT),
         end_known=end_known,
         final=final,
+        causes=causes,
     )
 
 
@@ -266,8 +229,12 @@ def exited(returncode: int, output: str | None = None) -> Outcome:
     if returncode == 0:
         return success(None, output)
     if returncode < 0:
-        return failed(ErrorCode.SIGNAL, f"killed by {_signal_name(-returncode)}", output)
-    return failed(ErrorCode.EXIT_CODE, f"exit status {returncode}", output)
+        name = _signal_name(-returncode)
+        causes = one_cause(name) if name else frozenset()
+        text = f"killed by signal {-returncode}" + (f" ({name})" if name else "")
+        return failed(ErrorCode.SIGNAL, text, output, causes=causes)
+    causes = one_cause(str(returncode))
+    return failed(ErrorCode.EXIT_CODE, f"exit status {returncode}", output, causes=causes)
 
 
 def not_started(message: str) -> Outcome:
@@ -299,6 +266,7 @@ def next_attempt(
 
     There is none if the attempt did not fail, is final, or was the last one, or if its end is
     unknown and its job is not reentrant. A wait that the handler requested replaces the backoff.
+    The retry filters of the job may still prevent the attempt: see `decide`.
     """
     if outcome.status is not Status.FAILED or outcome.final or attempt >= max_attempts:
         return None
@@ -308,11 +276,23 @@ def next_attempt(
 
 
 def decide(outcome: Outcome, job: Job, attempt: int, max_attempts: int, share: float) -> Outcome:
-    """Return `outcome` with its `retry_after`; it is final if there is none."""
+    """Return `outcome` with its `retry_after`; it is final if there is none.
+
+    If a retry filter of the job prevents the next attempt, the last line of `error_msg` says that.
+    """
     if outcome.final and outcome.retry_after is None:  # a success, for example
         return outcome
     wait = next_attempt(job, attempt, max_attempts, outcome, share)
-    return replace(outcome, retry_after=wait, final=wait is None)
+    filtered = None
+    if wait is not None:
+        filtered = retry_filters.refusal(job, outcome.error_code or "", outcome.causes)
+    if filtered is None:
+        return replace(outcome, retry_after=wait, final=wait is None)
+    note = NOT_RETRIED + filtered
+    text = clean_text(outcome.error_msg or "", ERROR_LENGTH - len(note) - 1)
+    return replace(
+        outcome, error_msg=f"{text}\n{note}", retry_after=None, final=True, not_retried=filtered
+    )
 
 
 def clean_text(text: str, limit: int | None = None, *, tail: bool = False) -> str:
@@ -408,11 +388,11 @@ def _because(message: str, exc: BaseException) -> str:
     return f"{head}\n\n{clean_text(_explained(cause), ERROR_LENGTH - len(head) - 2)}"
 
 
-def _signal_name(number: int) -> str:
+def _signal_name(number: int) -> str | None:
     try:
-        return f"signal {number} ({signal.Signals(number).name})"
+        return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"
+        return None
 
 
 def _wait(after: timedelta | float | str) -> timedelta:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 
-from cronledger.rules import cron, storable, targets
+from cronledger.rules import cron, retry_filters, retry_items, storable, targets
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
 from cronledger.rules.problems import ConfigurationError, Problem, shown
@@ -59,6 +59,7 @@ def problems(
     _schedule(report)
     _scopes(report, has_provider)
     report.problems.extend(targets.problems(job, where))
+    report.problems.extend(retry_items.problems(job, where))
     _storable(report)
     return tuple(report.problems)
 
@@ -130,7 +131,8 @@ def _combinations(report: Report) -> None:
         )
     if job.max_attempts > 1:
         return
-    for name in sorted({"retry_backoff", "retry_jitter"} & explicit):
+    retries = {"retry_backoff", "retry_jitter", *retry_filters.FILTERS}
+    for name in sorted(name for name in retries & explicit if getattr(job, name) is not None):
         report.add(
             name,
             "has no effect with max_attempts = 1",

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import storable, validation
+from cronledger.rules import retry_filters, storable, validation
 from cronledger.rules.limits import LONGEST
 from cronledger.rules.model import CatchUp, Handler, Job
 from cronledger.rules.problems import (
@@ -31,6 +31,7 @@ SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
     {"description", "schedule", "payload", "starts_at", "ends_at", "scope_kind", "scopes"}
+    | {*retry_filters.FILTERS}  # their items depend on the handler
 )
 DEFAULTS = POLICIES - OF_ONE_JOB
 KEYS = POLICIES.union(WORK, SURROUNDINGS)
@@ -44,7 +45,8 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], str]] = {
 }
 _TOGETHER = (
     {"catch_up", "catch_up_limit", "overlap"},
-    {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"},
+    {"max_attempts", "allow_stale_reentry", "retry_backoff", "retry_jitter"}
+    | {*retry_filters.FILTERS},
     {"scope_kind", "scopes"},
     {"schedule", "timezone", "day_or", "dst_gap", "dst_fold"},
 )

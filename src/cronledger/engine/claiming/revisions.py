@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from cronledger.ledger.statements import Connection, Statements
-from cronledger.rules import targets
+from cronledger.rules import retry_items, targets
 from cronledger.rules.model import Handler, Job, JobState, Revision
 from cronledger.rules.problems import Problem, problems_of
 
@@ -36,9 +36,9 @@ def parse_job(row: Mapping[str, Any]) -> Job:
     except ValidationError as error:
         raise _broken(problems_of(error)[0]) from error
     # The content of an `external` target is up to its workers.
-    if job.handler is not Handler.EXTERNAL:
-        for problem in targets.problems(job):
-            raise _broken(replace(problem, job=None))
+    of_target = () if job.handler is Handler.EXTERNAL else targets.problems(job)
+    for problem in (*of_target, *retry_items.problems(job)):
+        raise _broken(replace(problem, job=None))
     return job
 
 

@@ -370,4 +370,5 @@ def _log_end(ended: Outcome, duration_ms: int, *, release: bool) -> None:
                 error_code=ended.error_code,
                 error=(ended.error_msg or "").partition("\n")[0],
                 retry_after_s=None if wait is None else wait.total_seconds(),
+                not_retried=ended.not_retried,
             )

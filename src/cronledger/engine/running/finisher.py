@@ -20,8 +20,9 @@ from cronledger.ledger.rows import Ending, LeaseState, Unblocked
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
+from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import ScopeKey, Status
-from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
+from cronledger.rules.outcome import Outcome, clean_text
 
 log = get_logger(__name__)
 

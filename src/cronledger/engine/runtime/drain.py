@@ -11,7 +11,7 @@ from cronledger.engine.running.finisher import Ended, Finisher
 from cronledger.engine.runtime.diagnostics import Active
 from cronledger.engine.runtime.loops import Loops
 from cronledger.logger import get_logger
-from cronledger.rules.outcome import ErrorCode
+from cronledger.rules.error_codes import ErrorCode
 
 log = get_logger(__name__)
 

@@ -3,11 +3,12 @@
 -- description is not among them. A job that is not stored yet has only its name.
 -- No lock. Zero rows: the source has no jobs, and had none.
 SELECT j.*, coalesce(j.name, r.name) AS name, r.name IS NOT NULL AS declared, j.name IS NOT NULL AS stored,
-       ARRAY(SELECT a.key FROM jsonb_each({schema}_internal.job_definition(r)) a
-             WHERE a.key <> 'description'
-               AND a.value IS DISTINCT FROM {schema}_internal.job_definition(j) -> a.key
+       ARRAY(SELECT a.key FROM jsonb_object_keys(d.declared || coalesce(d.stored, '{}')) a(key)
+             WHERE a.key <> 'description' AND d.declared -> a.key IS DISTINCT FROM d.stored -> a.key
              ORDER BY 1) AS differs
 FROM {schema}.jobs j
 FULL JOIN jsonb_populate_recordset(NULL::{schema}.jobs, %(jobs)s) r ON r.name = j.name
+CROSS JOIN LATERAL (SELECT {schema}_internal.job_definition(r) AS declared,
+                           {schema}_internal.job_definition(j) AS stored OFFSET 0) d
 WHERE r.name IS NOT NULL OR (j.source = %(source)s AND j.retired_at IS NULL)
 ORDER BY coalesce(j.name, r.name)

@@ -26,8 +26,10 @@ from yarl import URL
 from cronledger.app import Context
 from cronledger.engine.running.handlers.guard import Guard
 from cronledger.rules import outcome
+from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
-from cronledger.rules.outcome import ErrorCode, Outcome, clean_text
+from cronledger.rules.outcome import Outcome, clean_text
+from cronledger.rules.retry_filters import one_cause
 from cronledger.rules.targets import FromEnvironment, HttpTarget
 
 LONGEST_RETRY_AFTER = timedelta(days=1)
@@ -117,7 +119,8 @@ class HttpHandlers:
             place = _redacted(location, request.hidden)[:SHOWN_LOCATION]
             message += f"; the redirect to {place} is not followed"
         message = clean_text(_redacted(message, request.hidden))
-        return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, retry_after(response.headers))
+        wait, causes = retry_after(response.headers), one_cause(str(status))
+        return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, wait, causes=causes)
 
 
 def _missing(target: HttpTarget, environ: Mapping[str, str]) -> list[str]:

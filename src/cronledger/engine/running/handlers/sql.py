@@ -15,8 +15,10 @@ from psycopg.errors import Diagnostic
 from cronledger.app import Context
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.rules import outcome
+from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
-from cronledger.rules.outcome import ErrorCode, LeaseLost, Outcome, Result
+from cronledger.rules.outcome import LeaseLost, Outcome, Result
+from cronledger.rules.retry_filters import causes_of
 
 LONGEST_TIMEOUT_MS = 2**31 - 1
 COUNTED = ("INSERT", "UPDATE", "DELETE", "MERGE")
@@ -60,7 +62,9 @@ class SqlHandlers:
                 and (monotonic() - began >= limit.total_seconds())
             ):
                 return outcome.timed_out(limit, output.text(), end_known=True)
-            return outcome.failed(ErrorCode.HANDLER_ERROR, explained(error), output.text())
+            return outcome.failed(
+                ErrorCode.HANDLER_ERROR, explained(error), output.text(), causes=causes_of(error)
+            )
         finally:
             await transaction.close()
 

@@ -1,0 +1,50 @@
+"""The words that `executions.error_code` contains, with their meanings."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+CODE_LENGTH = 100
+
+
+class ErrorCode(StrEnum):
+    """`executions.error_code`, except for the codes that `Discard` and workers choose."""
+
+    HANDLER_ERROR = "handler_error"
+    RETRY_REQUESTED = "retry_requested"
+    DISCARDED = "discarded"
+    TIMEOUT = "timeout"
+    STALE_TIMEOUT = "stale_timeout"
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease_lost"
+    CANCELLED = "cancelled"
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    NOT_STARTED = "not_started"
+    HTTP_STATUS = "http_status"
+    PAYLOAD_INVALID = "payload_invalid"
+    RESULT_INVALID = "result_invalid"
+    RESULT_TOO_LARGE = "result_too_large"
+    RESULT_CHANGED = "result_changed"
+
+
+ERROR_MEANINGS: Mapping[ErrorCode, str] = {
+    ErrorCode.HANDLER_ERROR: "The handler raised. `error_msg` has class, text and traceback.",
+    ErrorCode.RETRY_REQUESTED: "The handler raised `Retry`.",
+    ErrorCode.DISCARDED: "The handler raised `Discard` with an empty code. Never retried.",
+    ErrorCode.TIMEOUT: "The attempt ran longer than `run_timeout` and was stopped.",
+    ErrorCode.STALE_TIMEOUT: "The lease expired: its runner died, hung or lost the database. "
+    "The end of the work is unknown.",
+    ErrorCode.SHUTDOWN: "The runner drained, and the work did not end within `drain_timeout`.",
+    ErrorCode.LEASE_LOST: "The handler stopped because it no longer held its lease.",
+    ErrorCode.CANCELLED: "An operator requested cancellation, or a newer plan_time replaced it.",
+    ErrorCode.EXIT_CODE: "A command exited with a status other than 0.",
+    ErrorCode.SIGNAL: "A signal that the runner did not send killed the command.",
+    ErrorCode.NOT_STARTED: "The work could not be started, and no part of it ran.",
+    ErrorCode.HTTP_STATUS: "The response had an unexpected status.",
+    ErrorCode.PAYLOAD_INVALID: "The handler does not accept the payload. Never retried.",
+    ErrorCode.RESULT_INVALID: "On a SUCCESS: the result is not JSON, and was not stored.",
+    ErrorCode.RESULT_TOO_LARGE: "On a SUCCESS: the result is longer than `max_result_bytes`, and "
+    "was not stored.",
+    ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
+    "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
+}

@@ -1,0 +1,306 @@
+"""F37: retry filters in the ledger: replicas, workers in other languages, rows that SQL writes."""
+
+import asyncio
+import json
+import re
+import signal
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from psycopg import errors
+
+from cronledger.app import Context
+from cronledger.ledger.migrate import migrate
+from cronledger.rules import outcome
+from cronledger.rules.outcome import Outcome, Retry
+from cronledger.rules.retry_filters import FILTERS
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.rows import TARGETS
+from tests.db.support.whole_replica import Whole
+
+MINUTE = timedelta(minutes=1)
+REFUSED = "SELECT status, next_attempt_at IS NULL, error_msg FROM executions"
+EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": None}
+
+
+# -- replicas -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("filters", "ended", "note"),
+    [
+        ({"retry_on": ["OSError"]}, outcome.failure(ConnectionError("x")), None),
+        ({"retry_on": []}, outcome.failure(KeyError("x")), None),
+        ({"retry_on": ["OSError"]}, outcome.failure(Retry("1s")), None),
+        ({"retry_on": ["OSError"]}, outcome.failure(KeyError("x")), "retry_on has no match"),
+        ({"never_retry_on": ["timeout"]}, outcome.timed_out(MINUTE, end_known=True),
+         "never_retry_on has timeout"),
+    ],
+    ids=lambda value: str(value)[:30],
+)  # fmt: skip
+async def test_f37_a_filter_decides_whether_a_replica_retries(
+    ledger: Ledger, database_url: str, filters: dict[str, Any], ended: Outcome, note: str | None
+) -> None:
+    ledger.job(schedule=None, max_attempts=2, retry_backoff=["1 s"], **filters)
+    execution = ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        await one.finish(start, ended)
+        ledger.travel(by=MINUTE)
+        retried = await one.settle()
+        assert [lease.claimed.how for lease in retried] == ["retried"] * (note is None)
+        if note is None:
+            return
+        status, final, message = ledger.one(REFUSED)
+        assert (status, final, message.rpartition("\n")[2]) == (
+            "FAILED", True, f"not retried: {note}",
+        )  # fmt: skip
+        # A person may decide otherwise, and the filter applies to the further attempt as well.
+        ledger.edit(max_attempts=5)
+        assert ledger.one("SELECT retry(%s)", execution) == "retried"
+        (again,) = await one.settle()
+        await one.finish(again, ended)
+        assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
+
+
+async def test_f37_the_present_filter_applies(ledger: Ledger, database_url: str) -> None:
+    """Like a timeout, and unlike max_attempts, it is not that of the execution's revision."""
+    ledger.job(schedule=None, max_attempts=9, retry_backoff=["0 s"])
+    ledger.trigger()
+    failure = outcome.failure(KeyError("x"))
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        await one.finish(start, failure)
+        ledger.edit(never_retry_on=["KeyError"])
+        (again,) = await one.settle()
+        await one.finish(again, failure)
+        assert await one.settle() == []
+    assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
+
+
+def answering(*statuses: int) -> web.Application:
+    left = iter(statuses)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=next(left), headers={"Retry-After": "0"})
+
+    server = web.Application()
+    server.router.add_get("/", answer)
+    return server
+
+
+async def test_f37_each_handler_has_failures_that_are_retried_and_others(whole: Whole) -> None:
+    attempts: dict[str, Any] = {"max_attempts": 3, "retry_backoff": ["0s"]}
+
+    class Permanent(ConnectionError):
+        pass
+
+    filters: dict[str, Any] = {"retry_on": [OSError], "never_retry_on": [Permanent]}
+
+    @whole.app.job(**attempts, **filters)
+    def in_thread(ctx: Context) -> None:
+        raise ConnectionError if ctx.attempt == 1 else Permanent
+
+    @whole.app.job(**attempts, **filters)
+    async def on_loop(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise TimeoutError
+        async with asyncio.TaskGroup() as group:
+            group.create_task(in_group())
+
+    async def in_group() -> None:
+        raise KeyError
+
+    @whole.app.job(**attempts, retry_on=[ConnectionError], run_timeout="1s")
+    async def overruns() -> None:
+        await asyncio.sleep(60)
+
+    shell = 'test "$CRONLEDGER_ATTEMPT" = 1 && exit 75; exit 64'
+    whole.declare("command", "command", {"command": shell}, retry_on=["70-80"], **attempts)
+    killed = f'test "$CRONLEDGER_ATTEMPT" = 1 && exit 1; kill -{int(signal.SIGKILL)} $$'
+    whole.declare("killed", "command", {"command": killed}, never_retry_on=["SIGKILL"], **attempts)
+    whole.declare("sql", "sql", {"sql": "SELECT 1 / 0"}, never_retry_on=["22"], **attempts)
+    busy = "DO $$ BEGIN RAISE SQLSTATE '40001'; END $$"
+    whole.declare("busy", "sql", {"sql": busy}, retry_on=["40", "08"], **attempts)
+    whole.rows("CREATE TABLE once (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    twice = {"sql": "INSERT INTO once VALUES (1), (1)"}
+    whole.declare("at_commit", "sql", twice, never_retry_on=["23505"], **attempts)
+    runner = web.AppRunner(answering(503, 404))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    target = {"url": url, "allow_private": True}
+    whole.declare("http", "http", target, retry_on=["5xx"], **attempts)
+    names = [*whole.app.jobs, *(job.name for job in whole.jobs)]
+    async with whole.replica():
+        rows = await asyncio.gather(*map(whole.run, names))
+    await runner.cleanup()
+    ends = {
+        row["job_name"]: (
+            row["attempt"], row["error_code"], "".join(re.findall(r"not retried: (.*)", message)),
+        )
+        for row in rows for message in [row["error_msg"]]
+    }  # fmt: skip
+    local = f"{__name__}.{test_f37_each_handler_has_failures_that_are_retried_and_others.__name__}"
+    assert ends == {
+        "in_thread": (2, "handler_error", f"never_retry_on has {local}.<locals>.Permanent"),
+        "on_loop": (2, "handler_error", "retry_on has no match"),
+        "overruns": (1, "timeout", "retry_on has no match"),
+        "command": (2, "exit_code", "retry_on has no match"),
+        "killed": (2, "signal", "never_retry_on has SIGKILL"),
+        "sql": (1, "handler_error", "never_retry_on has 22"),
+        "busy": (3, "handler_error", ""),
+        "at_commit": (1, "handler_error", "never_retry_on has 23505"),
+        "http": (2, "http_status", "retry_on has no match"),
+    }
+
+
+# -- workers in other languages -----------------------------------------------------------------
+
+
+def claim(ledger: Ledger) -> Any:
+    (found,) = ledger.values("SELECT id, lease_token FROM claim_next('default', 'w1', 1)")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("filters", "code", "note"),
+    [
+        ({}, "busy", None),
+        ({"retry_on": [], "never_retry_on": []}, "busy", None),
+        ({"retry_on": ["busy", "slow"]}, "busy", None),
+        ({"retry_on": ["busy", "slow"]}, "bus", "retry_on has no match"),
+        ({"never_retry_on": ["bad input"]}, " bad input ", "never_retry_on has bad input"),
+        ({"never_retry_on": ["bad input"]}, "busy", None),
+        ({"retry_on": ["busy"], "never_retry_on": ["busy"]}, "busy", "never_retry_on has busy"),
+        ({"retry_on": ["503"]}, "5xx", "retry_on has no match"),
+        ({"retry_on": ["busy"]}, "retry_requested", None),
+        ({"retry_on": ["retry_requested"]}, "busy", "retry_on has no match"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("wait", [None, timedelta(seconds=5)], ids=["backoff", "given"])
+def test_f37_a_filter_decides_whether_fail_retries(
+    ledger: Ledger, filters: dict[str, Any], code: str, note: str | None, wait: timedelta | None
+) -> None:
+    ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["5 s"], **filters)
+    ledger.trigger()
+    execution, token = claim(ledger)
+    fail = "SELECT fail(%s, %s, %s, 'it broke', retry_after => %s)"
+    assert ledger.one(fail, execution, token, code, wait) == "ok"
+    ended = "SELECT status, error_code, next_attempt_at IS NOT NULL FROM executions"
+    assert ledger.one(ended) == ("FAILED", code.strip(), note is None)
+    text = "it broke" if note is None else f"it broke\nnot retried: {note}"
+    assert ledger.one("SELECT error_msg FROM executions") == text
+    assert ledger.one(fail, execution, token, code, wait) == "already_finished"
+
+
+def test_f37_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
+    code = "c" * 100
+    ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=[code], overlap="allow")
+    fail = "SELECT fail(%s, %s, %s, %s, final => %s)"
+    for message, final, expected in (
+        ("x" * 5000, False, "…\nnot retried: never_retry_on has " + code),
+        (None, False, "not retried: never_retry_on has " + code),
+        ("x" * 4000, True, "xx"),
+        (None, True, None),
+    ):
+        number = ledger.trigger()
+        execution, token = claim(ledger)
+        assert execution == number
+        assert ledger.one(fail, execution, token, code, message, final) == "ok"
+        stored = ledger.one("SELECT error_msg FROM executions WHERE id = %s", number)
+        if message is None:
+            assert stored == expected
+        else:
+            assert len(stored) == 4000
+            assert stored.endswith(expected)
+
+
+def test_f37_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL, never_retry_on=["no"])
+    ledger.job("gone", **EXTERNAL, max_attempts=3, never_retry_on=["no"])
+    fail = "SELECT fail(%s, %s, 'no', 'it broke', retry_after => '1 s')"
+    for job in ("job", "gone"):
+        ledger.trigger(job)
+        held = claim(ledger)
+        if job == "gone":
+            ledger.values("DELETE FROM jobs WHERE name = 'gone'")
+        assert ledger.one(fail, *held) == "ok"
+    assert set(ledger.values("SELECT error_msg FROM executions")) == {"it broke"}
+
+
+# -- rows that SQL writes -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("handler", "good", "bad"),
+    [
+        ("python", ["ValueError", "a.f.<locals>.E", "timeout"], ["75", " A"]),
+        ("command", ["75", "64-78", "SIGKILL", "exit_code"], ["-1", "1-", "ValueError"]),
+        ("sql", ["40001", "40P01", "40", "timeout"], ["4", "40p01", "4-5"]),
+        ("http", ["503", "500-599", "5xx", "http_status"], ["6xx", "5XX", "50x"]),
+        ("external", ["any code", "ä", "x" * 100], [" a", "a\n", "x" * 101]),
+    ],
+)
+def test_f37_sql_refuses_items_of_another_form(
+    ledger: Ledger, handler: str, good: list[str], bad: list[str]
+) -> None:
+    ledger.job("good", handler=handler, retry_on=good, never_retry_on=[])
+    for field in FILTERS:
+        for item in bad:
+            with pytest.raises(
+                errors.InvalidParameterValue, match=f"job bad: {field} has"
+            ) as caught:
+                ledger.job("bad", handler=handler, **{field: [item]})
+            assert f"for handler = {handler}: " in str(caught.value.diag.message_hint)
+    # A new handler has to understand the items of the old one.
+    other = "command" if handler == "python" else "python"
+    with pytest.raises(errors.InvalidParameterValue, match="job good: never_retry_on has"):
+        ledger.edit("good", handler=other, target=json.loads(TARGETS[other]), retry_on=None,
+                    never_retry_on=["a b"])  # fmt: skip
+
+
+async def test_f37_a_name_that_sql_cannot_judge_is_a_spec_error(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job("bad", schedule="* * * * *", retry_on=["ConectionError"])
+    ledger.job("good", schedule="* * * * *", retry_on=["ConnectionError"])
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
+        error = ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'")
+        assert 'retry_on = "ConectionError": is not a failure of handler = python' in error
+        assert error.endswith("UPDATE jobs SET retry_on = …")
+        ledger.edit("bad", retry_on=["ConnectionError"])
+        await one.settle()
+        ledger.travel(by=MINUTE)
+        started = {s.claimed.key.job_name for s in await one.settle()}
+    assert "bad" in started
+
+
+# -- ledgers of an earlier version --------------------------------------------------------------
+
+
+async def test_f37_a_ledger_without_filters_is_migrated_and_retries_as_before(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None, max_attempts=2, retry_backoff=["0 s"])
+    # A definition without filters is that of the earlier version: an edit of neither changes it.
+    unknown = "SELECT definition ?| ARRAY['retry_on', 'never_retry_on'] FROM job_revisions"
+    assert ledger.values(unknown) == [False]
+    ledger.values("DROP VIEW job_details")
+    ledger.values("ALTER TABLE jobs DROP COLUMN retry_on, DROP COLUMN never_retry_on")
+    ledger.values(
+        "DELETE FROM schema_migrations WHERE name LIKE '0015%%' OR phase = %s", "repeated"
+    )
+    assert migrate(database_url)[0] == "0015_pre_retry_filters"
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        for how in ("won", "retried"):
+            (start,) = await one.settle()
+            assert start.claimed.how == how
+            await one.finish(start, outcome.failure(KeyError("x")))
