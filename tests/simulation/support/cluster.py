@@ -26,6 +26,7 @@ from tests.simulation.support.jobs import (
     STARTS,
     make_crowd,
     make_external,
+    make_filtered,
     make_jobs,
     make_provided,
 )
@@ -99,6 +100,7 @@ class Cluster:
         self.jobs = make_jobs(self.random)
         if self.scene.workers:
             make_external(Random(f"external {seed}"), self.jobs)
+        make_filtered(Random(f"filters {seed}"), self.jobs)
         if self.scene.providers:
             make_provided(Random(f"provided {seed}"), self.jobs)
         if self.scene.crowd:

@@ -51,6 +51,25 @@ def make_external(random: Random, jobs: list[dict[str, Any]]) -> None:
         columns.update(handler="external", target={})
 
 
+FILTERS: dict[str, tuple[dict[str, list[str]], ...]] = {
+    "python": (
+        {"never_retry_on": ["ValueError"]}, {"retry_on": ["ValueError"]},
+        {"retry_on": ["retry_requested", "timeout"]},
+    ),
+    "external": (
+        {"never_retry_on": ["work"]}, {"retry_on": ["work"]}, {"retry_on": ["retry_requested"]},
+    ),
+}  # fmt: skip
+"""Filters that the failures of handlers and of workers match, or do not match."""
+
+
+def make_filtered(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """Few of them have retry filters."""
+    for columns in jobs:
+        if random.random() < 0.15:
+            columns.update(random.choice(FILTERS[columns["handler"]]))
+
+
 def make_provided(random: Random, jobs: list[dict[str, Any]]) -> None:
     """Some of them, at least one, have a scope provider."""
     chosen = [columns for columns in jobs if random.random() < 0.3] or [random.choice(jobs)]
