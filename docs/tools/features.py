@@ -70,6 +70,9 @@ GROUPS: dict[str, dict[int, str]] = {
         35: "`backfill`: plan_times of the past under their own key",
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
+    "Before a deployment": {
+        45: "`check` finds what is wrong with a source, and shows its firings, without a database",
+    },
 }
 """Every feature by its number."""
 

@@ -15,7 +15,6 @@ from cronledger.cli.show import iso, json_option, print_json, read_instant
 if TYPE_CHECKING:
     from cronledger.rules.cron import Cron, Firing
 
-HORIZON = timedelta(days=365 * 100)
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
 )
@@ -134,25 +133,20 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
 
 
 def _firings(wanted: _Range) -> "Iterator[Firing]":
+    from cronledger.rules.firings import later
+
     after = wanted.after
     if wanted.starts_at is not None and wanted.starts_at > after:
         after = wanted.starts_at - timedelta(microseconds=1)
-    try:
-        through = after + HORIZON
-    except OverflowError:
-        through = datetime.max.replace(tzinfo=UTC)
+    through = later(after)
     return wanted.spec.firings(after, min(through, wanted.ends_at or through))
 
 
 def _row(firing: "Firing") -> dict[str, str]:
-    notes = []
-    if firing.shifted:
-        notes.append("shifted: a clock change skips its local time")
-    if firing.folded:
-        which = "second" if firing.local.fold else "first"
-        notes.append(f"folded: its local time occurs twice, this is the {which}")
+    from cronledger.rules.firings import local_text, note
+
     return {
         "utc": iso(firing.plan_time),
-        "local": f"{firing.local:%a} {firing.local.isoformat(sep=' ')}",
-        "note": "; ".join(notes),
+        "local": local_text(firing.local),
+        "note": note(firing),
     }

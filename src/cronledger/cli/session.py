@@ -156,14 +156,14 @@ def denials(settings: Settings, url: str) -> Iterator[None]:
         raise denied(error, Access.from_settings(settings, url)) from error
 
 
-def settings_here() -> Settings:
+def settings_here(kind: type[Settings] = Settings) -> Settings:
     """Return the settings of a command without a file argument.
 
     They include the `[cronledger]` table of ./cronledger.toml, if that file exists. Raises
     ConfigurationError.
     """
     path = Path(HERE)
-    return Settings.load(_table(path), where=HERE) if path.exists() else Settings.load()
+    return kind.load(_table(path), where=HERE) if path.exists() else kind.load()
 
 
 def _table(path: Path) -> Mapping[str, Any]:
