@@ -72,6 +72,7 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "Before a deployment": {
         45: "`check` finds what is wrong with a source, and shows its firings, without a database",
+        46: "`schema`: editors complete and check cronledger.toml",
     },
 }
 """Every feature by its number."""

@@ -70,6 +70,7 @@ MATRIX = {
     "import-crontab": command("import-crontab crontab", EVERYBODY),
     "next": command("next hourly", READ),
     "check": command("check jobs.toml", EVERYBODY),
+    "schema": command("schema", EVERYBODY),
     "jobs list": command("jobs list", READ),
     "jobs show": command("jobs show fetch", READ),
     "jobs apply": command("jobs apply changed.toml --source jobs", DEPLOY, "runner"),

@@ -15,6 +15,7 @@ COMMANDS = {
     "import-crontab": ("import_crontab:import_crontab", "Convert crontabs to a cronledger.toml."),
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),
     "check": ("check:check", "Check files and Apps, and show when their jobs fire."),
+    "schema": ("schema:schema", "Print the JSON Schema of cronledger.toml."),
     "jobs": ("jobs:jobs", "List, show, apply, compare, pause, resume and remove jobs."),
     "trigger": ("trigger:trigger", "Create one execution of a job, due now."),
     "enqueue": ("enqueue:enqueue", "Enqueue work for a job."),
