@@ -68,8 +68,9 @@ class Commands(click.Group):
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        for number, argument in enumerate(args, 1):
-            _check(number, argument)
+        if not ctx.resilient_parsing:  # the shell completes an unfinished line
+            for number, argument in enumerate(args, 1):
+                _check(number, argument)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.check_report import Checked, Finding, print_report, report_of
 from cronledger.cli.show import echo, read_instant
 
@@ -23,7 +24,7 @@ FORMATS = ("text", "json", "github")
 
 
 @click.command()
-@click.argument("sources", metavar="[FILE|APP]...", nargs=-1)
+@click.argument("sources", metavar="[FILE|APP]...", nargs=-1, shell_complete=complete.sources)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
     help="Format of the output; github: workflow commands.",
@@ -34,7 +35,7 @@ FORMATS = ("text", "json", "github")
 )  # fmt: skip
 @click.option("--from", "start", metavar="ISO", help="Show firings after this time [default: now].")
 @click.option(
-    "--queue", "queues", multiple=True, metavar="NAME",
+    "--queue", "queues", multiple=True, metavar="NAME", shell_complete=complete.queues,
     help="Queue that replicas serve; repeatable [default: `queues` of the settings].",
 )  # fmt: skip
 @click.option(

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import iso, json_option, print_json, read_instant
 
@@ -31,7 +32,7 @@ class _Range:
 
 
 @click.command("next")
-@click.argument("what", metavar="SPEC|JOB")
+@click.argument("what", metavar="SPEC|JOB", shell_complete=complete.jobs)
 @click.option("--tz", metavar="ZONE", help="Time zone of SPEC [default: UTC]; a job has its own.")
 @click.option("--from", "start", metavar="ISO", help="Show firings after this time [default: now].")
 @click.option(
@@ -41,7 +42,10 @@ class _Range:
     show_default=True,
     help="Number of firings.",
 )
-@click.option("--scope", metavar="ID", help="Scope of JOB, which decides `H` [default: the first].")
+@click.option(
+    "--scope", metavar="ID", shell_complete=complete.scopes,
+    help="Scope of JOB, which decides `H` [default: the first].",
+)  # fmt: skip
 @json_option
 def next_firings(
     *, what: str, tz: str | None, start: str | None, count: int, scope: str | None, as_json: bool

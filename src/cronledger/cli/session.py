@@ -133,6 +133,20 @@ def session() -> Iterator[Session]:
 
 
 @contextmanager
+def reports_of_running() -> Iterator[Reports]:
+    """Open the reports of a database that is running. An embedded server is not started.
+
+    Raises what `session` raises, and EmbeddedError if the embedded server is not running.
+    """
+    settings = settings_here()
+    url = settings.require_database()
+    if url == EMBEDDED:
+        url = Embedded(settings.embedded_dir, settings.embedded_binaries).running()
+    with Access.from_settings(settings, url).connect("cronledger completion") as connection:
+        yield Reports(connection, settings.schema_name)
+
+
+@contextmanager
 def database(settings: Settings) -> Iterator[str]:
     """Yield the DSN of the ledger's database.
 
