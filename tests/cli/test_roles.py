@@ -71,6 +71,7 @@ MATRIX = {
     "next": command("next hourly", READ),
     "check": command("check jobs.toml", EVERYBODY),
     "schema": command("schema", EVERYBODY),
+    "dev": command("dev jobs.toml", EVERYBODY),
     "jobs list": command("jobs list", READ),
     "jobs show": command("jobs show fetch", READ),
     "jobs apply": command("jobs apply changed.toml --source jobs", DEPLOY, "runner"),
@@ -97,7 +98,7 @@ MATRIX = {
     "runners": command("runners", READ),
 }
 BEFORE = {"accept-database": "UPDATE cronledger.identity SET database_oid = 0"}
-ELSEWHERE = {"run", "doctor"}  # tests of their own, below
+ELSEWHERE = {"run", "doctor", "dev"}  # tests of their own; dev has a database of its own
 
 
 def leaves(group: click.Command, context: click.Context, path: str = "") -> Iterator[str]:

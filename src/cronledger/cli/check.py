@@ -80,7 +80,7 @@ def check(
     report = report_of(checked, after, count)
     print_report(report, form)
     levels = Counter(finding["level"] for finding in report["findings"])
-    if any(one.source is None for one in checked):
+    if not report["valid"]:
         raise click.exceptions.Exit(Exit.USAGE)
     if levels["error"] or (strict and levels["warning"]):
         raise click.exceptions.Exit(Exit.FAILED)
@@ -104,25 +104,34 @@ def _loaded(name: str, *, imports: bool) -> Checked:
 
 
 def _after(start: str | None, sources: "Iterable[Source]") -> datetime:
-    """Return the instant of --from, or now. Raises UsageError if the jobs decide no time zone."""
-    from cronledger.rules import zones
-
+    """Return the instant of --from, or now."""
     if start is None:
         # Nothing is fired, and there is no database whose clock could be read.
         return datetime.now(UTC)  # noqa: TID251
+    jobs = [(job.schedule, job.timezone) for source in sources for job in source.jobs]
+    return read_start(start, "--from", jobs)
+
+
+def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) -> datetime:
+    """Return the instant that `text` names, without an offset in the time zone of the jobs.
+
+    `jobs`: their schedules and time zones. Raises BadParameter, which names `field`, also if they
+    have several time zones.
+    """
+    from cronledger.rules import zones
+
     timezones = {
-        job.timezone
-        for source in sources
-        for job in source.jobs
-        if job.schedule is not None and not job.schedule.strip().lower().startswith("@every")
+        timezone
+        for schedule, timezone in jobs
+        if schedule is not None and not schedule.strip().lower().startswith("@every")
     }
     (zone,) = timezones if len(timezones) == 1 else (None,)
-    found = read_instant(start, "--from", None if zone is None else zones.named(zone))
-    if len(timezones) > 1 and datetime.fromisoformat(start).tzinfo is None:
+    found = read_instant(text, field, None if zone is None else zones.named(zone))
+    if len(timezones) > 1 and datetime.fromisoformat(text).tzinfo is None:
         raise click.BadParameter(
-            f"{start!r} has no offset, and the jobs have several time zones "
+            f"{text!r} has no offset, and the jobs have several time zones "
             f"({', '.join(sorted(timezones))}); add an offset, such as Z or +01:00",
-            param_hint="--from",
+            param_hint=field,
         )
     return found
 

@@ -53,6 +53,7 @@ def report_of(checked: Sequence[Checked], after: datetime, count: int) -> dict[s
     return {
         "from": iso(after),
         "sources": [one.name for one in checked],
+        "valid": all(one.source is not None for one in checked),
         "jobs": [
             _job(one.name, outlook(job, after, count))
             for one in checked
@@ -123,7 +124,8 @@ def print_report(report: Mapping[str, Any], form: str) -> None:
 def _print_text(report: Mapping[str, Any]) -> None:
     """Print the firings on standard output, and the findings on standard error."""
     now = datetime.fromisoformat(report["from"])
-    print_listing([row for job in report["jobs"] for row in _rows(job)], LISTING, now)
+    if report["jobs"] or report["valid"]:
+        print_listing([row for job in report["jobs"] for row in _rows(job)], LISTING, now)
     for finding in report["findings"]:
         echo(f"{finding['level'].capitalize()}: {finding['message']}", err=True)
     levels = Counter(finding["level"] for finding in report["findings"])
