@@ -14,7 +14,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cronledger.embedded.server import Embedded, EmbeddedError
 from tests.cli.conftest import Cli
 from tests.docs.support.pages import ROOT, blocks
 from tests.waiting import until
@@ -185,10 +184,3 @@ def test_f48_the_tab_key_completes_as_documented(terminal: int) -> None:
         return "jobs show hourly " in received
 
     until("the name is complete", completed)
-
-
-def test_a_running_embedded_server_is_found_and_none_is_started(tmp_path: Path) -> None:
-    embedded = Embedded(tmp_path / "none")
-    with pytest.raises(EmbeddedError, match="no embedded PostgreSQL is running"):
-        embedded.running()
-    assert not (tmp_path / "none").exists()

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,22 +19,30 @@ MOST_EXECUTIONS = 20
 Read = Callable[["Reports"], Sequence["Row"]]
 
 
-def sources(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+def sources(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the files that the shell finds."""
     return [CompletionItem(incomplete, type="file")]
 
 
-def jobs(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+def jobs(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the jobs that are not retired."""
     return _names(lambda reports: reports.job_names(incomplete, MOST_NAMES))
 
 
-def queues(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+def queues(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the queues in use."""
     return _names(lambda reports: reports.queue_names(incomplete, MOST_NAMES))
 
 
-def scopes(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+def scopes(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the scope_ids of the job that the command names before."""
     given = [context.params.get(name) for name in ("name", "job", "what")]
     # While an option has no value yet, click leaves the arguments in `args`.
@@ -44,23 +52,27 @@ def scopes(context: click.Context, _parameter: click.Parameter, incomplete: str)
     return _names(lambda reports: reports.scope_names(job, incomplete, MOST_NAMES))
 
 
-def failures(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+def failures(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the ids of the executions that failed last."""
     return _executions(lambda reports: reports.recent_failures(incomplete, MOST_EXECUTIONS))
 
 
-def running(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Any]:
+def running(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the ids of the executions that started last and are RUNNING."""
     return _executions(lambda reports: reports.running(incomplete, MOST_EXECUTIONS))
 
 
-def _names(read: Read) -> list[Any]:
+def _names(read: Read) -> list[CompletionItem]:
     """Return the names, without those that a shell would have to quote."""
     names = (row["name"] for row in _rows(read))
     return [CompletionItem(name) for name in names if shlex.quote(name) == name]
 
 
-def _executions(read: Read) -> list[Any]:
+def _executions(read: Read) -> list[CompletionItem]:
     from cronledger.cli.show import cell
     from cronledger.tables import clean
 

@@ -106,8 +106,8 @@ class Embedded:
 
         Raises EmbeddedError if none is running.
         """
-        for data in sorted(self._base.glob("postgres-*")):
-            if (dsn := running_dsn(data)) is not None:
+        for pid_file in sorted(self._base.glob("postgres-*/postmaster.pid")):
+            if (dsn := running_dsn(pid_file.parent)) is not None:
                 return dsn
         raise EmbeddedError(f"no embedded PostgreSQL is running in {self._base}: start a replica")
 
