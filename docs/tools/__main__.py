@@ -5,7 +5,8 @@ from pathlib import Path
 
 from cronledger.embedded.server import Embedded, find_binaries
 from cronledger.ledger.migrate import migrate
-from docs.tools import commands, configuration, events, features, sql
+from cronledger.sources import toml_schema
+from docs.tools import commands, configuration, events, features, schema, sql
 
 DOCS = Path(__file__).parents[1]
 
@@ -17,6 +18,7 @@ def main() -> None:
         ("features", features),
     ):  # fmt: skip
         (DOCS / f"{name}.md").write_text(generator.document(), "utf-8")
+    (DOCS / toml_schema.FILE).write_text(schema.document(), "utf-8")
     with tempfile.TemporaryDirectory() as directory:
         binaries = find_binaries(None).directory
         with Embedded(Path(directory) / "server", binaries, {"fsync": "off"}) as server:

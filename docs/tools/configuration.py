@@ -46,6 +46,10 @@ schedule = "*/5 * * * *"
 python = "myproject.jobs:refresh"
 max_attempts = 3
 ```
+
+Editors that know JSON Schema complete and check the file if its first line is
+`#:schema ./cronledger.schema.json`, and `cronledger schema > cronledger.schema.json` has written
+the schema beside it. [Checks before a deployment](howto/check.md) finds the other mistakes.
 """
 
 RUNS = """\

@@ -71,7 +71,14 @@ GROUPS: dict[str, dict[int, str]] = {
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
     "Failures": {
-        37: "`retry_on` and `never_retry_on` decide which failures are retried",
+        44: "`retry_on` and `never_retry_on` decide which failures are retried",
+    },
+    "Before a deployment": {
+        45: "`check` finds what is wrong with a source, and shows its firings, without a database",
+        46: "`schema`: editors complete and check cronledger.toml",
+        47: "`dev` runs jobs on a database of their own, and restarts when a file changes",
+        48: "the shell completes names from the ledger",
+        49: "`assert_fires`: assertions on schedules in users' tests, without a database",
     },
 }
 """Every feature by its number."""

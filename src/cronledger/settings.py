@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -249,6 +250,9 @@ class Settings(BaseSettings):
         description="A connection is dead if its data is unacknowledged for this time.",
     )
 
+    unread: ClassVar[frozenset[str]] = frozenset()
+    """The fields whose variables are not read."""
+
     _unknown: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
@@ -261,7 +265,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources by precedence: variables, then the file that `load` received."""
-        return env_settings, init_settings
+        return _Variables(settings_cls), init_settings
 
     @classmethod
     def load(cls, file: Mapping[str, Any] | None = None, *, where: str | None = None) -> Self:
@@ -272,7 +276,9 @@ class Settings(BaseSettings):
         if unreadable := [
             _variable(name, "is not UTF-8", "encode it as UTF-8")
             for name, value in sorted(os.environ.items())
-            if name.upper() in VARIABLES and value != value.encode("utf-8", "replace").decode()
+            if name.upper() in VARIABLES
+            and name.upper().removeprefix(PREFIX).lower() not in cls.unread
+            and value != value.encode("utf-8", "replace").decode()
         ]:
             raise ConfigurationError(unreadable)
         try:
@@ -326,6 +332,21 @@ class Settings(BaseSettings):
                 value = masked(value.get_secret_value())
             described[key_of(name)] = "" if value is None else shown(value).strip('"')
         return described
+
+
+class OfflineSettings(Settings):
+    """The settings of a command that needs no database: variables that name one are not read."""
+
+    unread: ClassVar[frozenset[str]] = frozenset({"database_url", "listen_url"})
+
+
+class _Variables(EnvSettingsSource):
+    """The variables of the environment, except those of `unread`."""
+
+    def __call__(self) -> dict[str, Any]:
+        assert issubclass(self.settings_cls, Settings)
+        values = super().__call__()
+        return {name: values[name] for name in values.keys() - self.settings_cls.unread}
 
 
 def key_of(field: str) -> str:

@@ -142,7 +142,7 @@ def test_a_diff_of_what_would_be_refused(cli: Cli, applied: Path, surroundings: 
     assert cli("jobs", "diff", file, "--days", "0").exit_code == 2
 
 
-def test_f37_a_diff_shows_a_filter_that_comes_or_goes(cli: Cli, applied: Path) -> None:
+def test_f44_a_diff_shows_a_filter_that_comes_or_goes(cli: Cli, applied: Path) -> None:
     table = "[jobs.hourly]\n"
     filtered = UTC_JOBS.replace(table, table + "max_attempts = 2\nretry_on = [7]\n")
     for text, fields in (

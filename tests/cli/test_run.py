@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from tests.cli.conftest import Cli
-from tests.processes import CRONLEDGER
+from tests.cli.support.daemon import Run
 
 JOBS = """
 [cronledger]
@@ -40,51 +38,6 @@ def hang():
 """
 
 
-class Run:
-    """A daemon as a process of its own; its standard error is read from a file."""
-
-    def __init__(self, directory: Path, environment: dict[str, str], *arguments: str) -> None:
-        self._err = directory / "stderr"
-        self._out = directory / "stdout"
-        with self._err.open("w") as err, self._out.open("w") as out:
-            self.process = subprocess.Popen(
-                [*CRONLEDGER, "run", *arguments],
-                cwd=directory, env=environment, stdout=out, stderr=err,
-            )  # fmt: skip
-
-    @property
-    def out(self) -> str:
-        return self._out.read_text()
-
-    @property
-    def err(self) -> str:
-        return self._err.read_text()
-
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
-
-    def until(self, met: Callable[[], object], seconds: float = 90) -> None:
-        """Return once `met`; fail when the process ends before, or after so long."""
-        deadline = time.monotonic() + seconds
-        while not met():
-            assert self.process.poll() is None, self.err
-            assert time.monotonic() < deadline, self.err
-            time.sleep(0.02)
-
-    def until_event(self, name: str) -> dict[str, Any]:
-        self.until(lambda: any(event["event"] == name for event in self.events()))
-        return next(event for event in self.events() if event["event"] == name)
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def end(self, seconds: float = 90) -> int:
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"it has not ended: {self.err}")
-
-
 Start = Callable[..., Run]
 
 
@@ -95,7 +48,7 @@ def start(surroundings: Path, database_url: str) -> Iterator[Start]:
 
     def begin(*arguments: str, **variables: str) -> Run:
         environment = {**os.environ, "CRONLEDGER_DATABASE_URL": database_url, **variables}
-        started.append(Run(surroundings, environment, *arguments))
+        started.append(Run(surroundings, environment, "run", *arguments))
         return started[-1]
 
     yield begin

@@ -132,7 +132,7 @@ def test_a_traceback_is_left_to_executions_show(cli: Cli, db: rows.Db) -> None:
         (None, "(exit_code: no message)", False),
     ],
 )
-def test_f37_a_filter_is_named_as_the_reason_why_it_is_not_retried(
+def test_f44_a_filter_is_named_as_the_reason_why_it_is_not_retried(
     cli: Cli, db: rows.Db, message: str | None, told: str, hint: bool
 ) -> None:
     note = "not retried: never_retry_on has 64-78"

@@ -133,6 +133,16 @@ def test_data_is_kept_between_runs(base: Path, binaries: Binaries) -> None:
         assert _value(embedded.start(), "SELECT n FROM kept") == 7
 
 
+def test_a_running_server_is_found_and_none_is_started(base: Path, binaries: Binaries) -> None:
+    other = Embedded(base, binaries.directory)
+    with Embedded(base, binaries.directory, FAST) as embedded:
+        assert other.running() == embedded.start()
+    for stopped in (other, Embedded(base / "none")):
+        with pytest.raises(EmbeddedError, match="no embedded PostgreSQL is running"):
+            stopped.running()
+    assert not _runs(base, binaries) and not (base / "none").exists()
+
+
 @pytest.mark.slow
 def test_ten_processes_at_once_make_and_share_one_server(
     empty_base: Path, binaries: Binaries

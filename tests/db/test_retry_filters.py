@@ -40,7 +40,7 @@ EXTERNAL: dict[str, Any] = {"handler": "external", "target": {}, "schedule": Non
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
-async def test_f37_a_filter_decides_whether_a_replica_retries(
+async def test_f44_a_filter_decides_whether_a_replica_retries(
     ledger: Ledger, database_url: str, filters: dict[str, Any], ended: Outcome, note: str | None
 ) -> None:
     ledger.job(schedule=None, max_attempts=2, retry_backoff=["1 s"], **filters)
@@ -65,7 +65,7 @@ async def test_f37_a_filter_decides_whether_a_replica_retries(
         assert ledger.one("SELECT status, attempt FROM executions") == ("FAILED", 2)
 
 
-async def test_f37_the_present_filter_applies(ledger: Ledger, database_url: str) -> None:
+async def test_f44_the_present_filter_applies(ledger: Ledger, database_url: str) -> None:
     """Like a timeout, and unlike max_attempts, it is not that of the execution's revision."""
     ledger.job(schedule=None, max_attempts=9, retry_backoff=["0 s"])
     ledger.trigger()
@@ -91,7 +91,7 @@ def answering(*statuses: int) -> web.Application:
     return server
 
 
-async def test_f37_each_handler_has_failures_that_are_retried_and_others(whole: Whole) -> None:
+async def test_f44_each_handler_has_failures_that_are_retried_and_others(whole: Whole) -> None:
     attempts: dict[str, Any] = {"max_attempts": 3, "retry_backoff": ["0s"]}
 
     class Permanent(ConnectionError):
@@ -144,7 +144,7 @@ async def test_f37_each_handler_has_failures_that_are_retried_and_others(whole: 
         )
         for row in rows for message in [row["error_msg"]]
     }  # fmt: skip
-    local = f"{__name__}.{test_f37_each_handler_has_failures_that_are_retried_and_others.__name__}"
+    local = f"{__name__}.{test_f44_each_handler_has_failures_that_are_retried_and_others.__name__}"
     assert ends == {
         "in_thread": (2, "handler_error", f"never_retry_on has {local}.<locals>.Permanent"),
         "on_loop": (2, "handler_error", "retry_on has no match"),
@@ -183,7 +183,7 @@ def claim(ledger: Ledger) -> Any:
     ids=str,
 )
 @pytest.mark.parametrize("wait", [None, timedelta(seconds=5)], ids=["backoff", "given"])
-def test_f37_a_filter_decides_whether_fail_retries(
+def test_f44_a_filter_decides_whether_fail_retries(
     ledger: Ledger, filters: dict[str, Any], code: str, note: str | None, wait: timedelta | None
 ) -> None:
     ledger.job(**EXTERNAL, max_attempts=2, retry_backoff=["5 s"], **filters)
@@ -198,7 +198,7 @@ def test_f37_a_filter_decides_whether_fail_retries(
     assert ledger.one(fail, execution, token, code, wait) == "already_finished"
 
 
-def test_f37_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
+def test_f44_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) -> None:
     code = "c" * 100
     ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=[code], overlap="allow")
     fail = "SELECT fail(%s, %s, %s, %s, final => %s)"
@@ -220,7 +220,7 @@ def test_f37_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) ->
             assert stored.endswith(expected)
 
 
-def test_f37_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
+def test_f44_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, never_retry_on=["no"])
     ledger.job("gone", **EXTERNAL, max_attempts=3, never_retry_on=["no"])
     fail = "SELECT fail(%s, %s, 'no', 'it broke', retry_after => '1 s')"
@@ -246,7 +246,7 @@ def test_f37_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> 
         ("external", ["any code", "ä", "x" * 100], [" a", "a\n", "x" * 101]),
     ],
 )
-def test_f37_sql_refuses_items_of_another_form(
+def test_f44_sql_refuses_items_of_another_form(
     ledger: Ledger, handler: str, good: list[str], bad: list[str]
 ) -> None:
     ledger.job("good", handler=handler, retry_on=good, never_retry_on=[])
@@ -264,7 +264,7 @@ def test_f37_sql_refuses_items_of_another_form(
                     never_retry_on=["a b"])  # fmt: skip
 
 
-async def test_f37_a_name_that_sql_cannot_judge_is_a_spec_error(
+async def test_f44_a_name_that_sql_cannot_judge_is_a_spec_error(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job("bad", schedule="* * * * *", retry_on=["ConectionError"])
@@ -285,7 +285,7 @@ async def test_f37_a_name_that_sql_cannot_judge_is_a_spec_error(
 # -- ledgers of an earlier version --------------------------------------------------------------
 
 
-async def test_f37_a_ledger_without_filters_is_migrated_and_retries_as_before(
+async def test_f44_a_ledger_without_filters_is_migrated_and_retries_as_before(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule=None, max_attempts=2, retry_backoff=["0 s"])

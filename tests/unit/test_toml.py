@@ -145,7 +145,7 @@ def test_only_a_run_timeout_may_be_none(file: Path, field: str) -> None:
     assert ("or 'none' for no limit" in problem.remedy) == (field == "run_timeout")
 
 
-def test_f37_retry_filters_belong_to_a_job(file: Path) -> None:
+def test_f44_retry_filters_belong_to_a_job(file: Path) -> None:
     job = """
         [jobs.a]
         command = "fetch"

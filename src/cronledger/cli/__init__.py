@@ -11,9 +11,12 @@ import click
 
 COMMANDS = {
     "run": ("run:run", "Run a replica until it receives a stop signal."),
+    "dev": ("dev:dev", "Run jobs on a database of their own; restart on changes."),
     "migrate": ("migrate:migrate", "Apply pending migrations, or check for them."),
     "import-crontab": ("import_crontab:import_crontab", "Convert crontabs to a cronledger.toml."),
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),
+    "check": ("check:check", "Check files and Apps, and show when their jobs fire."),
+    "schema": ("schema:schema", "Print the JSON Schema of cronledger.toml."),
     "jobs": ("jobs:jobs", "List, show, apply, compare, pause, resume and remove jobs."),
     "trigger": ("trigger:trigger", "Create one execution of a job, due now."),
     "enqueue": ("enqueue:enqueue", "Enqueue work for a job."),
@@ -66,8 +69,9 @@ class Commands(click.Group):
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        for number, argument in enumerate(args, 1):
-            _check(number, argument)
+        if not ctx.resilient_parsing:  # the shell completes an unfinished line
+            for number, argument in enumerate(args, 1):
+                _check(number, argument)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:

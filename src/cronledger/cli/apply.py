@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT
 from cronledger.cli.show import cell, echo, json_option, print_json, without_secrets
 from cronledger.rules.problems import Exit
@@ -27,7 +28,7 @@ def _source_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--deploy", type=BIGINT, help="Version of the deployment; an older version is refused."
         ),
-        click.argument("source", metavar="FILE|APP"),
+        click.argument("source", metavar="FILE|APP", shell_complete=complete.sources),
     ):
         command = option(command)
     return command

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.parameters import scope_options
 from cronledger.cli.show import echo, iso, json_option, print_json, read_moment, require_order
@@ -29,7 +30,7 @@ DRY = Listing(
 
 
 @click.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @click.option("--from", "start", required=True, metavar="ISO|DURATION", help="First plan_time.")
 @click.option("--to", "end", required=True, metavar="ISO|DURATION", help="Last plan_time.")
 @scope_options

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT, payload_option, scope_options
 from cronledger.cli.show import echo, json_option, print_json
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @scope_options
 @payload_option
 @click.option(

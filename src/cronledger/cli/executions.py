@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.show import (
@@ -35,7 +36,13 @@ LISTING = Listing(
 )
 STATUSES = ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED"]
 
-execution_argument = click.argument("execution_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+IDS = click.IntRange(1, 2**63 - 1)
+failed_argument = click.argument(
+    "execution_id", metavar="ID", type=IDS, shell_complete=complete.failures
+)
+running_argument = click.argument(
+    "execution_id", metavar="ID", type=IDS, shell_complete=complete.running
+)
 
 
 @click.group()
@@ -44,8 +51,12 @@ def executions() -> None:
 
 
 @executions.command("list")
-@click.option("--job", metavar="NAME", help="Only executions of this job.")
-@click.option("--scope", metavar="ID", help="Only executions of this scope.")
+@click.option(
+    "--job", metavar="NAME", shell_complete=complete.jobs, help="Only executions of this job."
+)
+@click.option(
+    "--scope", metavar="ID", shell_complete=complete.scopes, help="Only executions of this scope."
+)
 @click.option(
     "--status",
     "statuses",
@@ -96,7 +107,7 @@ def list_executions(
 
 
 @executions.command()
-@execution_argument
+@failed_argument
 @json_option
 def show(*, execution_id: int, as_json: bool) -> None:
     """Show one execution: all of its fields except its output."""
@@ -113,7 +124,7 @@ def show(*, execution_id: int, as_json: bool) -> None:
 
 
 @executions.command()
-@execution_argument
+@failed_argument
 @json_option
 def output(*, execution_id: int, as_json: bool) -> None:
     """Print the end of the output of an execution's last attempt."""
@@ -136,7 +147,7 @@ def output(*, execution_id: int, as_json: bool) -> None:
 
 
 @executions.command()
-@execution_argument
+@failed_argument
 @click.option("--force", is_flag=True, help="Retry even if the end of the last attempt is unknown.")
 @json_option
 def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
@@ -154,7 +165,7 @@ def retry(*, execution_id: int, force: bool, as_json: bool) -> None:
 
 
 @executions.command()
-@execution_argument
+@running_argument
 @json_option
 def cancel(*, execution_id: int, as_json: bool) -> None:
     """Cancel an execution: at once if it waits, otherwise by a request to its replica.

@@ -47,7 +47,7 @@ def explain(error: Exception) -> Failure | None:
     """Return how the command ends that raised `error`; None for a defect."""
     match error:
         case ConfigurationError():
-            lines = [*_tracebacks(error), *(_line(problem) for problem in error.problems)]
+            lines = [*tracebacks(error), *(_line(problem) for problem in error.problems)]
             return Failure(Exit.USAGE, "\n".join(lines))
         case identity.OtherDatabaseError():
             return _other(error.why)
@@ -59,7 +59,7 @@ def explain(error: Exception) -> Failure | None:
     return None
 
 
-def _tracebacks(error: ConfigurationError) -> list[str]:
+def tracebacks(error: ConfigurationError) -> list[str]:
     """Return the tracebacks of the user's modules, each once although jobs may share a module."""
     shown = dict.fromkeys(traceback_of(cause) for cause in error.causes)
     return ["\n".join(map(masked, text.splitlines())) for text in shown]

@@ -2,6 +2,7 @@
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.apply import apply, diff
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
 from cronledger.cli.show import (
@@ -66,7 +67,9 @@ jobs.add_command(diff)
 
 
 @jobs.command("list")
-@click.option("--queue", metavar="NAME", help="List only jobs of this queue.")
+@click.option(
+    "--queue", metavar="NAME", shell_complete=complete.queues, help="List only jobs of this queue."
+)
 @click.option("--all", "retired", is_flag=True, help="List retired jobs too.")
 @listed(LISTING)
 def list_jobs(*, queue: str | None, retired: bool, show: Printer) -> None:
@@ -79,7 +82,7 @@ def list_jobs(*, queue: str | None, retired: bool, show: Printer) -> None:
 
 
 @jobs.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @json_option
 def show(*, name: str, as_json: bool) -> None:
     """Show one job: its policies, its scopes and its latest edits."""
@@ -107,7 +110,7 @@ def show(*, name: str, as_json: bool) -> None:
 
 
 @jobs.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @click.option("--reason", help="Reason, shown by `why` and in listings.")
 @click.option("--until", metavar="ISO|DURATION", help="Time at which the pause ends by itself.")
 @json_option
@@ -128,7 +131,7 @@ def pause(*, name: str, reason: str | None, until: str | None, as_json: bool) ->
 
 
 @jobs.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @json_option
 def resume(*, name: str, as_json: bool) -> None:
     """Resume a paused job. What was due during the pause stays skipped."""
@@ -141,7 +144,7 @@ def resume(*, name: str, as_json: bool) -> None:
 
 
 @jobs.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @json_option
 def remove(*, name: str, as_json: bool) -> None:
     """Retire a job: nothing more is planned, and waiting executions are CANCELLED.

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import iso, json_option, print_json, read_instant
 
 if TYPE_CHECKING:
     from cronledger.rules.cron import Cron, Firing
 
-HORIZON = timedelta(days=365 * 100)
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
 )
@@ -32,7 +32,7 @@ class _Range:
 
 
 @click.command("next")
-@click.argument("what", metavar="SPEC|JOB")
+@click.argument("what", metavar="SPEC|JOB", shell_complete=complete.jobs)
 @click.option("--tz", metavar="ZONE", help="Time zone of SPEC [default: UTC]; a job has its own.")
 @click.option("--from", "start", metavar="ISO", help="Show firings after this time [default: now].")
 @click.option(
@@ -42,7 +42,10 @@ class _Range:
     show_default=True,
     help="Number of firings.",
 )
-@click.option("--scope", metavar="ID", help="Scope of JOB, which decides `H` [default: the first].")
+@click.option(
+    "--scope", metavar="ID", shell_complete=complete.scopes,
+    help="Scope of JOB, which decides `H` [default: the first].",
+)  # fmt: skip
 @json_option
 def next_firings(
     *, what: str, tz: str | None, start: str | None, count: int, scope: str | None, as_json: bool
@@ -134,25 +137,20 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
 
 
 def _firings(wanted: _Range) -> "Iterator[Firing]":
+    from cronledger.rules.firings import later
+
     after = wanted.after
     if wanted.starts_at is not None and wanted.starts_at > after:
         after = wanted.starts_at - timedelta(microseconds=1)
-    try:
-        through = after + HORIZON
-    except OverflowError:
-        through = datetime.max.replace(tzinfo=UTC)
+    through = later(after)
     return wanted.spec.firings(after, min(through, wanted.ends_at or through))
 
 
 def _row(firing: "Firing") -> dict[str, str]:
-    notes = []
-    if firing.shifted:
-        notes.append("shifted: a clock change skips its local time")
-    if firing.folded:
-        which = "second" if firing.local.fold else "first"
-        notes.append(f"folded: its local time occurs twice, this is the {which}")
+    from cronledger.rules.firings import local_text, note
+
     return {
         "utc": iso(firing.plan_time),
-        "local": f"{firing.local:%a} {firing.local.isoformat(sep=' ')}",
-        "note": "; ".join(notes),
+        "local": local_text(firing.local),
+        "note": note(firing),
     }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli import complete
+
 if TYPE_CHECKING:
     from psycopg.types.json import Jsonb
 
@@ -88,5 +90,8 @@ def scope_options(command: Callable[..., None]) -> Callable[..., None]:
         "--scope-kind", metavar="KIND", help="Kind of the scope [default: that of the job]."
     )(command)
     return click.option(
-        "--scope", metavar="ID", help="Scope of the job [default: its only scope]."
+        "--scope",
+        metavar="ID",
+        shell_complete=complete.scopes,
+        help="Scope of the job [default: its only scope].",
     )(command)

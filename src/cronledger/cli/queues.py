@@ -2,6 +2,7 @@
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
 from cronledger.cli.parameters import Limit
 from cronledger.cli.show import json_option, print_result
@@ -40,7 +41,7 @@ def list_queues(*, show: Printer) -> None:
 
 
 @queues.command()
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", metavar="QUEUE", shell_complete=complete.queues)
 @click.argument("limit", metavar="N|none", type=Limit())
 @json_option
 def limit(*, name: str, limit: int | None, as_json: bool) -> None:
@@ -55,7 +56,7 @@ def limit(*, name: str, limit: int | None, as_json: bool) -> None:
 
 
 @queues.command()
-@click.argument("name", metavar="QUEUE", required=False)
+@click.argument("name", metavar="QUEUE", required=False, shell_complete=complete.queues)
 @click.option("--all", "every", is_flag=True, help="Pause every queue that is in use.")
 @click.option("--reason", help="Reason, shown in listings.")
 @json_option
@@ -75,7 +76,7 @@ def pause(*, name: str | None, every: bool, reason: str | None, as_json: bool) -
 
 
 @queues.command()
-@click.argument("name", metavar="QUEUE", required=False)
+@click.argument("name", metavar="QUEUE", required=False, shell_complete=complete.queues)
 @click.option("--all", "every", is_flag=True, help="Resume every paused queue.")
 @json_option
 def resume(*, name: str | None, every: bool, as_json: bool) -> None:

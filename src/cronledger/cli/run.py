@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT, Duration
 
 if TYPE_CHECKING:
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="[APP|FILE]", required=False)
+@click.argument("source", metavar="[APP|FILE]", required=False, shell_complete=complete.sources)
 @click.option(
-    "--queue", "queues", multiple=True, metavar="NAME", help="Queue to take work from; repeatable."
-)
+    "--queue", "queues", multiple=True, metavar="NAME", shell_complete=complete.queues,
+    help="Queue to take work from; repeatable.",
+)  # fmt: skip
 @click.option(
     "--slots", type=click.IntRange(1, 10_000), help="Number of executions to run at once."
 )

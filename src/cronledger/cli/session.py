@@ -133,6 +133,20 @@ def session() -> Iterator[Session]:
 
 
 @contextmanager
+def reports_of_running() -> Iterator[Reports]:
+    """Open the reports of a database that is running. An embedded server is not started.
+
+    Raises what `session` raises, and EmbeddedError if the embedded server is not running.
+    """
+    settings = settings_here()
+    url = settings.require_database()
+    if url == EMBEDDED:
+        url = Embedded(settings.embedded_dir, settings.embedded_binaries).running()
+    with Access.from_settings(settings, url).connect("cronledger completion") as connection:
+        yield Reports(connection, settings.schema_name)
+
+
+@contextmanager
 def database(settings: Settings) -> Iterator[str]:
     """Yield the DSN of the ledger's database.
 
@@ -156,14 +170,14 @@ def denials(settings: Settings, url: str) -> Iterator[None]:
         raise denied(error, Access.from_settings(settings, url)) from error
 
 
-def settings_here() -> Settings:
+def settings_here(kind: type[Settings] = Settings) -> Settings:
     """Return the settings of a command without a file argument.
 
     They include the `[cronledger]` table of ./cronledger.toml, if that file exists. Raises
     ConfigurationError.
     """
     path = Path(HERE)
-    return Settings.load(_table(path), where=HERE) if path.exists() else Settings.load()
+    return kind.load(_table(path), where=HERE) if path.exists() else kind.load()
 
 
 def _table(path: Path) -> Mapping[str, Any]:

@@ -42,17 +42,28 @@ def find_source(named: str | None, *, name: str | None, deploy: int | None) -> S
     return load_source(named or HERE, name=name, deploy=deploy)
 
 
-def load_source(named: str, *, name: str | None, deploy: int | None) -> Source:
+def load_source(
+    named: str,
+    *,
+    name: str | None = None,
+    deploy: int | None = None,
+    settings: type[Settings] = Settings,
+    imports: bool = True,
+) -> Source:
     """Load `named`: a path that ends with .toml, or `package.module:app`. Needs no database.
 
-    `name` and `deploy` override those of the source. Raises ConfigurationError with every problem.
+    `name` and `deploy` override those of the source. `settings`: the type of its settings.
+    `imports`: import the functions of a file. Raises ConfigurationError with every problem.
     """
-    found = _file(Path(named), name) if named.endswith(SUFFIX) else _app(named, name)
+    if named.endswith(SUFFIX):
+        found = _file(Path(named), name, settings, imports)
+    else:
+        found = _app(named, name, settings)
     return found if deploy is None else replace(found, deploy=deploy)
 
 
-def _file(path: Path, name: str | None) -> Source:
-    found = toml.load(path)
+def _file(path: Path, name: str | None, settings: type[Settings], imports: bool) -> Source:
+    found = toml.load(path, settings)
     # Links are not resolved, because a link such as `current` stays the same in each release.
     place = str(path.absolute())
     if name is None and place.encode("utf-8", "replace").decode() != place:
@@ -61,11 +72,11 @@ def _file(path: Path, name: str | None) -> Source:
         raise ConfigurationError([Problem(field="--source", message=message, remedy=remedy)])
     return Source(
         name=name or place,
-        settings=Settings.load(found.settings, where=str(path)),
+        settings=settings.load(found.settings, where=str(path)),
         jobs=found.jobs,
         deploy=found.deploy,
         warnings=found.warnings,
-        functions=_functions(found.jobs, str(path)),
+        functions=_functions(found.jobs, str(path)) if imports else {},
     )
 
 
@@ -91,14 +102,14 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
     return found
 
 
-def _app(reference: str, name: str | None) -> Source:
+def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
     if ":" not in reference:
         message = f"{reference!r} is neither a {SUFFIX} file nor an App"
         remedy = "write it like cronledger.toml or myproject.jobs:app"
         raise ConfigurationError([Problem(message=message, remedy=remedy)])
     app = python.load_app(reference)
     AppRegistry({}).add(app)  # refuse what no replica could run
-    settings = settings_here()
+    settings = settings_here(kind)
     jobs = tuple(app.jobs.values())
     warnings = validation.check(
         jobs, retention=settings.retention, where=reference, providers=app.providers

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.parameters import Duration, payload_option, scope_options
 from cronledger.cli.show import echo, json_option, print_json
 
@@ -18,7 +19,7 @@ POLL_SECONDS = 0.2
 
 
 @click.command()
-@click.argument("name", metavar="JOB")
+@click.argument("name", metavar="JOB", shell_complete=complete.jobs)
 @scope_options
 @payload_option
 @click.option("--force", is_flag=True, help="Trigger even if the job or its queue is paused.")

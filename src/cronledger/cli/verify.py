@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import iso, json_option, json_text, read_moment, require_order, unknown_job
 
@@ -35,7 +36,7 @@ LISTING_WITH_ACCEPTED = Listing(
 
 
 @click.command()
-@click.argument("job", metavar="[JOB]", required=False)
+@click.argument("job", metavar="[JOB]", required=False, shell_complete=complete.jobs)
 @click.option("--from", "start", metavar="ISO|DURATION", help="First plan_time to check.")
 @click.option("--to", "end", metavar="ISO|DURATION", help="Last plan_time to check.")
 @click.option("--accept", metavar="REASON", help="Accept the violations found, for this reason.")

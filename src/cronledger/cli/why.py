@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from cronledger.cli import complete
 from cronledger.cli.show import echo, iso, json_option, print_json, read_instant
 from cronledger.rules.model import GLOBAL, ScopeKey
 
@@ -20,9 +21,11 @@ _MINUTE, _SECOND, _TICK = timedelta(minutes=1), timedelta(seconds=1), timedelta(
 
 
 @click.command()
-@click.argument("job", metavar="JOB")
+@click.argument("job", metavar="JOB", shell_complete=complete.jobs)
 @click.argument("moment", metavar="TIME")
-@click.option("--scope", metavar="ID", help="Only this scope of the job.")
+@click.option(
+    "--scope", metavar="ID", shell_complete=complete.scopes, help="Only this scope of the job."
+)
 @json_option
 def why(*, job: str, moment: str, scope: str | None, as_json: bool) -> None:
     """Explain why a job ran, or did not run, at TIME. Prints one paragraph per scope.

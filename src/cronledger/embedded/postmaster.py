@@ -66,6 +66,18 @@ def _pid_lines(data: Path) -> list[str]:
         return []
 
 
+def running_dsn(data: Path) -> str | None:
+    """Return the DSN of the database of the live server of the data directory, or None."""
+    lines = _pid_lines(data)
+    if len(lines) < 5 or not lines[4] or server_pid(data) is None:
+        return None
+    return _dsn(lines[4], DATABASE)
+
+
+def _dsn(directory: str, database: str) -> str:
+    return f"postgresql://{SUPERUSER}@/{database}?host={quote(directory, safe='')}&port={PORT}"
+
+
 def _serves(pid: int, data: Path) -> bool:
     """Return whether process `pid` is a live PostgreSQL of `data`.
 
@@ -238,11 +250,7 @@ class Postmaster:
             return None
         # The running server decides where its socket is, because the environment of the process
         # that launched it may differ from this one.
-        host = quote(lines[4], safe="")
-        maintenance, ours = (
-            f"postgresql://{SUPERUSER}@/{database}?host={host}&port={PORT}"
-            for database in ("postgres", DATABASE)
-        )
+        maintenance, ours = (_dsn(lines[4], database) for database in ("postgres", DATABASE))
         try:
             with psycopg.connect(maintenance, autocommit=True, connect_timeout=5) as conn:
                 known = "SELECT FROM pg_database WHERE datname = %s"

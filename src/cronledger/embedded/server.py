@@ -28,7 +28,7 @@ from cronledger.embedded.binaries import (
     all_binaries,
     find_binaries,
 )
-from cronledger.embedded.postmaster import Postmaster
+from cronledger.embedded.postmaster import Postmaster, running_dsn
 
 __all__ = ["Binaries", "Embedded", "EmbeddedError", "find_binaries"]
 
@@ -100,6 +100,16 @@ class Embedded:
             self.close()
             raise
         return self._dsn
+
+    def running(self) -> str:
+        """Return the DSN of the database of a running server. Starts nothing, and does not keep it.
+
+        Raises EmbeddedError if none is running.
+        """
+        for pid_file in sorted(self._base.glob("postgres-*/postmaster.pid")):
+            if (dsn := running_dsn(pid_file.parent)) is not None:
+                return dsn
+        raise EmbeddedError(f"no embedded PostgreSQL is running in {self._base}: start a replica")
 
     def close(self) -> None:
         """Stop using the server. If no other process uses it, stop it and wait for its end."""

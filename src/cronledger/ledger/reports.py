@@ -117,6 +117,26 @@ class Reports:
         """Return the queues in use by name: limit, pause, waiting and running executions."""
         return self._read("list_queues")
 
+    def job_names(self, prefix: str, limit: int) -> list[Row]:
+        """Return the `name` of each job that begins with `prefix` and is not retired."""
+        return self._read("list_job_names", prefix=prefix, max_rows=limit)
+
+    def queue_names(self, prefix: str, limit: int) -> list[Row]:
+        """Return the `name` of each queue in use that begins with `prefix`."""
+        return self._read("list_queue_names", prefix=prefix, max_rows=limit)
+
+    def scope_names(self, job: str, prefix: str, limit: int) -> list[Row]:
+        """Return the scope_ids of a job that begin with `prefix`, as `name`."""
+        return self._read("list_scope_names", job=job, prefix=prefix, max_rows=limit)
+
+    def recent_failures(self, prefix: str, limit: int) -> list[Row]:
+        """Return the executions that failed last, and whose ids begin with `prefix`."""
+        return self._read("list_recent_failures", prefix=prefix, max_rows=limit)
+
+    def running(self, prefix: str, limit: int) -> list[Row]:
+        """Return the RUNNING executions whose ids begin with `prefix`, the last started first."""
+        return self._read("list_running", prefix=prefix, max_rows=limit)
+
     def schedule(self, key: ScopeKey) -> Row | None:
         """Return the state of planning of one scope, or None if the scope does not exist."""
         return self._one("show_schedule", **queries.scope(key))

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 from cronledger.rules import cron_fields, zones
 from cronledger.rules.cron_fields import TEN_YEARS, CronError, Days
 
-__all__ = ["FINGERPRINT", "Cron", "CronError", "Firing", "parse"]
+__all__ = ["FINGERPRINT", "ClockChange", "Cron", "CronError", "Effect", "Firing", "parse"]
 
 FINGERPRINT: dict[str, str] = {
     "croniter": metadata.version("croniter"),
@@ -52,6 +52,26 @@ class Firing:
     folded: bool
 
 
+Effect = Literal["shifted", "skipped", "once", "twice"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """A clock change in the zone of a schedule that names local times in its gap or fold.
+
+    `at`: the first instant after the change in UTC, `local` the same instant in the schedule's
+    zone. `first`: the first of the `count` named local times, without offset. `effect`: in a gap
+    they are `shifted` (it fires at `at` instead) or `skipped`, and in a fold they fire `once` or
+    `twice`.
+    """
+
+    at: datetime
+    local: datetime
+    first: datetime
+    count: int
+    effect: Effect
+
+
 # --- rules -------------------------------------------------------------------------------------
 
 
@@ -72,6 +92,9 @@ class _Every:
 
     def shortest(self) -> int:
         return self.period
+
+    def clock_changes(self, low: int, high: int) -> Iterator[tuple[int, int, int, Effect]]:
+        return iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +147,25 @@ class _Calendar:
             return False
         swallowed = next(self.walls(begin - jump, begin), None)
         return swallowed is not None and not self.names(begin)
+
+    def clock_changes(self, low: int, high: int) -> Iterator[tuple[int, int, int, Effect]]:
+        """Yield (instant, first wall, walls, effect) of each change in [low, high) that has walls.
+
+        A rule that keeps elapsed time has none, because a change does not affect it.
+        """
+        if self.elapsed:
+            return
+        for start, _, offset, jump in zones.pieces(self.zone, low - 1, high):
+            begin = start + offset
+            first, end = (begin - jump, begin) if jump > 0 else (begin, begin - jump)
+            if count := self._count_walls(first, end):
+                yield start, next(self.walls(first, end)), count, self._effect(begin, jump)
+
+    def _effect(self, begin: int, jump: int) -> Effect:
+        if jump < 0:
+            return "twice" if self.both else "once"
+        shifted = self.shift and jump < _LONG_GAP
+        return "shifted" if shifted else "skipped"
 
     def names(self, wall: int) -> bool:
         return next(self.walls(wall, wall + 1), None) is not None
@@ -244,6 +286,20 @@ class Cron:
         """Return the number of `plan_times`. It enumerates at most their days."""
         low, high = _range(after, through)
         return self._rule.count(low, high) if low < high else 0
+
+    def clock_changes(self, after: datetime, through: datetime) -> Iterator[ClockChange]:
+        """Yield the clock changes in (after, through] that affect firings, in order.
+
+        There are none for a schedule that keeps elapsed time.
+        """
+        for start, wall, count, effect in self._rule.clock_changes(*_range(after, through)):
+            yield ClockChange(
+                at=datetime.fromtimestamp(start, UTC),
+                local=datetime.fromtimestamp(start, self._zone),
+                first=datetime.fromtimestamp(wall, UTC).replace(tzinfo=None),
+                count=count,
+                effect=effect,
+            )
 
     def next_after(self, after: datetime, horizon: datetime | None = None) -> Firing | None:
         """Return the first firing strictly after `after`, up to and including `horizon`, or None.

@@ -9,6 +9,13 @@ from datetime import timedelta
 
 REMEDY = "use for example '90s', '5m', '1h30m', '2d', '1w', '500ms' or 'PT1H30M'"
 
+PATTERN = (
+    r"^\s*(0|(?=[0-9])([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?"
+    r"|P(?=[0-9T])([0-9]+W)?([0-9]+D)?"
+    r"(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{1,6})?S)?)?)\s*$"
+)
+"""The texts that `parse` accepts, as a regular expression of JSON Schema."""
+
 _MICROSECONDS = {
     "w": 604_800_000_000,
     "d": 86_400_000_000,

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
 
 from cronledger.rules import durations
 from cronledger.rules.limits import LARGEST_INTEGER
@@ -48,7 +48,11 @@ Whole = Annotated[int, Field(strict=True)]  # true is not 1
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 NO_LIMIT = "none"
 """The text for no limit, because TOML has no null."""
-Limit = Annotated[Duration | None, BeforeValidator(_limit)]
+Limit = Annotated[
+    Duration | None,
+    BeforeValidator(_limit),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "duration"}, {"const": NO_LIMIT}]}),
+]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 
@@ -177,6 +181,10 @@ class Job(BaseModel):
         description="When the job fires: `*/5 * * * *`, `0 30 9 * * 1-5` (six fields: seconds "
         "first), `@hourly`, `@every 90s`. If it is not set, the job runs only when triggered or "
         "enqueued.",
+        json_schema_extra={
+            "pattern": r"^\s*(@\w+(\s+\S.*)?|[^@\s]\S*(\s+\S+){4,5})\s*$",
+            "examples": ["*/5 * * * *", "0 30 9 * * 1-5", "@hourly", "@every 90s"],
+        },
     )
     timezone: str = Field("UTC", description="Time zone of the schedule.")
     day_or: StrictBool = Field(

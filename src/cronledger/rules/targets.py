@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import Problem, RefusedError, problems_of
@@ -17,6 +24,7 @@ _SHOWN = tuple(
 )
 _NAME = r"[^\W\d]\w*"
 _PART = rf"({_NAME}|<locals>|<lambda>)"
+URL_PATTERN = r"https?://[^\s/]\S*"
 FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
 
 HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
@@ -52,12 +60,25 @@ def _program(command: Any) -> Any:
     return command
 
 
+_WORD: dict[str, Any] = {"type": "string", "minLength": 1}
+_COMMAND_SCHEMA: dict[str, Any] = {
+    "anyOf": [_WORD, {"type": "array", "items": _WORD, "minItems": 1}]
+}
+
+
 class CommandTarget(_Target):
     """`command`: a list runs directly, and a string runs in `/bin/sh -c`."""
 
-    command: Annotated[Any, AfterValidator(_program)]
-    env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(default_factory=dict)
-    cwd: Annotated[str, AfterValidator(_absolute)] | None = None
+    command: Annotated[Any, AfterValidator(_program), WithJsonSchema(_COMMAND_SCHEMA)]
+    env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(
+        default_factory=dict, description="Variables that are added to the environment."
+    )
+    cwd: (
+        Annotated[
+            str, AfterValidator(_absolute), WithJsonSchema({"type": "string", "pattern": "^/"})
+        ]
+        | None
+    ) = Field(None, description="The working directory, an absolute path.")
 
 
 class SqlTarget(_Target):
@@ -85,7 +106,7 @@ def _url(url: str) -> str:
         host, _ = split.hostname, split.port  # raises ValueError if one of them is invalid
     except ValueError:
         host = None
-    if not host or not re.fullmatch(r"https?://[^\s/]\S*", url):
+    if not host or not re.fullmatch(URL_PATTERN, url):
         raise RefusedError(
             "must begin with http:// or https:// and have a host, and a port of at most 65535",
             "write it like https://example.org/path",
@@ -96,9 +117,11 @@ def _url(url: str) -> str:
 class HttpTarget(_Target):
     """`http`: one request."""
 
-    url: Annotated[str, AfterValidator(_url)] = Field(
-        description="URL of the request, which begins with http:// or https://."
-    )
+    url: Annotated[
+        str,
+        AfterValidator(_url),
+        WithJsonSchema({"type": "string", "pattern": f"^{URL_PATTERN}$"}),
+    ] = Field(description="URL of the request, which begins with http:// or https://.")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
         "GET", description="Method of the request."
     )

@@ -171,7 +171,7 @@ class Timeline:
         """Return the first plan_time after `now` by the revision in force, or None."""
         job = self.current.job
         try:
-            cron = _cron(job, self.row.key)
+            cron = cron_of(job, self.row.key)
             if cron is None:
                 return None
             after = self.now
@@ -194,8 +194,8 @@ class Timeline:
         revision = segment.revision
         job, key, now = revision.job, self.row.key, self.now
         try:
-            cron = _cron(job, key)
-            after, through = _lifetime(job, after, through)
+            cron = cron_of(job, key)
+            after, through = lifetime(job, after, through)
             if cron is None or after >= through:
                 return
             for plan_time in cron.plan_times(after, through):
@@ -208,8 +208,8 @@ class Timeline:
     def _count(self, segment: Segment, after: datetime, through: datetime) -> int:
         job = segment.revision.job
         try:
-            cron = _cron(job, self.row.key)
-            return 0 if cron is None else cron.count(*_lifetime(job, after, through))
+            cron = cron_of(job, self.row.key)
+            return 0 if cron is None else cron.count(*lifetime(job, after, through))
         except (ValueError, OverflowError) as error:
             raise _spec_error(segment.revision, error) from error
 
@@ -250,7 +250,7 @@ class Timeline:
 
     def _newest(self, segment: Segment, after: datetime, through: datetime) -> Planned | None:
         """Return the newest plan_time in (after, through] that is due in active state."""
-        after, through = _lifetime(segment.revision.job, after, through)
+        after, through = lifetime(segment.revision.job, after, through)
         length = timedelta(minutes=1)
         while after < through:
             start = _back(through, length, after)
@@ -373,7 +373,7 @@ def _back(instant: datetime, length: timedelta, floor: datetime) -> datetime:
     return instant - length if instant - floor > length else floor
 
 
-def _lifetime(job: Job, after: datetime, through: datetime) -> tuple[datetime, datetime]:
+def lifetime(job: Job, after: datetime, through: datetime) -> tuple[datetime, datetime]:
     """Return (after, through] without the time before the job's starts_at and after its ends_at."""
     if job.starts_at is not None and job.starts_at > after:
         after = job.starts_at - TICK
@@ -390,7 +390,8 @@ def _spec_error(revision: Revision, error: Exception) -> SpecError:
     return SpecError(revision.revision, text)
 
 
-def _cron(job: Job, scope: ScopeKey) -> Cron | None:
+def cron_of(job: Job, scope: ScopeKey) -> Cron | None:
+    """Return the schedule of `job` in this scope, or None without one. Raises CronError."""
     if job.schedule is None:
         return None
     return parse(

@@ -9,13 +9,15 @@ import tomlkit
 from cronledger.rules.model import NO_LIMIT
 from cronledger.sources.crontab import Imported, ImportedJob, Options
 from cronledger.sources.crontab_words import printable
+from cronledger.sources.toml_schema import DIRECTIVE
 
 
 def render(crontabs: Sequence[Imported], options: Options) -> str:
     """Return the text of a `cronledger.toml`: every job, and every note as a comment."""
     files = ", ".join(f"{crontab.file} ({crontab.format} format)" for crontab in crontabs)
     title = f"Imported by `cronledger import-crontab` from {files}."
-    parts = [_comments(*_wrapped([title]), "", *_wrapped(_header(options)))]
+    head = _comments(*_wrapped([title]), "", *_wrapped(_header(options)))
+    parts = [f"{DIRECTIVE}\n{head}"]
     for crontab in crontabs:
         jobs = {job.line: job for job in crontab.jobs}
         noted = {note.line for note in crontab.notes}

@@ -63,14 +63,14 @@ class TomlSource:
     warnings: tuple[Problem, ...]
 
 
-def load(path: str | Path) -> TomlSource:
-    """Return the content of the file at `path`.
+def load(path: str | Path, settings: type[Settings] = Settings) -> TomlSource:
+    """Return the content of the file at `path`. `settings`: the type of its settings.
 
     Raises ConfigurationError with every problem of the file (settings, defaults, all jobs) and of
     the `CRONLEDGER_*` variables that override its settings.
     """
     path = Path(path)
-    return _Reader(path, read_document(path)).source()
+    return _Reader(path, read_document(path), settings).source()
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -97,10 +97,11 @@ def read_document(path: Path) -> dict[str, Any]:
 class _Reader:
     """Reads a parsed file. It collects the problems, and `source` raises them together."""
 
-    def __init__(self, path: Path, document: dict[str, Any]) -> None:
+    def __init__(self, path: Path, document: dict[str, Any], settings: type[Settings]) -> None:
         self.path = path
         self.where = str(path)
         self.document = document
+        self.settings = settings
         self.problems: list[Problem] = []
 
     def source(self) -> TomlSource:
@@ -133,7 +134,7 @@ class _Reader:
 
     def _settings(self, table: dict[str, Any]) -> Settings | None:
         try:
-            return Settings.load(table, where=self.where)
+            return self.settings.load(table, where=self.where)
         except ConfigurationError as exc:
             self.problems.extend(exc.problems)
             return None

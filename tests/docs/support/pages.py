@@ -136,7 +136,7 @@ class Shell:
     def follow(self, command: Command, *, repeat: bool = False) -> None:
         """Run a command, and fail unless it prints what the page shows."""
         text = command.text
-        if re.match(r"cronledger run\b", text) and not text.endswith("&"):
+        if re.match(r"cronledger (run|dev)\b", text) and not text.endswith("&"):
             text += " >> terminal.log 2>&1 &"  # the reader goes on in another terminal
         deadline = time.monotonic() + SECONDS
         while True:

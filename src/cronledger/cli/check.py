@@ -1,0 +1,206 @@
+"""`cronledger check`: check sources of jobs, and show their firings, without a database."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cronledger.cli import complete
+from cronledger.cli.check_report import Checked, Finding, print_report, report_of
+from cronledger.cli.show import echo, read_instant
+
+if TYPE_CHECKING:
+    from cronledger.cli.source import Source
+    from cronledger.explain.check import Served
+    from cronledger.rules.problems import ConfigurationError, Problem
+    from cronledger.sources.places import Place
+
+FORMATS = ("text", "json", "github")
+
+
+@click.command()
+@click.argument("sources", metavar="[FILE|APP]...", nargs=-1, shell_complete=complete.sources)
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="Format of the output; github: workflow commands.",
+)  # fmt: skip
+@click.option(
+    "--count", type=click.IntRange(0, 1000), default=3, show_default=True,
+    help="Number of firings to show of each job.",
+)  # fmt: skip
+@click.option("--from", "start", metavar="ISO", help="Show firings after this time [default: now].")
+@click.option(
+    "--queue", "queues", multiple=True, metavar="NAME", shell_complete=complete.queues,
+    help="Queue that replicas serve; repeatable [default: `queues` of the settings].",
+)  # fmt: skip
+@click.option(
+    "--at-once", type=click.IntRange(1, 2**31 - 1), metavar="N",
+    help="Most executions of a queue that are due at once [default: `slots` of the settings].",
+)  # fmt: skip
+@click.option("--no-import", is_flag=True, help="Do not import the Python functions of a FILE.")
+@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+def check(
+    *,
+    sources: tuple[str, ...],
+    form: str,
+    count: int,
+    start: str | None,
+    queues: tuple[str, ...],
+    at_once: int | None,
+    no_import: bool,
+    strict: bool,
+) -> None:
+    """Check files and Apps, and show when their jobs fire. Needs no database.
+
+    FILE ends with .toml, and APP is package.module:app [default: ./cronledger.toml]. The output
+    lists the next firings of each job, and the clock changes within a year that affect it. A time
+    in --from without an offset is read in the time zone of the jobs.
+
+    Errors are what `run` would refuse, and a job in a queue that is not among --queue or the
+    `queues` that are set. Warnings are probable mistakes, a job that does not fire any more, and a
+    collision: a second of the 24 hours after --from in which more than --at-once executions of one
+    queue are due. Each scope of a job counts, and jitter spreads its executions.
+
+    Exit status: 0 without errors, 1 for an error, and with --strict also for a warning, 2 if a
+    source is invalid.
+    """
+    from cronledger.cli.session import HERE
+    from cronledger.rules.problems import Exit
+
+    checked = [_loaded(name, imports=not no_import) for name in sources or (HERE,)]
+    after = _after(start, [one.source for one in checked if one.source is not None])
+    for one in checked:
+        if one.source is not None:
+            one.findings += _found(one.name, one.source, after, queues, at_once)
+    report = report_of(checked, after, count)
+    print_report(report, form)
+    levels = Counter(finding["level"] for finding in report["findings"])
+    if not report["valid"]:
+        raise click.exceptions.Exit(Exit.USAGE)
+    if levels["error"] or (strict and levels["warning"]):
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _loaded(name: str, *, imports: bool) -> Checked:
+    """Load one source, and print the tracebacks of its modules. What they print is no output."""
+    from cronledger.cli.failures import tracebacks
+    from cronledger.cli.source import load_source
+    from cronledger.rules.problems import ConfigurationError
+    from cronledger.settings import OfflineSettings
+
+    try:
+        with redirect_stdout(sys.stderr):
+            source = load_source(name, settings=OfflineSettings, imports=imports)
+    except ConfigurationError as error:
+        for text in tracebacks(error):
+            echo(text, err=True)
+        return Checked(name, None, _placed(name, error.problems, error))
+    return Checked(name, source, _placed(name, source.warnings))
+
+
+def _after(start: str | None, sources: "Iterable[Source]") -> datetime:
+    """Return the instant of --from, or now."""
+    if start is None:
+        # Nothing is fired, and there is no database whose clock could be read.
+        return datetime.now(UTC)  # noqa: TID251
+    jobs = [(job.schedule, job.timezone) for source in sources for job in source.jobs]
+    return read_start(start, "--from", jobs)
+
+
+def read_start(text: str, field: str, jobs: Iterable[tuple[str | None, str]]) -> datetime:
+    """Return the instant that `text` names, without an offset in the time zone of the jobs.
+
+    `jobs`: their schedules and time zones. Raises BadParameter, which names `field`, also if they
+    have several time zones.
+    """
+    from cronledger.rules import zones
+
+    timezones = {
+        timezone
+        for schedule, timezone in jobs
+        if schedule is not None and not schedule.strip().lower().startswith("@every")
+    }
+    (zone,) = timezones if len(timezones) == 1 else (None,)
+    found = read_instant(text, field, None if zone is None else zones.named(zone))
+    if len(timezones) > 1 and datetime.fromisoformat(text).tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} has no offset, and the jobs have several time zones "
+            f"({', '.join(sorted(timezones))}); add an offset, such as Z or +01:00",
+            param_hint=field,
+        )
+    return found
+
+
+def _found(
+    name: str, source: "Source", after: datetime, queues: Sequence[str], at_once: int | None
+) -> list[Finding]:
+    from cronledger.explain.check import problems
+
+    most = at_once or source.settings.slots
+    found = problems(
+        source.jobs, where=name, after=after, served=_served(source, queues), most=most
+    )
+    return _placed(name, found)
+
+
+def _served(source: "Source", queues: Sequence[str]) -> "Served":
+    from cronledger.explain.check import Served
+
+    if queues:
+        return Served(queues, stated=True)
+    return Served(source.settings.queues, stated="queues" in source.settings.model_fields_set)
+
+
+def _placed(
+    name: str, problems: "Iterable[Problem]", error: "ConfigurationError | None" = None
+) -> list[Finding]:
+    """Return the problems of a source with the places of their jobs."""
+    problems = tuple(problems)
+    if not problems:
+        return []
+    places = _file_places if name.endswith(".toml") else _app_places
+    found = places(name, problems, error)
+    return [Finding(name, problem, place) for problem, place in zip(problems, found, strict=True)]
+
+
+def _file_places(
+    name: str, problems: "Sequence[Problem]", _error: "ConfigurationError | None"
+) -> "list[Place | None]":
+    from cronledger.rules.problems import ConfigurationError
+    from cronledger.sources.files import read_file
+    from cronledger.sources.places import Place, toml_line, toml_lines
+    from cronledger.sources.toml import read_document
+
+    path = Path(name)
+    try:
+        read_document(path)
+        lines = toml_lines(read_file(path).decode("utf-8-sig"))
+    except (ConfigurationError, OSError, ValueError):
+        lines = {}  # it cannot be read: the problem may name a line
+    return [
+        Place(name, toml_line(lines, problem)) if problem.where == name else None
+        for problem in problems
+    ]
+
+
+def _app_places(
+    name: str, problems: "Sequence[Problem]", error: "ConfigurationError | None"
+) -> "list[Place | None]":
+    from cronledger.rules.problems import ConfigurationError
+    from cronledger.sources.places import place_of_error, place_of_function
+    from cronledger.sources.python import load_app
+
+    raised = None
+    for cause in (error, *(error.causes if error is not None else ())):
+        raised = (None if cause is None else place_of_error(cause)) or raised
+    try:
+        handlers = load_app(name).handlers
+    except ConfigurationError:
+        handlers = {}
+    places = {name: place_of_function(function) for name, function in handlers.items()}
+    return [places.get(problem.job or "", raised) for problem in problems]

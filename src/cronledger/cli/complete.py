@@ -1,0 +1,105 @@
+"""Shell completion with names from the ledger. Without a database it offers none, and is silent."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from cronledger.ledger.reports import Reports, Row
+
+SECONDS = 1.0
+"""The longest wait for the database."""
+MOST_NAMES = 200
+MOST_EXECUTIONS = 20
+
+Read = Callable[["Reports"], Sequence["Row"]]
+
+
+def sources(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the files that the shell finds."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def jobs(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the jobs that are not retired."""
+    return _names(lambda reports: reports.job_names(incomplete, MOST_NAMES))
+
+
+def queues(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the queues in use."""
+    return _names(lambda reports: reports.queue_names(incomplete, MOST_NAMES))
+
+
+def scopes(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the scope_ids of the job that the command names before."""
+    given = [context.params.get(name) for name in ("name", "job", "what")]
+    # While an option has no value yet, click leaves the arguments in `args`.
+    job = next((name for name in [*given, *context.args] if name), None)
+    if job is None:
+        return []
+    return _names(lambda reports: reports.scope_names(job, incomplete, MOST_NAMES))
+
+
+def failures(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the ids of the executions that failed last."""
+    return _executions(lambda reports: reports.recent_failures(incomplete, MOST_EXECUTIONS))
+
+
+def running(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the ids of the executions that started last and are RUNNING."""
+    return _executions(lambda reports: reports.running(incomplete, MOST_EXECUTIONS))
+
+
+def _names(read: Read) -> list[CompletionItem]:
+    """Return the names, without those that a shell would have to quote."""
+    names = (row["name"] for row in _rows(read))
+    return [CompletionItem(name) for name in names if shlex.quote(name) == name]
+
+
+def _executions(read: Read) -> list[CompletionItem]:
+    from cronledger.cli.show import cell
+    from cronledger.tables import clean
+
+    fields = ("job_name", "scope_id", "plan_time", "error_code")
+    return [
+        CompletionItem(
+            str(row["id"]), help=clean(" ".join(cell(row.get(field)) for field in fields)).strip()
+        )
+        for row in _rows(read)
+    ]
+
+
+def _rows(read: Read) -> list["Row"]:
+    """Return the rows that `read` finds within SECONDS; otherwise none, whatever the reason is."""
+    from cronledger.cli.session import reports_of_running  # also before the time begins
+
+    found: list[Row] = []
+
+    def ask() -> None:
+        try:
+            with reports_of_running() as reports:
+                found.extend(read(reports))
+        except Exception:  # noqa: BLE001 - a message would disturb the line that the user types
+            return
+
+    # A thread, because nothing else ends every kind of wait, such as that for a name server.
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return [] if thread.is_alive() else found

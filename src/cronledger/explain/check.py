@@ -1,0 +1,98 @@
+"""What `check` finds in the valid jobs of a source, without a database."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from cronledger.rules import firings
+from cronledger.rules.collisions import Collision, collisions
+from cronledger.rules.cron import ClockChange, Firing
+from cronledger.rules.model import Job
+from cronledger.rules.problems import Problem, nearest, shown
+
+DAY = timedelta(days=1)
+YEAR = timedelta(days=365)
+SHOWN_JOBS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The next firings of a job, and the clock changes of a year that affect it."""
+
+    job: Job
+    firings: tuple[Firing, ...]
+    clock_changes: tuple[ClockChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The queues that replicas serve. `stated`: by an option or a setting, not by default."""
+
+    queues: Sequence[str]
+    stated: bool
+
+
+def outlook(job: Job, after: datetime, count: int) -> Outlook:
+    """Return the next `count` firings of `job`, and its clock changes within a year of `after`."""
+    coming = firings.firings(job, after, firings.later(after))
+    changes = firings.clock_changes(job, after, firings.later(after, YEAR))
+    return Outlook(job, tuple(islice(coming, count)), tuple(changes))
+
+
+def problems(
+    jobs: Sequence[Job], *, where: str, after: datetime, served: Served, most: int
+) -> Iterator[Problem]:
+    """Yield the problems of valid jobs: those that never fire, unknown queues, collisions.
+
+    `most`: the number of executions of one queue that may be due in the same second.
+    """
+    for job in jobs:
+        if job.schedule is not None and _never_fires(job, after):
+            yield _ended(job, where)
+        if job.queue not in served.queues:
+            yield _unknown_queue(job, where, served)
+    for collision in collisions(jobs, after, firings.later(after, DAY), most):
+        yield _collision(collision, where, most)
+
+
+def _never_fires(job: Job, after: datetime) -> bool:
+    return next(firings.firings(job, after, firings.later(after)), None) is None
+
+
+def _ended(job: Job, where: str) -> Problem:
+    field = "schedule" if job.ends_at is None else "ends_at"
+    return Problem(
+        where=where, job=job.name, field=field, value=shown(getattr(job, field)),
+        message="the job does not fire any more", remedy="remove it, or change its end",
+        warning=True,
+    )  # fmt: skip
+
+
+def _unknown_queue(job: Job, where: str, served: Served) -> Problem:
+    listed = ", ".join(shown(queue) for queue in served.queues)
+    if served.stated:
+        message = f"is not one of the queues that replicas serve ({listed})"
+        remedy = nearest(job.queue, served.queues)
+    else:
+        message = f"is not served by a replica with these settings, which serves {listed}"
+        remedy = "add it to `queues`, or name all queues of your replicas with --queue"
+    return Problem(
+        where=where, job=job.name, field="queue", value=shown(job.queue),
+        message=message, remedy=remedy, warning=not served.stated,
+    )  # fmt: skip
+
+
+def _collision(collision: Collision, where: str, most: int) -> Problem:
+    names = collision.jobs
+    jobs = ", ".join(names[:SHOWN_JOBS])
+    if len(names) > SHOWN_JOBS:
+        jobs += f" and {len(names) - SHOWN_JOBS} more jobs"
+    again = f", and in {collision.more} more seconds of 24 h too many" if collision.more else ""
+    return Problem(
+        where=where,
+        message=f"queue {shown(collision.queue)}: {collision.count} executions are due at "
+        f"{collision.instant:%Y-%m-%dT%H:%M:%SZ}, more than {most} ({jobs}){again}",
+        remedy="spread them with H or jitter, or allow more with --at-once",
+        warning=True,
+    )

@@ -1,0 +1,80 @@
+"""The firings of declared jobs, without a ledger, and what clock changes do to them."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from cronledger.rules.cron import ClockChange, Cron, Firing
+from cronledger.rules.model import GLOBAL, Job, ScopeKey
+from cronledger.rules.timeline import cron_of, lifetime
+
+HORIZON = timedelta(days=365 * 100)
+_EFFECTS = {
+    "shifted": ("is skipped", "are skipped", "it fires right after the gap"),
+    "skipped": ("is skipped", "are skipped", "it does not fire"),
+    "once": ("occurs twice", "occur twice", "it fires the first time"),
+    "twice": ("occurs twice", "occur twice", "it fires both times"),
+}
+
+
+def cron_in(job: Job, scope: str | None = None) -> Cron | None:
+    """Return the schedule of `job` in this scope, by default its first one; None without one.
+
+    The scope decides `H`. Raises CronError.
+    """
+    first = (job.scopes or (GLOBAL,))[0]
+    return cron_of(job, ScopeKey(job.name, job.scope_kind, scope or first))
+
+
+def firings(
+    job: Job, after: datetime, through: datetime, scope: str | None = None
+) -> Iterator[Firing]:
+    """Yield the firings of `job` in (after, through], within its starts_at and ends_at.
+
+    Raises CronError.
+    """
+    cron = cron_in(job, scope)
+    return iter(()) if cron is None else cron.firings(*lifetime(job, after, through))
+
+
+def clock_changes(
+    job: Job, after: datetime, through: datetime, scope: str | None = None
+) -> Iterator[ClockChange]:
+    """Yield the clock changes in (after, through] that affect firings of `job`, as `Cron` does.
+
+    Raises CronError.
+    """
+    cron = cron_in(job, scope)
+    return iter(()) if cron is None else cron.clock_changes(*lifetime(job, after, through))
+
+
+def later(instant: datetime, length: timedelta = HORIZON) -> datetime:
+    """Return `instant + length`, or the last instant that a datetime can hold."""
+    try:
+        return instant + length
+    except OverflowError:
+        return datetime.max.replace(tzinfo=instant.tzinfo)
+
+
+def note(firing: Firing) -> str:
+    """Return what a clock change does to `firing`, for people; empty if nothing."""
+    notes = []
+    if firing.shifted:
+        notes.append("shifted: a clock change skips its local time")
+    if firing.folded:
+        which = "second" if firing.local.fold else "first"
+        notes.append(f"folded: its local time occurs twice, this is the {which}")
+    return "; ".join(notes)
+
+
+def change_note(change: ClockChange) -> str:
+    """Return what a clock change does to a schedule, for people."""
+    one, several, effect = _EFFECTS[change.effect]
+    times = f"{change.first:%H:%M:%S}".removesuffix(":00")
+    if change.count == 1:
+        return f"clock change: {times} {one}; {effect}"
+    return f"clock change: {change.count} local times from {times} on {several}; {effect}"
+
+
+def local_text(local: datetime) -> str:
+    """Return a local time with its weekday and offset: `Sun 2026-03-29 03:00:00+02:00`."""
+    return f"{local:%a} {local.isoformat(sep=' ')}"

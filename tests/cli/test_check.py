@@ -1,0 +1,240 @@
+"""`cronledger check`: what is wrong with a source, and when its jobs fire, without a database."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+ROOT = Path(__file__).parents[2]
+SPRING = ("--from", "2027-03-27T12:00:00Z")
+GOOD = """
+[defaults]
+timezone = "Europe/Berlin"
+[jobs.backup]
+schedule = "30 2 * * *"
+command = ["true"]
+[jobs.often]
+schedule = "*/5 * * * *"
+command = ["true"]
+[jobs.manual]
+command = ["true"]
+"""
+APP = """
+from cronledger import App
+print("importing")
+app = App("shop")
+
+@app.job("30 2 * * *", timezone="Europe/Berlin")
+def backup() -> None: ...
+
+@app.job("@hourly", queue="mial")
+def send() -> None: ...
+"""
+
+
+@pytest.fixture
+def write(surroundings: Path) -> Any:
+    def write(text: str, name: str = "cronledger.toml") -> str:
+        (surroundings / name).write_text(text, "utf-8")
+        return name
+
+    return write
+
+
+def report(said: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def test_f45_it_shows_the_next_firings_and_the_clock_changes(bare: Cli, write: Any) -> None:
+    write(GOOD)
+    said = bare("check", *SPRING, "--count", "2")
+    assert said.exit_code == 0, said.output
+    assert [re.split(r"\s{2,}", line.strip()) for line in said.stdout.splitlines()] == [
+        ["JOB", "LOCAL", "NOTE"],
+        ["backup", "Sun 2027-03-28 03:00:00+02:00", "shifted: a clock change skips its local time"],
+        ["backup", "Mon 2027-03-29 02:30:00+02:00"],
+        ["backup", "Sun 2027-10-31 02:00:00+01:00",
+         "clock change: 02:30 occurs twice; it fires the first time"],
+        ["backup", "Sun 2028-03-26 03:00:00+02:00",
+         "clock change: 02:30 is skipped; it fires right after the gap"],
+        ["often", "Sat 2027-03-27 13:05:00+01:00"],
+        ["often", "Sat 2027-03-27 13:10:00+01:00"],
+        ["manual", "no schedule: it runs when it is triggered or enqueued"],
+    ]  # fmt: skip
+    assert said.stderr == "cronledger.toml: 3 jobs, 0 errors, 0 warnings\n"
+
+
+def test_f45_json_has_all_of_it(bare: Cli, write: Any) -> None:
+    write(GOOD)
+    found = report(bare("check", *SPRING, "--count", "1", "--format", "json"))
+    assert (found["from"], found["sources"]) == ("2027-03-27T12:00:00Z", ["cronledger.toml"])
+    backup, often, manual = found["jobs"]
+    assert backup["firings"][0]["plan_time"] == "2027-03-28T01:00:00Z"
+    assert [change["effect"] for change in backup["clock_changes"]] == [
+        "shifted", "once", "shifted"
+    ]  # fmt: skip
+    assert (often["queue"], often["clock_changes"]) == ("default", [])
+    assert (manual["schedule"], manual["firings"]) == (None, [])
+    assert found["findings"] == []
+
+
+def test_no_variable_that_names_a_database_is_read(
+    bare: Cli, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(GOOD + '[jobs.mail]\nqueue = "mail"\ncommand = ["true"]\n')
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "neither a DSN \udcff")
+    monkeypatch.setenv("CRONLEDGER_LISTEN_URL", "nor this")
+    monkeypatch.setenv("CRONLEDGER_QUEUES", "default,mail")
+    assert bare("check", "--strict").exit_code == 0
+    monkeypatch.setenv("CRONLEDGER_SLOTS", "none")
+    said = bare("check")
+    assert said.exit_code == 2
+    assert "CRONLEDGER_SLOTS" in said.stderr
+
+
+def test_f45_every_error_has_its_line(bare: Cli, write: Any) -> None:
+    write('[jobs.a]\nschedule = "61 * * * *"\ncommand = ["x"]\n\n[jobs.b]\npython = "absent:f"\n')
+    said = bare("check")
+    assert said.exit_code == 2
+    assert said.stdout == ""
+    assert 'Error: cronledger.toml:2: jobs.a.schedule = "61 * * * *": ' in said.stderr
+    write('[jobs.b]\npython = "absent:f"\n')
+    assert "Error: cronledger.toml:2: jobs.b.python: " in bare("check").stderr
+    assert bare("check", "--no-import").exit_code == 0
+    write("[jobs.a\n")
+    assert "Error: cronledger.toml:1: is not TOML: " in bare("check").stderr
+    assert "absent.toml: cannot be read" in bare("check", "absent.toml").stderr
+
+
+def test_f45_unknown_queues(bare: Cli, write: Any) -> None:
+    jobs = '[jobs.a]\nqueue = "mial"\ncommand = ["true"]\n'
+    write(jobs)
+    said = bare("check")
+    assert said.exit_code == 0
+    assert 'Warning: cronledger.toml:2: jobs.a.queue = "mial": is not served by a' in said.stderr
+    assert bare("check", "--strict").exit_code == 1
+    assert bare("check", "--strict", "--queue", "mail", "--queue", "mial").exit_code == 0
+    write('[cronledger]\nqueues = ["default", "mail"]\n' + jobs)
+    for options in ([], ["--queue", "mail"]):
+        said = bare("check", *options)
+        assert said.exit_code == 1
+        assert "is not one of the queues that replicas serve" in said.stderr
+        assert "did you mean `mail`?" in said.stderr
+
+
+def test_f45_collisions(bare: Cli, write: Any) -> None:
+    job = '[jobs.{}]\nschedule = "0 0 * * *"\ncommand = ["true"]\n'
+    write("".join(job.format(name) for name in "abcdefghijk"))
+    said = bare("check", *SPRING)
+    assert said.exit_code == 0
+    assert (
+        'Warning: cronledger.toml: queue "default": 11 executions are due at 2027-03-28T00:00:00Z, '
+        "more than 10 (a, b, c, d, e and 6 more jobs); spread them"
+    ) in said.stderr
+    assert bare("check", *SPRING, "--strict").exit_code == 1
+    assert bare("check", *SPRING, "--strict", "--at-once", "11").exit_code == 0
+
+
+def test_f45_a_job_that_has_ended(bare: Cli, write: Any) -> None:
+    write('[jobs.a]\nschedule = "@daily"\nends_at = 2020-01-01T00:00:00Z\ncommand = ["true"]\n')
+    said = bare("check")
+    assert said.exit_code == 0
+    assert "Warning: cronledger.toml:3: jobs.a.ends_at" in said.stderr
+    assert "the job does not fire any more" in said.stderr
+
+
+def test_f45_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
+    write(APP, "shop_of_this_test.py")
+    served = ("--queue", "default", "--queue", "mail")
+    said = bare("check", "shop_of_this_test:app", *served, "--format", "json")
+    assert said.exit_code == 1
+    found = report(said)  # what the module prints is no JSON
+    assert [job["job"] for job in found["jobs"]] == ["backup", "send"]
+    (finding,) = found["findings"]
+    assert (finding["file"], finding["line"], finding["level"]) == (
+        "shop_of_this_test.py", 9, "error",
+    )  # fmt: skip
+    assert finding["message"].startswith("shop_of_this_test.py:9: jobs.send.queue")
+    write(APP.replace("@hourly", "61 * * * *"), "bad_of_this_test.py")
+    said = bare("check", "bad_of_this_test:app", "--format", "github")
+    assert said.exit_code == 2
+    assert said.stdout.startswith("::error file=bad_of_this_test.py,line=9::bad_of_this_test.py:9")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("from cronledger import App\napp = App()\n\n@app.job(grace=-1)\ndef f(): ...\n", 4),
+        ("x = 1\n\ny = {}['missing']\n", 3),
+        ("import json\njson.loads('{')\n", 2),
+        ("def f(:\n", 1),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named_with_its_line(
+    bare: Cli, write: Any, text: str, line: int
+) -> None:
+    name = f"broken_of_this_test_{line}_{len(text)}"
+    write(text, f"{name}.py")
+    said = bare("check", f"{name}:app", "--format", "github")
+    assert said.exit_code == 2
+    assert said.stdout.startswith(f"::error file={name}.py,line={line}::{name}.py:{line}: ")
+
+
+def test_f45_workflow_commands(
+    bare: Cli, surroundings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = surroundings / "a,b"
+    below.mkdir()
+    (below / "100%.toml").write_text('[jobs.a]\nqueue = "%"\ncommand = ["true"]\n')
+    monkeypatch.chdir(below)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(surroundings))
+    said = bare("check", "100%.toml", "--format", "github")
+    assert said.stdout.splitlines() == [
+        '::warning file=a%2Cb/100%25.toml,line=2::100%25.toml:2: jobs.a.queue = "%25": is not '
+        'served by a replica with these settings, which serves "default"; add it to `queues`, or '
+        "name all queues of your replicas with --queue"
+    ]
+
+
+def test_several_sources_are_checked(bare: Cli, write: Any) -> None:
+    write(GOOD, "a.toml"), write("[jobs.x]\n", "b.toml")
+    said = bare("check", "a.toml", "b.toml")
+    assert said.exit_code == 2
+    assert "backup" in said.stdout
+    assert "Error: b.toml:1: jobs.x: has nothing to run" in said.stderr
+    assert "a.toml, b.toml: 3 jobs, 1 error, 0 warnings" in said.stderr
+
+
+def test_a_time_without_offset_is_read_in_the_zone_of_the_jobs(bare: Cli, write: Any) -> None:
+    write(GOOD)
+    local = ("--from", "2027-03-28T01:59")
+    assert report(bare("check", *local, "--format", "json"))["from"] == "2027-03-28T00:59:00Z"
+    write(GOOD + '[jobs.utc]\nschedule = "@daily"\ntimezone = "UTC"\ncommand = ["true"]\n')
+    said = bare("check", *local)
+    assert said.exit_code == 2
+    assert "several time zones (Europe/Berlin, UTC)" in said.stderr
+    assert bare("check", *SPRING).exit_code == 0
+    write('[jobs.a]\nschedule = "@every 90s"\ncommand = ["true"]\n')
+    assert report(bare("check", *local, "--format", "json"))["from"] == "2027-03-28T01:59:00Z"
+
+
+def test_f45_the_hook_of_pre_commit_checks_files(bare: Cli, write: Any) -> None:
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")
+    assert re.search(r"^- id: cronledger-check$", hook, re.MULTILINE)
+    entry = re.search(r"^  entry: (.+)$", hook, re.MULTILINE)
+    files = re.search(r"^  files: (.+)$", hook, re.MULTILINE)
+    assert entry is not None and files is not None
+    program, *arguments = shlex.split(entry[1])
+    assert program == "cronledger"
+    assert re.search(files[1], "deploy/cronledger.toml") and re.search(files[1], "cronledger.toml")
+    assert not re.search(files[1], "pyproject.toml")
+    write('[jobs.b]\nschedule = "@daily"\npython = "absent:f"\n')
+    assert bare(*arguments, "cronledger.toml").exit_code == 0
+    write('[jobs.b]\nschedule = "@dayly"\npython = "absent:f"\n')
+    assert bare(*arguments, "cronledger.toml").exit_code == 2

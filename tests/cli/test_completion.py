@@ -1,0 +1,186 @@
+"""Shell completion: commands, and names from the ledger, in a real bash."""
+
+import os
+import pty
+import re
+import select
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.docs.support.pages import ROOT, blocks
+from tests.waiting import until
+
+PROGRAM = Path(sys.executable).parent / "cronledger"
+BASH = """
+eval "$(_CRONLEDGER_COMPLETE=bash_source cronledger)"
+COMP_WORDS=({words})
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_cronledger_completion cronledger
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+Complete = Callable[..., list[str]]
+
+
+def environ(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}", **variables}
+
+
+@pytest.fixture
+def bash(filled: Cli, database_url: str) -> Complete:
+    """Return what bash offers for the last of these words. Nothing else may be printed."""
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("SELECT cronledger.retire('manual')")
+
+    def complete(*words: str, **variables: str) -> list[str]:
+        quoted = shlex.join(words)
+        done = subprocess.run(
+            ["bash", "--norc", "-c", BASH.format(words=quoted)],
+            env=environ(**{"CRONLEDGER_DATABASE_URL": database_url, **variables}),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stderr == ""
+        return done.stdout.split("\n")[:-1]
+
+    return complete
+
+
+def offers(complete: Complete, words: str, *expected: str) -> None:
+    """Fail unless bash offers these. A busy machine may need longer than the limit at first."""
+    given = words.split(" ")
+    until(f"{words}: {expected}", lambda: complete("cronledger", *given) == list(expected))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("jobs pause ", ["hourly", "tenants"]),
+        ("jobs show h", ["hourly"]),
+        ("trigger t", ["tenants"]),
+        ("next h", ["hourly"]),
+        ("why h", ["hourly"]),
+        ("verify h", ["hourly"]),
+        ("enqueue h", ["hourly"]),
+        ("backfill h", ["hourly"]),
+        ("executions list --job h", ["hourly"]),
+        ("queues pause ", ["default"]),
+        ("run --queue d", ["default"]),
+        ("check --queue d", ["default"]),
+        ("jobs list --queue d", ["default"]),
+        ("trigger tenants --scope ", ["acme", "globex"]),
+        ("next tenants --scope g", ["globex"]),
+        ("executions list --job tenants --scope a", ["acme"]),
+        ("executions retry ", ["2"]),
+        ("executions show 2", ["2"]),
+        ("executions output ", ["2"]),
+        ("executions cancel ", ["3"]),
+    ],
+)
+def test_f48_bash_offers_names_of_the_ledger(
+    bash: Complete, words: str, expected: list[str]
+) -> None:
+    offers(bash, words, *expected)
+
+
+def test_f48_bash_offers_commands_and_nothing_unknown(bash: Complete) -> None:
+    assert bash("cronledger", "exec") == ["executions"]
+    offers(bash, "jobs pause h", "hourly")  # the database responds
+    assert bash("cronledger", "jobs", "pause", "x") == [""]
+    assert bash("cronledger", "trigger", "--scope", "a") == [""]  # of no job yet
+    assert bash("cronledger", "trigger", "", "h") == [""]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nonsense", "postgresql://127.0.0.1:1/x", "postgresql://nobody.invalid/x", "embedded"],
+)
+def test_f48_it_is_silent_without_a_database(bash: Complete, tmp_path: Path, url: str) -> None:
+    variables = {"CRONLEDGER_EMBEDDED_DIR": str(tmp_path / "embedded")}
+    assert bash("cronledger", "jobs", "show", "h", CRONLEDGER_DATABASE_URL=url, **variables) == [""]
+    assert not (tmp_path / "embedded").exists()
+
+
+def test_f48_it_does_not_wait_for_a_database_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, filled: Cli
+) -> None:
+    from cronledger.cli import complete, session
+
+    began, end = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        began.set()
+        end.wait()
+
+    monkeypatch.setattr(session, "reports_of_running", hang)
+    monkeypatch.setattr(complete, "SECONDS", 0.01)
+    assert complete.jobs(None, None, "h") == []  # type: ignore[arg-type]
+    assert began.is_set()
+    end.set()
+
+
+def test_names_that_a_shell_would_quote_are_not_offered(bash: Complete, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute("INSERT INTO cronledger.jobs (name, handler) VALUES ('h $(id)', 'external')")
+    offers(bash, "jobs show h", "hourly")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_also_get_a_description(bash: Complete, database_url: str, shell: str) -> None:
+    words = "cronledger executions retry "
+
+    def ask() -> str:
+        done = subprocess.run(
+            [PROGRAM],
+            env=environ(
+                CRONLEDGER_DATABASE_URL=database_url, _CRONLEDGER_COMPLETE=f"{shell}_complete",
+                COMP_WORDS=words, COMP_CWORD="" if shell == "fish" else "3",
+            ),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stderr == ""
+        return done.stdout
+
+    found = until("an execution", ask)
+    assert re.search(r"\b2\b[\s,]+hourly global \d{4}-\S+Z exit_code", found), found
+
+
+@pytest.fixture
+def terminal(filled: Cli, database_url: str) -> Iterator[int]:
+    """An interactive bash on a terminal, as a person has it."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"], stdin=theirs, stdout=theirs, stderr=theirs,
+        env=environ(CRONLEDGER_DATABASE_URL=database_url, TERM="dumb", PS1="$ "),
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    yield ours
+    process.kill()
+    process.wait()
+    os.close(ours)
+
+
+def test_f48_the_tab_key_completes_as_documented(terminal: int) -> None:
+    documented = next(
+        block.text for block in blocks(ROOT / "docs" / "cli.md") if "bash_source" in block.text
+    )
+    line = re.search(r"^\$ (eval .*bash_source cronledger\)\")", documented, re.MULTILINE)
+    assert line is not None
+    os.write(terminal, f"{line[1]}\ncronledger jobs show hou".encode())
+    received = ""
+
+    def completed() -> bool:
+        nonlocal received
+        os.write(terminal, b"\t")
+        while select.select([terminal], [], [], 1.0)[0]:
+            received += os.read(terminal, 4096).decode("utf-8", "replace")
+        return "jobs show hourly " in received
+
+    until("the name is complete", completed)

@@ -1,0 +1,164 @@
+"""`cronledger dev` as a process: a database of its own, restarts, a clock that starts elsewhere."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.embedded.postmaster import private_directory
+from cronledger.embedded.server import find_binaries
+from tests.cli.conftest import Cli
+from tests.cli.support.daemon import Run
+from tests.database import chosen_binaries, fast_directory, scratch_directory
+
+APP = """
+from cronledger import App
+app = App("shop")
+
+@app.job("* * * * * *")
+def beat():
+    return "first"
+"""
+LONG = '[jobs.long]\nschedule = "* * * * * *"\ncommand = "exec sleep 600"\n'
+Start = Callable[..., Run]
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A directory for temporary files; servers that are left in it end with the test."""
+    parent = private_directory(fast_directory() / f"cronledger-tests-{os.geteuid()}")
+    with scratch_directory(parent) as scratch:
+        yield scratch
+
+
+@pytest.fixture
+def start(surroundings: Path, scratch: Path) -> Iterator[Start]:
+    """Start `cronledger dev` in the working directory."""
+    started: list[Run] = []
+
+    def begin(*arguments: str) -> Run:
+        environment = {
+            **os.environ,
+            "TMPDIR": str(scratch),
+            "CRONLEDGER_EMBEDDED_BINARIES": str(find_binaries(chosen_binaries()).directory),
+            "CRONLEDGER_DATABASE_URL": "postgresql://127.0.0.1:1/of_the_reader",
+        }
+        started.append(Run(surroundings, environment, "dev", *arguments))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        if run.process.poll() is None:
+            run.signal(signal.SIGTERM)  # not SIGKILL, so that its replica ends too
+            run.end()
+
+
+def rows(run: Run, statement: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement in the database that the first line names."""
+    run.until(lambda: "export CRONLEDGER_DATABASE_URL" in run.err)
+    url = re.search(r"^export CRONLEDGER_DATABASE_URL='(.+)'$", run.err, re.MULTILINE)
+    assert url is not None
+    with psycopg.connect(url[1], autocommit=True) as c:
+        return c.execute(statement.encode()).fetchall()
+
+
+def has_result(run: Run, result: str) -> bool:
+    found = rows(run, "SELECT to_regclass('cronledger.executions') IS NOT NULL")
+    statement = f"SELECT FROM cronledger.executions WHERE result = '\"{result}\"' LIMIT 1"
+    return found == [(True,)] and rows(run, statement) != []
+
+
+def test_f47_it_restarts_when_a_file_changes(
+    start: Start, surroundings: Path, scratch: Path
+) -> None:
+    jobs = surroundings / "shop_of_dev.py"
+    jobs.write_text(APP.replace("* * * * * *", "61 * * * *"))
+    run = start("shop_of_dev:app")
+    run.until(lambda: "no replica runs until the next change" in run.err)
+    assert "Error: shop_of_dev.py:5: jobs.beat.schedule" in run.err
+    jobs.write_text(APP)
+    run.until(lambda: has_result(run, "first"))
+    assert re.search(r"^beat +\w{3} \d{4}-\d\d-\d\d ", run.out, re.MULTILINE)
+    assert "cronledger dev: shop_of_dev.py changed" in run.err
+
+    jobs.write_text(APP.replace("def beat", "def beat beat"))
+    run.until(lambda: "the replica keeps its jobs until the next change" in run.err)
+    ((before,),) = rows(run, "SELECT max(id) FROM cronledger.executions")
+    run.until(lambda: rows(run, f"SELECT FROM cronledger.executions WHERE id > {before}"))
+
+    jobs.write_text(APP.replace("first", "second"))
+    run.until(lambda: has_result(run, "second"))
+    stopped = [event["event"] for event in run.events()].count("runner_stopped")
+    assert stopped == 1
+    run.signal(signal.SIGINT)
+    assert run.end() == 0, run.err
+    assert [event["event"] for event in run.events()].count("runner_stopped") == 2
+    assert not list(scratch.glob("cronledger-dev-*"))
+
+
+@pytest.mark.slow
+def test_f47_the_clock_starts_at_a_local_time(start: Start, surroundings: Path) -> None:
+    (surroundings / "cronledger.toml").write_text(
+        '[jobs.night]\nschedule = "0 2 * * *"\ntimezone = "Europe/Berlin"\ncommand = ["true"]\n'
+    )
+    run = start("--at", "2027-03-28T01:59:30", "--no-reload")
+    run.until(lambda: "night  Sun 2027-03-28 03:00:00+02:00  shifted" in run.out)
+    run.until_event("runner_started")
+    ended = "SELECT plan_time::text FROM cronledger.executions WHERE status = 'SUCCESS'"
+    run.until(lambda: rows(run, ended))
+    assert rows(run, ended) == [("2027-03-28 01:00:00+00",)]
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0, run.err
+
+
+@pytest.mark.slow
+def test_f47_a_second_signal_stops_running_work(start: Start, surroundings: Path) -> None:
+    (surroundings / "cronledger.toml").write_text(LONG)
+    run = start()
+    run.until_event("execution_started")
+    run.signal(signal.SIGTERM)
+    run.until_event("runner_draining")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 1, run.err
+
+
+@pytest.mark.slow
+def test_a_replica_that_ends_is_reported(start: Start, surroundings: Path) -> None:
+    file = surroundings / "cronledger.toml"
+    file.write_text('[cronledger]\nhealth_host = "256.0.0.1"\nhealth_port = 1\n' + LONG)
+    run = start()
+    run.until(lambda: "the replica ended with exit code 2; the next change starts" in run.err)
+    file.write_text(LONG)
+    run.until_event("runner_started")
+
+
+def test_f47_invalid_jobs_end_it_without_reload(start: Start, surroundings: Path) -> None:
+    run = start("absent.toml", "--no-reload")
+    assert run.end() == 2
+    assert "Error: absent.toml: cannot be read" in run.err
+
+
+@pytest.mark.slow
+def test_a_time_without_offset_needs_one_time_zone(start: Start, surroundings: Path) -> None:
+    (surroundings / "cronledger.toml").write_text(
+        LONG + '[jobs.a]\nschedule = "@daily"\ntimezone = "Asia/Tokyo"\ncommand = ["true"]\n'
+    )
+    run = start("--at", "2027-03-28T01:59:30")
+    assert run.end() == 2
+    assert "Invalid value for --at" in run.err
+    assert "several time zones (Asia/Tokyo, UTC)" in run.err
+
+
+def test_f47_without_the_library_the_remedy_is_named(
+    bare: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronledger.cli.dev.LIBRARY", "no_such_library")
+    said = bare("dev")
+    assert said.exit_code == 2
+    assert "run `pip install 'cronledger[reload]'`, or add --no-reload" in said.stderr
+    assert "--at" in bare("dev", "--at", "soon").stderr

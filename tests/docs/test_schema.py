@@ -1,0 +1,185 @@
+"""The JSON Schema of cronledger.toml: it accepts what the documentation shows, and no mistakes."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft7Validator
+from jsonschema.exceptions import ValidationError
+from pydantic_core import to_jsonable_python
+
+from cronledger.cli import main
+from cronledger.rules import durations
+from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import VARIABLES
+from cronledger.sources.crontab import Options, read_crontab
+from cronledger.sources.crontab_toml import render
+from cronledger.sources.toml import load
+from cronledger.sources.toml_schema import DIRECTIVE, FILE, document
+from docs.tools import schema
+from tests.docs.support.pages import ROOT, blocks
+from tests.docs.support.references import pages
+
+HEREDOC = re.compile(r"cat > \S+\.toml <<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
+VALIDATOR = Draft7Validator(document())
+JOB = '[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n'
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def errors(text: str) -> list[ValidationError]:
+    """Return the errors of a file in TOML."""
+    return list(VALIDATOR.iter_errors(to_jsonable_python(tomllib.loads(text))))
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """Yield each file of the documentation and of the examples, with its place."""
+    for page in pages():
+        for number, block in enumerate(blocks(page)):
+            place = f"{page.relative_to(ROOT)}:{number}"
+            if block.language == "toml":
+                yield place, block.text
+            elif block.language == "console":
+                yield from ((place, text) for text in HEREDOC.findall(block.text))
+    for path in sorted((ROOT / "examples").rglob("*.toml")):
+        if path.name != "pyproject.toml":
+            yield path.name, path.read_text("utf-8")
+
+
+FILES = dict(shown())
+
+
+def test_f46_it_is_a_schema_of_its_dialect() -> None:
+    Draft7Validator.check_schema(document())
+
+
+@pytest.mark.parametrize("place", FILES)
+def test_f46_it_accepts_every_file_of_the_documentation(place: str) -> None:
+    assert [error.message for error in errors(FILES[place])] == []
+
+
+def test_the_files_of_the_documentation_are_found() -> None:
+    assert {"README.md", "docs/tutorial.md", "docs/python.md", "sample.toml"} <= {
+        place.partition(":")[0] for place in FILES
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'run_timeout = "none"', 'run_timeout = "PT1H30M"', 'grace = "0"', 'jitter = " 1h30m "',
+        'schedule = "@every 90s"', 'schedule = "@EVERY 1h"', 'schedule = " 0 30 9 * * 1-5 "',
+        'schedule = "H H(2-4) * * *"', "starts_at = 2026-01-31T08:00:00Z", "max_running = 1",
+        'starts_at = "2026-01-31T08:00:00+01:00"', 'env = { A = "b" }', 'cwd = "/srv"',
+        'scope_kind = "tenant"\nscopes = ["a"]', "payload = { a = [1, { b = 2.5 }] }",
+        "retry_jitter = 0.5", 'retry_backoff = ["1s", "500ms"]\nmax_attempts = 3',
+        "retry_jitter = 1\nmax_attempts = 2", "[cronledger]\nhealth_port = 0",
+        '[defaults]\ncatch_up = "all"\noverlap = "wait"', '[jobs."a b".http]\nurl = "https://x"',
+        '[jobs.b]\nhttp = { url = "http://x/y", headers = { A = { env = "B" } }, body = [1] }',
+        '[jobs.b]\ncommand = "a | b"', "[jobs.b]\nexternal = true", '[jobs.b]\nsql = "SELECT 1"',
+    ],
+)  # fmt: skip
+def test_f46_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> None:
+    text = JOB + line if not line.startswith("schedule") else JOB.replace(
+        'schedule = "@daily"', line
+    )  # fmt: skip
+    file = tmp_path / "cronledger.toml"
+    file.write_text(text, "utf-8")
+    load(file)
+    assert errors(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ('[job.a]\ncommand = ["x"]', "$"),
+        ("[cronledger]\nslot = 3", "$.cronledger"),
+        ("[cronledger]\nslots = 0", "$.cronledger.slots"),
+        ('[cronledger]\nretention = "90"', "$.cronledger.retention"),
+        ('[cronledger]\nlog_format = "xml"', "$.cronledger.log_format"),
+        ('[defaults]\nschedule = "@daily"', "$.defaults"),
+        ('[defaults]\ncommand = ["x"]', "$.defaults"),
+        ("[jobs.a]\n", "$.jobs.a"),
+        ('[jobs.a]\ncommand = ["x"]\nsql = "SELECT 1"', "$.jobs.a"),
+        ('[jobs.a]\nsql = "SELECT 1"\nenv = { A = "b" }', "$.jobs.a"),
+        ("[jobs.a]\ncommand = []", "$.jobs.a.command"),
+        ('[jobs.a]\ncommand = [""]', "$.jobs.a.command"),
+        ("[jobs.a]\nexternal = false", "$.jobs.a.external"),
+        ('[jobs.a]\npython = "jobs.f"', "$.jobs.a.python"),
+        ('[jobs.a]\nhttp = { url = "ftp://x" }', "$.jobs.a.http.url"),
+        ('[jobs.a]\nhttp = { url = "https://x", verb = "GET" }', "$.jobs.a.http"),
+        (JOB + 'name = "a"', "$.jobs.a"),
+        (JOB.replace("@daily", "* * * *"), "$.jobs.a.schedule"),
+        (JOB + 'overlap = "maybe"', "$.jobs.a.overlap"),
+        (JOB + 'jitter = "5"', "$.jobs.a.jitter"),
+        (JOB + "grace = 60", "$.jobs.a.grace"),
+        (JOB + 'run_timeout = "never"', "$.jobs.a.run_timeout"),
+        (JOB + "max_attempts = true", "$.jobs.a.max_attempts"),
+        (JOB + "max_attempts = 0", "$.jobs.a.max_attempts"),
+        (JOB + "retry_jitter = 2", "$.jobs.a.retry_jitter"),
+        (JOB + "retry_backoff = []", "$.jobs.a.retry_backoff"),
+        (JOB + 'cwd = "srv"', "$.jobs.a.cwd"),
+        (JOB + "env = { A = 1 }", "$.jobs.a.env.A"),
+        (JOB + 'allow_stale_reentry = "yes"', "$.jobs.a.allow_stale_reentry"),
+        ('[jobs."a\\nb"]\ncommand = ["x"]', "$.jobs"),
+    ],
+)
+def test_f46_it_refuses_what_the_loader_refuses(text: str, at: str, tmp_path: Path) -> None:
+    assert {error.json_path for error in errors(text)} == {at}
+    file = tmp_path / "cronledger.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigurationError):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "5", "", " ", "90s", "1h30m", "1m1h", "1s1s", "500ms", "1w2d3h4m5s6ms7us", "-1s", "1.5s",
+     "P", "PT", "P1D", "P1Y", "P1M", "PT1M", "PT1.5S", "P1DT", "PT1,5S", "1 h", " 2d ", "none"],
+)  # fmt: skip
+def test_the_pattern_of_durations_is_that_of_their_parser(text: str) -> None:
+    try:
+        parsed: timedelta | None = durations.parse(text)
+    except durations.DurationError:
+        parsed = None
+    assert (re.search(durations.PATTERN, text) is None) == (parsed is None)
+
+
+def test_every_property_has_a_description_and_no_type_of_python() -> None:
+    def check(schema: Mapping[str, Any]) -> None:
+        for name, one in schema.get("properties", {}).items():
+            assert one.get("description"), name
+            assert "$defs" not in one and "null" not in json.dumps(one), name
+            check(one)
+
+    whole = document()
+    check(whole)
+    check(whole["definitions"]["job"])
+    check(whole["properties"]["cronledger"])
+    assert whole["definitions"]["job"]["properties"]["grace"]["default"] == "1m"
+
+
+def test_f46_the_command_prints_what_the_documentation_has() -> None:
+    said = CliRunner().invoke(main, ["schema"])
+    assert said.exit_code == 0
+    committed = (ROOT / "docs" / FILE).read_text("utf-8")
+    assert json.loads(said.stdout) == json.loads(committed), "run `make docs`"
+    assert json.loads(schema.document()) == json.loads(committed)
+
+
+def test_f46_files_that_are_written_name_the_schema() -> None:
+    options = Options("UTC", "me", as_user=False, faithful=False)
+    text = "0 5 * * 1 tar -zcf /var/backups/home.tgz /home/\n"
+    written = render([read_crontab(text, file="c", format="user", options=options)], options)
+    assert written.splitlines()[0] == DIRECTIVE
+    assert errors(written) == []

@@ -1,0 +1,152 @@
+"""`assert_fires`: what it accepts, and what its failures show."""
+
+import sys
+from datetime import UTC, date, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cronledger import App
+from cronledger.rules.cron import CronError
+from cronledger.testing import assert_fires
+from tests.docs.support.pages import ROOT, blocks
+
+app = App("shop")
+
+
+@app.job("30 2 * * *", timezone="Europe/Berlin")
+def backup() -> None: ...
+
+
+@app.job("30 2 * * *", timezone="Europe/Berlin", dst_gap="skip", dst_fold="both")
+def exact() -> None: ...
+
+
+@app.job("0 9 * * 1", ends_at=datetime(2027, 3, 1, tzinfo=UTC))
+def ended() -> None: ...
+
+
+@app.job()
+def manual() -> None: ...
+
+
+@app.job("H 3 * * *", scope_kind="tenant", scopes=["acme", "globex"])
+def spread() -> None: ...
+
+
+def failure(*arguments: Any, **named: Any) -> list[str]:
+    with pytest.raises(AssertionError) as failed:
+        assert_fires(*arguments, **named)
+    return str(failed.value).splitlines()
+
+
+def test_f49_a_day_on_which_the_clocks_change() -> None:
+    job = app.jobs["backup"]
+    (firing,) = assert_fires(job, "2027-03-28", at=["03:00"])
+    assert firing.plan_time == datetime(2027, 3, 28, 1, tzinfo=UTC)
+    assert_fires(job, "2027-10-31", at=["02:30+02:00"])
+    assert_fires(job, date(2027, 6, 1), at=["02:30"], times=1)
+    assert_fires(app.jobs["exact"], "2027-03-28", at=[])
+    assert_fires(app.jobs["exact"], "2027-10-31", at=["02:30", "02:30"])
+    assert_fires(app.jobs["exact"], "2027-10-31", at=["02:30", "02:30+02:00"])
+
+
+def test_f49_a_year() -> None:
+    assert len(assert_fires(app.jobs["backup"], year=2027)) == 365
+    assert_fires(app.jobs["exact"], year=2027, times=365)  # one is skipped, one is twice
+    assert_fires(app.jobs["exact"], year=2028, times=366)
+    assert_fires("0 0 29 2 *", year=2028, at=["2028-02-29T00:00"])
+    assert_fires("0 0 29 2 *", year=2027, times=0)
+
+
+def test_f49_another_zone_is_that_of_the_local_times() -> None:
+    assert_fires(app.jobs["backup"], "2027-01-01", at=["01:30"], zone="UTC")
+    assert_fires("30 2 * * *", "2027-03-28", at=["03:00:00"], zone="Europe/Berlin")
+    assert_fires("30 2 * * *", "2027-03-28", at=["02:30Z"])
+
+
+def test_a_job_fires_in_its_lifetime_and_its_scope() -> None:
+    assert_fires(app.jobs["ended"], year=2027, times=8)
+    assert_fires(app.jobs["manual"], year=2027, times=0)
+    first, other = (
+        assert_fires(app.jobs["spread"], "2027-01-01", scope=scope)[0].plan_time
+        for scope in ("acme", "globex")
+    )
+    assert first != other
+    assert assert_fires(app.jobs["spread"], "2027-01-01")[0].plan_time == first
+
+
+def test_f49_a_failure_shows_the_firings_and_the_clock_change() -> None:
+    assert failure(app.jobs["backup"], "2027-03-28", at=["02:30"]) == [
+        "job 'backup' (30 2 * * *, Europe/Berlin) does not fire as expected on 2027-03-28",
+        "  not at 02:30",
+        "  but at Sun 2027-03-28 03:00:00+02:00  shifted: a clock change skips its local time",
+        "  Sun 2027-03-28 03:00:00+02:00  clock change: 02:30 is skipped; it fires right after "
+        "the gap",
+    ]
+    assert failure("30 2 * * *", year=2027, times=366, zone="Europe/Berlin") == [
+        "'30 2 * * *' (Europe/Berlin) fires 365 times in 2027, not 366 times",
+        "  Sun 2027-03-28 03:00:00+02:00  clock change: 02:30 is skipped; it fires right after "
+        "the gap",
+        "  Sun 2027-10-31 02:00:00+01:00  clock change: 02:30 occurs twice; it fires the first "
+        "time",
+    ]
+
+
+def test_other_failures() -> None:
+    assert failure(app.jobs["manual"], year=2027) == [
+        "job 'manual' (without a schedule, UTC) does not fire in 2027"
+    ]
+    assert failure("0 0 * * *", "2027-01-01", at=["00:00+01:00"])[1:] == [
+        "  not at 00:00+01:00",
+        "  but at Fri 2027-01-01 00:00:00+00:00",
+    ]
+    assert failure("@hourly", "2027-01-01", at=[])[-1] == "  and at 14 more times"
+    assert failure("@daily", "2027-01-01", at=["00:00", "00:00"])[1:] == ["  not at 00:00"]
+    assert failure("@daily", "2027-01-01", times=2)[0].endswith(
+        "fires once on 2027-01-01, not 2 times"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "message"),
+    [
+        (["@daily"], {}, "give exactly one of them"),
+        (["@daily", "2027-01-01"], {"year": 2027}, "give exactly one of them"),
+        (["@daily", "tomorrow"], {}, "write it like 2027-03-28"),
+        (["@daily", "2027-01-01"], {"at": ["noon"]}, "write it like 02:30"),
+        (["@daily"], {"year": 2027, "at": ["00:00"]}, "has no date"),
+        (["61 * * * *", "2027-01-01"], {}, "minute"),
+        (["@daily", "2027-01-01"], {"zone": "Mars/Olympus"}, "unknown time zone"),
+    ],
+)
+def test_a_wrong_argument_is_named(
+    arguments: list[Any], named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        assert_fires(*arguments, **named)
+
+
+def test_a_wrong_type_names_the_right_one() -> None:
+    with pytest.raises(TypeError, match=r"pass app\.jobs\[NAME\]"):
+        assert_fires(backup, "2027-01-01")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="neither a date nor text"):
+        assert_fires("@daily", datetime(2027, 1, 1, tzinfo=UTC))
+    assert issubclass(CronError, ValueError)
+
+
+def test_f49_the_guide_shows_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = blocks(ROOT / "docs" / "howto" / "testing.md")
+    (snippet,) = (x.text for x in found if x.language == "python" and "assert_fires" in x.text)
+    monkeypatch.setitem(sys.modules, "myproject", ModuleType("myproject"))
+    monkeypatch.setitem(sys.modules, "myproject.jobs", sys.modules[__name__])
+    names: dict[str, Any] = {}
+    exec(compile(snippet, "docs/howto/testing.md", "exec"), names)
+    tests = [test for name, test in names.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
+    (shown,) = (x.text for x in found if x.text.startswith("AssertionError: "))
+    lines = failure(app.jobs["backup"], "2027-03-28", at=["02:30"])
+    assert shown == "AssertionError: " + "\n".join(lines) + "\n"
