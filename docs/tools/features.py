@@ -70,6 +70,9 @@ GROUPS: dict[str, dict[int, str]] = {
         35: "`backfill`: plan_times of the past under their own key",
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
+    "Around handlers": {
+        42: "the fields of the execution in the log lines of its handler",
+    },
 }
 """Every feature by its number."""
 

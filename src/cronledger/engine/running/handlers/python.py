@@ -12,6 +12,7 @@ from cronledger.binding import PayloadInvalidError
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.engine.threads import Threads
+from cronledger.logging import EXECUTION
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
@@ -38,6 +39,7 @@ class PythonHandlers:
         Raises LeaseEndedError if the lease had ended before a sync function could start, or if the
         function noticed the end of its lease.
         """
+        EXECUTION.set(context)  # in the context of this task, and so until its end
         try:
             with guard:
                 ended = await self._ended(self.functions[name], context, guard)
