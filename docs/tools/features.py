@@ -71,7 +71,9 @@ GROUPS: dict[str, dict[int, str]] = {
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
     "Around handlers": {
+        40: "the lifespan of an App: resources from before the first claim to after the last end",
         42: "the fields of the execution in the log lines of its handler",
+        43: "a `Context` for calling a handler without a database",
     },
 }
 """Every feature by its number."""

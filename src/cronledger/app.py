@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 from uuid import UUID
@@ -16,8 +15,10 @@ from uuid import UUID
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.binding import Bound, Function, bind
+from cronledger.binding import Bound, bind
+from cronledger.callables import Function, place
 from cronledger.cancellation import Cancelled, CancelToken
+from cronledger.resources import Lifespan, check_lifespan
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
     CatchUp,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
 __all__ = [
-    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
-    "Retry", "Transaction", "bind",
+    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Lifespan",
+    "Result", "Retry", "Transaction", "bind",
 ]  # fmt: skip
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
@@ -106,7 +107,8 @@ class Context:
 
     `plan_time` is the nominal UTC instant, the same in every attempt. `attempt` counts from 1. Use
     `execution_id` as the idempotency key of effects outside of the database. `payload` is the JSON
-    as it was given, and the handler's parameter `payload` is the validated value.
+    as it was given, and the handler's parameter `payload` is the validated value. `resources` is
+    the value that the lifespan of the App yielded, or None if the App has none.
     """
 
     execution_id: int
@@ -120,6 +122,7 @@ class Context:
     lease_token: UUID = field(repr=False)
     runner_id: str
     cancel_token: CancelToken = field(repr=False, compare=False)
+    resources: Any = field(default=None, repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
     _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
 
@@ -164,13 +167,28 @@ class App:
 
     `deploy`: the version of the deployment, an integer or an aware datetime, which is stored as
     seconds since 1970. An older deploy does not overwrite the jobs of a newer one.
+    `lifespan`: a function that is called with the App, and returns an async context manager. Each
+    replica enters it before its first claim, and leaves it after its last handler has ended. The
+    value that it yields reaches handlers as `ctx.resources`, and by the types of their parameters.
+
+    Raises TypeError for a lifespan that cannot be one.
     """
 
-    def __init__(self, name: str | None = None, *, deploy: int | datetime | None = None) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        deploy: int | datetime | None = None,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        if lifespan is not None:
+            check_lifespan(lifespan)
         self.name = name
         self.deploy = _deploy(deploy)
+        self.lifespan = lifespan
         self._jobs: dict[str, Job] = {}
         self._handlers: dict[str, Function] = {}
+        self._bound: dict[str, Bound] = {}
         self._providers: dict[str, Provider] = {}
 
     @property
@@ -182,6 +200,11 @@ class App:
     def handlers(self) -> Mapping[str, Function]:
         """The decorated functions by job name."""
         return MappingProxyType(self._handlers)
+
+    @property
+    def bound(self) -> Mapping[str, Bound]:
+        """The decorated functions by job name, as a replica calls them."""
+        return MappingProxyType(self._bound)
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -238,11 +261,11 @@ class App:
     def _declare(
         self, function: Function, schedule: str | None, name: str | None, policies: Policies
     ) -> None:
-        bind(function)
-        where = _place(function)
+        bound = bind(function, resources=self.lifespan is not None)
+        where = place(function)
         chosen = name if name is not None else _name(function)
         if chosen in self._jobs:
-            taken = _place(self._handlers[chosen])
+            taken = place(self._handlers[chosen])
             message, remedy = f"is already used by {taken}", "set name=… for one of them"
             raise _refusal(where, chosen, "name", message, remedy)
         values: dict[str, Any] = dict(policies)
@@ -265,15 +288,9 @@ class App:
             ) from None
         self._jobs[chosen] = job
         self._handlers[chosen] = function
+        self._bound[chosen] = bound
         if callable(scopes):
             self._providers[chosen] = scopes
-
-
-def _place(function: Function) -> str:
-    while isinstance(function, partial):
-        function = function.func
-    owner = function if hasattr(function, "__qualname__") else type(function)
-    return f"{owner.__module__}:{owner.__qualname__}"
 
 
 def _name(function: Function) -> str:
@@ -299,7 +316,7 @@ def _check_provider(provider: Function) -> None:
     for parameter in inspect.signature(provider).parameters.values():
         if parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
             raise TypeError(
-                f"the scope provider {_place(provider)} is called without arguments; give "
+                f"the scope provider {place(provider)} is called without arguments; give "
                 f"`{parameter.name}` a default"
             )
 

@@ -32,12 +32,15 @@ from psycopg.types.json import Jsonb
 
 from cronledger.app import App
 from cronledger.embedded.server import Embedded
+from cronledger.fake_context import FakeContext, context
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Ran, Replica
 from cronledger.rules import durations
 from cronledger.settings import PREFIX, Settings, check_dsn
 
-__all__ = ["Ledger", "Ran", "Replica", "Travel", "cronledger_server", "ledger"]
+__all__ = [
+    "FakeContext", "Ledger", "Ran", "Replica", "Travel", "context", "cronledger_server", "ledger",
+]  # fmt: skip
 
 SERVER = PREFIX + "TEST_DATABASE_URL"
 FAST: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}

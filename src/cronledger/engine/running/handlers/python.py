@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cronledger.app import Bound, Context
@@ -39,10 +39,13 @@ class PythonHandlers:
         Raises LeaseEndedError if the lease had ended before a sync function could start, or if the
         function noticed the end of its lease.
         """
+        bound = self.functions[name]
+        if bound.resources is not None:
+            context = replace(context, resources=bound.resources)
         EXECUTION.set(context)  # in the context of this task, and so until its end
         try:
             with guard:
-                ended = await self._ended(self.functions[name], context, guard)
+                ended = await self._ended(bound, context, guard)
             if ended.status is not Status.SUCCESS:
                 return ended
             if transaction.inside:
