@@ -72,6 +72,7 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "Around handlers": {
         40: "the lifespan of an App: resources from before the first claim to after the last end",
+        41: "middleware around handlers, of an App and of a job",
         42: "the fields of the execution in the log lines of its handler",
         43: "a `Context` for calling a handler without a database",
     },

@@ -6,7 +6,7 @@ import is cheap.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
@@ -18,6 +18,7 @@ from pydantic_core import to_jsonable_python
 from cronledger.binding import Bound, bind
 from cronledger.callables import Function, place
 from cronledger.cancellation import Cancelled, CancelToken
+from cronledger.middleware import Middleware, Wrapper, checked, fitting
 from cronledger.resources import Lifespan, check_lifespan
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Lifespan",
-    "Result", "Retry", "Transaction", "bind",
+    "Middleware", "Result", "Retry", "Transaction", "Wrapper", "bind",
 ]  # fmt: skip
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
@@ -170,8 +171,9 @@ class App:
     `lifespan`: a function that is called with the App, and returns an async context manager. Each
     replica enters it before its first claim, and leaves it after its last handler has ended. The
     value that it yields reaches handlers as `ctx.resources`, and by the types of their parameters.
+    `middleware`: functions `(ctx, call_next)` around all handlers, the outermost first.
 
-    Raises TypeError for a lifespan that cannot be one.
+    Raises TypeError for a lifespan or a middleware that cannot be one.
     """
 
     def __init__(
@@ -180,12 +182,14 @@ class App:
         *,
         deploy: int | datetime | None = None,
         lifespan: Lifespan | None = None,
+        middleware: Sequence[Wrapper | Middleware] = (),
     ) -> None:
         if lifespan is not None:
             check_lifespan(lifespan)
         self.name = name
         self.deploy = _deploy(deploy)
         self.lifespan = lifespan
+        self.middleware = checked(middleware)
         self._jobs: dict[str, Job] = {}
         self._handlers: dict[str, Function] = {}
         self._bound: dict[str, Bound] = {}
@@ -212,13 +216,19 @@ class App:
         return MappingProxyType(self._providers)
 
     def job(
-        self, schedule: str | None = None, *, name: str | None = None, **policies: Unpack[Policies]
+        self,
+        schedule: str | None = None,
+        *,
+        name: str | None = None,
+        middleware: Sequence[Wrapper | Middleware] = (),
+        **policies: Unpack[Policies],
     ) -> Callable[[F], F]:
         """Declare the decorated function as a job. The function stays callable as before.
 
         Args:
             schedule: Such as `*/5 * * * *`, `@daily`, `@every 90s`. None: only when triggered.
             name: Identity of the job. Default: the name of the function.
+            middleware: Functions `(ctx, call_next)` around the handler, inside those of the App.
             description: A description for people.
             timezone: Time zone of the schedule. Default: UTC.
             day_or: True: day of month or day of week, as in Debian's cron. False: both.
@@ -247,21 +257,30 @@ class App:
 
         Raises:
             ConfigurationError: A policy is invalid, or the name is taken.
-            TypeError: The function cannot be a handler (see `bind`).
+            TypeError: The function cannot be a handler (see `bind`), or a middleware has the
+                other kind (`def`, `async def`) than the function.
         """
         if callable(schedule):
             raise TypeError("write `@app.job()` with parentheses, and the schedule between them")
 
+        inside = checked(middleware)
+
         def declare(function: F) -> F:
-            self._declare(function, schedule, name, policies)
+            self._declare(function, schedule, name, policies, inside)
             return function
 
         return declare
 
     def _declare(
-        self, function: Function, schedule: str | None, name: str | None, policies: Policies
+        self,
+        function: Function,
+        schedule: str | None,
+        name: str | None,
+        policies: Policies,
+        inside: tuple[Wrapper | Middleware, ...],
     ) -> None:
         bound = bind(function, resources=self.lifespan is not None)
+        bound = replace(bound, middleware=fitting((*self.middleware, *inside), function))
         where = place(function)
         chosen = name if name is not None else _name(function)
         if chosen in self._jobs:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from cronledger.callables import Function, hint, is_async, routine
+from cronledger.middleware import Wrapper
 from cronledger.resources import ResourceParameter, resource_parameter
 
 CONTEXT = "Context"
@@ -57,8 +58,9 @@ class Bound:
     """A handler: `bound(context)` calls the function with the arguments that it declares.
 
     `is_async`: the call returns a coroutine; otherwise it blocks its thread. `wanted`: the
-    parameters that receive resources. `resources`: what the lifespan of the App yielded, None
-    before that and without a lifespan.
+    parameters that receive resources. `middleware`: what wraps the handler, the outermost first;
+    the call does not include it. `resources`: what the lifespan of the App yielded, None before
+    that and without a lifespan.
     """
 
     function: Function
@@ -66,6 +68,7 @@ class Bound:
     takes_context: bool
     payload: PayloadParameter | None = field(default=None, compare=False)
     wanted: tuple[ResourceParameter, ...] = ()
+    middleware: tuple[Wrapper, ...] = ()
     resources: Any = field(default=None, compare=False)
     _named: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -29,6 +29,11 @@ def is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(routine(function))
 
 
+def kind(function: Function) -> str:
+    """Return the kind of the function, for messages."""
+    return "an `async def`" if is_async(function) else "a `def`"
+
+
 def takes(function: Function, *given: object) -> bool:
     """Return whether the function can be called with these positional arguments."""
     try:

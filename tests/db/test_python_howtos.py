@@ -1,4 +1,4 @@
-"""docs/howto/resources.md and testing.md: their Python snippets are run."""
+"""docs/howto/resources.md, middleware.md and testing.md: their Python snippets are run."""
 
 import re
 import sys
@@ -37,6 +37,24 @@ async def test_f40_the_resources_of_the_documentation_reach_their_handlers(
     assert [(row["status"], row["result"]) for row in rows] == [
         ("SUCCESS", 1), ("SUCCESS", 2), ("SUCCESS", "open"),
     ]  # fmt: skip
+
+
+async def test_f41_the_middleware_of_the_documentation_decides(whole: Whole) -> None:
+    documented = run_snippets("middleware.md")
+    whole.app = documented["app"]
+    async with whole.replica():
+        rows = {x: await whole.run("order", x) for x in ("away", "rare", "usual", "other")}
+        rows["count"] = await whole.run("count")
+    ended = {x: (row["status"], row["result"] or row["error_code"]) for x, row in rows.items()}
+    assert ended == {
+        "away": ("SUCCESS", "ordered"),
+        "rare": ("FAILED", "sold_out"),
+        "usual": ("SUCCESS", "ordered"),
+        "other": ("SUCCESS", "nothing to order"),
+        "count": ("SUCCESS", 7),
+    }
+    assert rows["away"]["attempt"] == 2
+    assert documented["durations"].keys() == {"order", "count"}
 
 
 def test_f43_the_tests_of_the_documentation_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ LINK = re.compile(r"\[(\w+)\]\(\.\./([^)]+)\)")
 
 def test_every_feature_has_a_row_with_tests_that_exist() -> None:
     rows = ROW.findall(document())
-    assert [int(number) for number, _ in rows] == [*range(1, 37), 40, 42, 43]
+    assert [int(number) for number, _ in rows] == [*range(1, 37), *range(40, 44)]
     for number, cell in rows:
         links = LINK.findall(cell)
         assert links, f"F{number} has no test"

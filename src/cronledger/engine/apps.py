@@ -38,7 +38,7 @@ class AppRegistry:
 
         An App with a lifespan is withheld until `provide`. Raises ConfigurationError, and adds
         nothing, if a job has the name of another App's job, if two functions have the same
-        `module:qualname`, or if one function would have two lifespans.
+        `module:qualname`, or if one function would have two lifespans or two lists of middleware.
         """
         found = _functions(app)
         for name, job in app.jobs.items():
@@ -147,6 +147,9 @@ def _require_same(
         message = "two functions have this name; functions that are created in a loop share theirs"
         remedy = "give each a __qualname__ of its own, or use one function with scopes"
         raise _ambiguous(where, job, message, remedy)
+    if mine.middleware != theirs.middleware:
+        message = "the function is declared twice, with different middleware"
+        raise _ambiguous(where, job, message, "declare a function for each")
     lifespans = {x.lifespan for x in (app, its) if x is not None}
     if its is not app and lifespans != {None}:
         message = "the function is declared twice, and an App with a lifespan has it"
