@@ -70,6 +70,12 @@ GROUPS: dict[str, dict[int, str]] = {
         35: "`backfill`: plan_times of the past under their own key",
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
+    "Around handlers": {
+        40: "the lifespan of an App: resources from before the first claim to after the last end",
+        41: "middleware around handlers, of an App and of a job",
+        42: "the fields of the execution in the log lines of its handler",
+        43: "a `Context` for calling a handler without a database",
+    },
     "Failures": {
         44: "`retry_on` and `never_retry_on` decide which failures are retried",
     },

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cronledger.app import App, Cancelled, CancelToken, Context
+    from cronledger.middleware import Middleware
     from cronledger.replica import Replica
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
@@ -16,6 +17,7 @@ __all__ = [
     "Context",
     "Discard",
     "LeaseLost",
+    "Middleware",
     "Replica",
     "Result",
     "Retry",
@@ -29,6 +31,7 @@ _HOMES = {
     "Context": "cronledger.app",
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",
+    "Middleware": "cronledger.middleware",
     "Replica": "cronledger.replica",
     "Result": "cronledger.rules.outcome",
     "Retry": "cronledger.rules.outcome",

@@ -6,9 +6,8 @@ import is cheap.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 from uuid import UUID
@@ -16,8 +15,11 @@ from uuid import UUID
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.binding import Bound, Function, bind
+from cronledger.binding import Bound, bind
+from cronledger.callables import Function, place
 from cronledger.cancellation import Cancelled, CancelToken
+from cronledger.middleware import Middleware, Wrapper, checked, fitting
+from cronledger.resources import Lifespan, check_lifespan
 from cronledger.rules import retry_filters
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
 __all__ = [
-    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
-    "Retry", "Transaction", "bind",
+    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Lifespan",
+    "Middleware", "Result", "Retry", "Transaction", "Wrapper", "bind",
 ]  # fmt: skip
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
@@ -110,7 +112,8 @@ class Context:
 
     `plan_time` is the nominal UTC instant, the same in every attempt. `attempt` counts from 1. Use
     `execution_id` as the idempotency key of effects outside of the database. `payload` is the JSON
-    as it was given, and the handler's parameter `payload` is the validated value.
+    as it was given, and the handler's parameter `payload` is the validated value. `resources` is
+    the value that the lifespan of the App yielded, or None if the App has none.
     """
 
     execution_id: int
@@ -124,6 +127,7 @@ class Context:
     lease_token: UUID = field(repr=False)
     runner_id: str
     cancel_token: CancelToken = field(repr=False, compare=False)
+    resources: Any = field(default=None, repr=False, compare=False)
     _held: Callable[[], bool] = field(repr=False, compare=False)
     _transaction: Callable[[], Transaction] | None = field(default=None, repr=False, compare=False)
 
@@ -168,13 +172,31 @@ class App:
 
     `deploy`: the version of the deployment, an integer or an aware datetime, which is stored as
     seconds since 1970. An older deploy does not overwrite the jobs of a newer one.
+    `lifespan`: a function that is called with the App, and returns an async context manager. Each
+    replica enters it before its first claim, and leaves it after its last handler has ended. The
+    value that it yields reaches handlers as `ctx.resources`, and by the types of their parameters.
+    `middleware`: functions `(ctx, call_next)` around all handlers, the outermost first.
+
+    Raises TypeError for a lifespan or a middleware that cannot be one.
     """
 
-    def __init__(self, name: str | None = None, *, deploy: int | datetime | None = None) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        deploy: int | datetime | None = None,
+        lifespan: Lifespan | None = None,
+        middleware: Sequence[Wrapper | Middleware] = (),
+    ) -> None:
+        if lifespan is not None:
+            check_lifespan(lifespan)
         self.name = name
         self.deploy = _deploy(deploy)
+        self.lifespan = lifespan
+        self.middleware = checked(middleware)
         self._jobs: dict[str, Job] = {}
         self._handlers: dict[str, Function] = {}
+        self._bound: dict[str, Bound] = {}
         self._providers: dict[str, Provider] = {}
 
     @property
@@ -188,18 +210,29 @@ class App:
         return MappingProxyType(self._handlers)
 
     @property
+    def bound(self) -> Mapping[str, Bound]:
+        """The decorated functions by job name, as a replica calls them."""
+        return MappingProxyType(self._bound)
+
+    @property
     def providers(self) -> Mapping[str, Provider]:
         """The scope providers by job name: sync or async functions that return the scope_ids."""
         return MappingProxyType(self._providers)
 
     def job(
-        self, schedule: str | None = None, *, name: str | None = None, **policies: Unpack[Policies]
+        self,
+        schedule: str | None = None,
+        *,
+        name: str | None = None,
+        middleware: Sequence[Wrapper | Middleware] = (),
+        **policies: Unpack[Policies],
     ) -> Callable[[F], F]:
         """Declare the decorated function as a job. The function stays callable as before.
 
         Args:
             schedule: Such as `*/5 * * * *`, `@daily`, `@every 90s`. None: only when triggered.
             name: Identity of the job. Default: the name of the function.
+            middleware: Functions `(ctx, call_next)` around the handler, inside those of the App.
             description: A description for people.
             timezone: Time zone of the schedule. Default: UTC.
             day_or: True: day of month or day of week, as in Debian's cron. False: both.
@@ -230,25 +263,34 @@ class App:
 
         Raises:
             ConfigurationError: A policy is invalid, or the name is taken.
-            TypeError: The function cannot be a handler (see `bind`).
+            TypeError: The function cannot be a handler (see `bind`), or a middleware has the
+                other kind (`def`, `async def`) than the function.
         """
         if callable(schedule):
             raise TypeError("write `@app.job()` with parentheses, and the schedule between them")
 
+        inside = checked(middleware)
+
         def declare(function: F) -> F:
-            self._declare(function, schedule, name, policies)
+            self._declare(function, schedule, name, policies, inside)
             return function
 
         return declare
 
     def _declare(
-        self, function: Function, schedule: str | None, name: str | None, policies: Policies
+        self,
+        function: Function,
+        schedule: str | None,
+        name: str | None,
+        policies: Policies,
+        inside: tuple[Wrapper | Middleware, ...],
     ) -> None:
-        bind(function)
-        where = _place(function)
+        bound = bind(function, resources=self.lifespan is not None)
+        bound = replace(bound, middleware=fitting((*self.middleware, *inside), function))
+        where = place(function)
         chosen = name if name is not None else _name(function)
         if chosen in self._jobs:
-            taken = _place(self._handlers[chosen])
+            taken = place(self._handlers[chosen])
             message, remedy = f"is already used by {taken}", "set name=… for one of them"
             raise _refusal(where, chosen, "name", message, remedy)
         values: dict[str, Any] = dict(policies)
@@ -274,15 +316,9 @@ class App:
             ) from None
         self._jobs[chosen] = job
         self._handlers[chosen] = function
+        self._bound[chosen] = bound
         if callable(scopes):
             self._providers[chosen] = scopes
-
-
-def _place(function: Function) -> str:
-    while isinstance(function, partial):
-        function = function.func
-    owner = function if hasattr(function, "__qualname__") else type(function)
-    return f"{owner.__module__}:{owner.__qualname__}"
 
 
 def _name(function: Function) -> str:
@@ -323,7 +359,7 @@ def _check_provider(provider: Function) -> None:
     for parameter in inspect.signature(provider).parameters.values():
         if parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
             raise TypeError(
-                f"the scope provider {_place(provider)} is called without arguments; give "
+                f"the scope provider {place(provider)} is called without arguments; give "
                 f"`{parameter.name}` a default"
             )
 

@@ -1,4 +1,4 @@
-"""Call a function as a handler, with or without the Context and the payload.
+"""Call a function as a handler, with the Context, the payload and the resources that it declares.
 
 `bind` inspects the function once, when it is declared or loaded, and compiles the validation of its
 payload.
@@ -6,15 +6,15 @@ payload.
 
 import inspect
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from types import SimpleNamespace
-from typing import Any, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-Function = Callable[..., Any]
+from cronledger.callables import Function, hint, is_async, routine
+from cronledger.middleware import Wrapper
+from cronledger.resources import ResourceParameter, resource_parameter
 
 CONTEXT = "Context"
 PAYLOAD = "payload"
@@ -57,62 +57,98 @@ class PayloadParameter:
 class Bound:
     """A handler: `bound(context)` calls the function with the arguments that it declares.
 
-    `is_async`: the call returns a coroutine; otherwise it blocks its thread. Raises
-    PayloadInvalidError before it calls the function.
+    `is_async`: the call returns a coroutine; otherwise it blocks its thread. `wanted`: the
+    parameters that receive resources. `middleware`: what wraps the handler, the outermost first;
+    the call does not include it. `resources`: what the lifespan of the App yielded, None before
+    that and without a lifespan.
     """
 
     function: Function
     is_async: bool
     takes_context: bool
     payload: PayloadParameter | None = field(default=None, compare=False)
+    wanted: tuple[ResourceParameter, ...] = ()
+    middleware: tuple[Wrapper, ...] = ()
+    resources: Any = field(default=None, compare=False)
+    _named: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, context: Any) -> Any:
+        """Call the function. Raises PayloadInvalidError before that."""
+        if self.payload is None and not self._named:  # most handlers
+            return self.function(context) if self.takes_context else self.function()
+        given, named = self.arguments(context)
+        return self.function(*given, **named)
+
+    def arguments(self, context: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments of the call. Raises PayloadInvalidError."""
         given = (context,) if self.takes_context else ()
         parameter = self.payload
         if parameter is None or (context.payload is None and parameter.has_default):
-            return self.function(*given)
+            return given, self._named
         value = parameter.decode(context.payload)
         if parameter.positional:
-            return self.function(*given, value)
-        return self.function(*given, **{PAYLOAD: value})
+            return (*given, value), self._named
+        return given, {**self._named, PAYLOAD: value}
+
+    def provided(self, value: Any) -> "Bound":
+        """Return the handler with the resources of `value`, which the lifespan yielded.
+
+        Raises ResourceMissingError if a parameter receives nothing.
+        """
+        named = {parameter.name: parameter.find(value) for parameter in self.wanted}
+        return replace(self, resources=value, _named=named)
 
 
-def bind(function: Function) -> Bound:
+def bind(function: Function, *, resources: bool = False) -> Bound:
     """Return `function` as a handler.
 
     Its first positional parameter receives the Context if it is named `ctx` or annotated as
     `Context`. A parameter named `payload` receives the payload, validated by its annotation: a
     pydantic model or any type that pydantic knows. Without an annotation it receives the JSON
-    unchanged. If an execution has no payload, the default of the parameter is used.
+    unchanged. If an execution has no payload, the default of the parameter is used. `resources`:
+    every other parameter without a default receives a resource by its annotation.
 
-    Raises TypeError for a class, a generator, a payload type that cannot be validated, and any
-    other parameter without a default.
+    Raises TypeError for a class, a generator, a payload type that cannot be validated, a resource
+    whose type is not a class, and any other parameter without a default.
     """
     name = getattr(function, "__qualname__", repr(function))
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"{name} is not a function; use a `def` or an `async def`")
-    inner = function
-    while isinstance(inner, partial):
-        inner = inner.func
-    called = inner if inspect.isroutine(inner) else type(inner).__call__
+    called = routine(function)
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise TypeError(f"{name} is a generator; a handler must return its result")
     parameters = list(inspect.signature(function).parameters.values())
     takes_context = bool(parameters) and _is_context(parameters[0])
-    payload = None
+    payload, wanted = None, []
     for place, parameter in enumerate(parameters[1:] if takes_context else parameters):
         if (
             parameter.name == PAYLOAD
             and parameter.kind not in _VARIADIC
             and (place == 0 or parameter.kind is not parameter.POSITIONAL_ONLY)
         ):
-            payload = _payload(name, called, parameter)
+            payload = _payload(name, function, parameter)
         elif parameter.default is parameter.empty and parameter.kind not in _VARIADIC:
-            raise TypeError(
-                f"{name} has the parameter `{parameter.name}`, which a handler does not receive; "
-                "give it a default, or use `ctx` first and `payload`"
-            )
-    return Bound(function, inspect.iscoroutinefunction(called), takes_context, payload)
+            if not resources or not _may_be_resource(parameter):
+                raise TypeError(_not_received(name, parameter, resources=resources))
+            wanted.append(_resource(name, function, parameter))
+    return Bound(function, is_async(function), takes_context, payload, tuple(wanted))
+
+
+def _may_be_resource(parameter: inspect.Parameter) -> bool:
+    return (
+        parameter.kind is not parameter.POSITIONAL_ONLY
+        and parameter.annotation is not parameter.empty
+        and not _is_context(parameter)
+        and parameter.name not in ("ctx", PAYLOAD)
+    )
+
+
+def _not_received(name: str, parameter: inspect.Parameter, *, resources: bool) -> str:
+    message = f"{name} has the parameter `{parameter.name}`, which a handler does not receive; "
+    remedy = "give it a default, or use `ctx` first and `payload`"
+    if not resources:
+        return f"{message}{remedy}, or give the App a lifespan that yields it"
+    return f"{message}{remedy}, or annotate it with the type of a resource"
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
@@ -127,34 +163,42 @@ def _is_context(parameter: inspect.Parameter) -> bool:
     return parameter.name == "ctx" or annotated
 
 
-def _payload(name: str, called: Any, parameter: inspect.Parameter) -> PayloadParameter:
+def _payload(name: str, function: Function, parameter: inspect.Parameter) -> PayloadParameter:
     return PayloadParameter(
-        _adapter(name, called, parameter.annotation),
+        _adapter(name, function, parameter.annotation),
         parameter.kind is parameter.POSITIONAL_ONLY,
         parameter.default is not parameter.empty,
     )
 
 
-def _adapter(name: str, called: Any, annotation: Any) -> TypeAdapter[Any] | None:
+def _adapter(name: str, function: Function, annotation: Any) -> TypeAdapter[Any] | None:
     if annotation is inspect.Parameter.empty or annotation is Any:
         return None
     try:
-        # Only this annotation: others may use names that are imported for type checkers only.
-        holder: Any = SimpleNamespace(__annotations__={PAYLOAD: annotation})
-        around = getattr(inspect.unwrap(called), "__globals__", {})
-        hint = get_type_hints(holder, globalns=around, include_extras=True)[PAYLOAD]
-        return TypeAdapter(hint)
+        return TypeAdapter(hint(function, annotation, extras=True))
     except NameError as error:
-        raise TypeError(
-            f"{name}: the type of `payload`, {annotation!r}, is unknown ({error}); define it at "
-            "module level, above the handler"
-        ) from error
+        raise _unknown_type(name, PAYLOAD, annotation, error) from error
     except (PydanticUserError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise TypeError(
             f"{name}: `payload` of type {annotation!r} cannot be validated: {reason}; use a "
             "pydantic model, a dataclass, a TypedDict or a plain type"
         ) from error
+
+
+def _resource(name: str, function: Function, parameter: inspect.Parameter) -> ResourceParameter:
+    try:
+        annotation = hint(function, parameter.annotation, extras=False)
+    except NameError as error:
+        raise _unknown_type(name, parameter.name, parameter.annotation, error) from error
+    return resource_parameter(name, parameter.name, annotation)
+
+
+def _unknown_type(name: str, parameter: str, annotation: Any, error: NameError) -> TypeError:
+    return TypeError(
+        f"{name}: the type of `{parameter}`, {annotation!r}, is unknown ({error}); define it at "
+        "module level, above the handler"
+    )
 
 
 def _described(error: ValidationError) -> str:

@@ -15,11 +15,15 @@ from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.manual import Ran
 from cronledger.engine.runtime.runtime import Runtime
 from cronledger.logger import follow
+from cronledger.resources import LifespanError
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import EMBEDDED, Settings
 from cronledger.sources.apply import Applied, Retired
 
-__all__ = ["Applied", "Diagnostics", "DrainReport", "Health", "Ran", "Replica", "Retired", "State"]
+__all__ = [
+    "Applied", "Diagnostics", "DrainReport", "Health", "LifespanError", "Ran", "Replica", "Retired",
+    "State",
+]  # fmt: skip
 
 
 class Replica:
@@ -72,15 +76,17 @@ class Replica:
         return self._runtime.runner_id
 
     async def start(self, *, before: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Register the runner, apply its Apps, and run everything (nothing by itself if `manual`).
+        """Enter the lifespans of its Apps, register the runner, apply the Apps, and run everything
+        (nothing by itself if `manual`).
 
         Explicit log settings take effect (see `logger.follow`). `before` is awaited after all
         checks and before the first claim. If it raises, the start ends with that error.
 
         Raises psycopg.OperationalError when the database is unreachable or refuses the connection,
-        MigrationError when there is no ledger or an older one, ConfigurationError when a job
-        belongs to another source, OtherDatabaseError when the ledger was restored or cloned, and
-        any other error that prevents a start. In each case nothing runs.
+        MigrationError when there is no ledger or an older one, LifespanError when a lifespan
+        raises, ConfigurationError when a job belongs to another source or a parameter of a handler
+        receives nothing, OtherDatabaseError when the ledger was restored or cloned, and any other
+        error that prevents a start. In each case nothing runs, and no lifespan is open.
         """
         follow(self.settings)
         await self._runtime.start(before)
@@ -99,7 +105,8 @@ class Replica:
 
     async def drain(self, timeout: float | None = None) -> DrainReport:  # noqa: ASYNC109
         """Stop claiming, wait up to `timeout` seconds (default: `drain_timeout`) for running work,
-        then stop the rest and release it. Return how the executions ended.
+        then stop the rest and release it. The lifespans end last; they are cancelled after the rest
+        of `timeout`, at least 5 seconds. Return how the executions ended.
 
         Idempotent: a second call waits for the first and returns the same report.
         """
@@ -119,16 +126,18 @@ class Replica:
         If a newer deploy was applied before, `refused` of the result gives the reason and the
         jobs do not change (`force` overrides this).
 
-        Raises ConfigurationError for an App without a name, or with a job or function that another
-        App has, and psycopg.Error when the database is unreachable. In both cases nothing has
-        changed.
+        Its lifespan is entered first. Raises LifespanError if that raises, ConfigurationError for
+        an App without a name, with a job or function that another App has, or with a parameter that
+        receives nothing, and psycopg.Error when the database is unreachable. In each case nothing
+        has changed.
         """
         return await self._runtime.register(app, force=force)
 
     async def unregister(self, app: App) -> Retired:
         """Retire the jobs of `app`. Waiting executions become CANCELLED, and running ones are
         requested to end (their handlers may still be running). A job whose function another live
-        runner has is not retired, and its executions here continue.
+        runner has is not retired, and its executions here continue. The lifespan of `app` ends
+        after its last handler here.
 
         Raises ValueError when the App is not registered, and psycopg.Error when the database is
         unreachable. Then the App is still registered, but its jobs may be retired: call it again.

@@ -33,6 +33,7 @@ from psycopg.types.json import Jsonb
 from cronledger.app import App
 from cronledger.assertions import assert_fires
 from cronledger.embedded.server import Embedded
+from cronledger.fake_context import FakeContext, context
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.time_travel import Travel, connect_plainly
 from cronledger.replica import Ran, Replica
@@ -40,7 +41,8 @@ from cronledger.rules import durations
 from cronledger.settings import PREFIX, Settings, check_dsn
 
 __all__ = [
-    "Ledger", "Ran", "Replica", "Travel", "assert_fires", "cronledger_server", "ledger",
+    "FakeContext", "Ledger", "Ran", "Replica", "Travel", "assert_fires", "context",
+    "cronledger_server", "ledger",
 ]  # fmt: skip
 
 SERVER = PREFIX + "TEST_DATABASE_URL"

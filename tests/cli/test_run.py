@@ -252,3 +252,48 @@ def test_an_exception_at_import_prints_its_traceback(bare: Cli, surroundings: Pa
         assert said.stderr.count("Traceback (most recent call last)") <= 1
         assert "importlib" not in said.stderr
         assert "sources/python.py" not in said.stderr
+
+
+LIFESPAN = """
+import asyncio
+from contextlib import asynccontextmanager
+from cronledger import App
+
+@asynccontextmanager
+async def lifespan(app):
+    print("entering", flush=True)
+    {body}
+    yield
+
+app = App("shop", lifespan=lifespan)
+
+@app.job("* * * * * *")
+def beat():
+    return
+"""
+
+
+def test_f40_a_lifespan_that_raises_exits_1_before_anything_is_applied(
+    start: Start, surroundings: Path, ask: Any
+) -> None:
+    body = 'raise ConnectionRefusedError("redis://me:hunter2@cache is away")'
+    (surroundings / "broken_lifespan.py").write_text(LIFESPAN.format(body=body))
+    run = start("broken_lifespan:app")
+    assert run.end() == 1
+    last = run.err.splitlines()[-1]
+    assert last.startswith(
+        "Error: the lifespan broken_lifespan:lifespan of the App 'shop' raised"
+        " ConnectionRefusedError: redis://me:"
+    )
+    assert "in lifespan" in run.err  # the traceback
+    assert "hunter2" not in run.err
+    assert ask("SELECT name FROM cronledger.jobs") == []
+
+
+def test_f40_a_signal_ends_a_start_whose_lifespan_hangs(start: Start, surroundings: Path) -> None:
+    hangs = LIFESPAN.format(body="await asyncio.sleep(600)")
+    (surroundings / "hanging_lifespan.py").write_text(hangs)
+    run = start("hanging_lifespan:app")
+    run.until(lambda: "entering" in run.out)
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0, run.err

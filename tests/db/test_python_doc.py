@@ -1,6 +1,7 @@
 """docs/python.md: every snippet is run."""
 
 import asyncio
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,24 @@ async def test_every_handler_of_the_documentation_does_what_it_says(whole: Whole
     }
     amounts = [row["amount"] for row in whole.rows("SELECT amount FROM transfers ORDER BY 1")]
     assert amounts == [10, 20, 30]
+
+
+async def test_the_log_lines_of_the_documentation_have_fields(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    whole.documented["log_to_stderr"]()
+    monkeypatch.setattr(logging.root, "level", logging.WARNING)
+
+    async def warns() -> None:
+        logging.getLogger("shop").warning("inside")
+
+    job = whole.job(warns)
+    logging.getLogger("shop").warning("outside")
+    async with whole.replica():
+        row = await whole.run(job)
+    lines = capsys.readouterr().err.splitlines()
+    assert {"WARNING - #- outside", f"WARNING warns #{row['id']} inside"} <= set(lines)
 
 
 def test_the_file_of_the_documentation_can_be_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""F37: retry filters in the ledger: replicas, workers in other languages, rows that SQL writes."""
+"""F44: retry filters in the ledger: replicas, workers in other languages, rows that SQL writes."""
 
 import asyncio
 import json

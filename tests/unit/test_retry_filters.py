@@ -1,4 +1,4 @@
-"""F37: which failures `retry_on` and `never_retry_on` match, and what they may contain."""
+"""F44: which failures `retry_on` and `never_retry_on` match, and what they may contain."""
 
 import signal
 from datetime import timedelta

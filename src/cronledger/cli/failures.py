@@ -10,6 +10,7 @@ from cronledger.embedded.binaries import EmbeddedError
 from cronledger.ledger import identity
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
+from cronledger.resources import LifespanError
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import masked
 from cronledger.sources.python import traceback_of
@@ -49,6 +50,9 @@ def explain(error: Exception) -> Failure | None:
         case ConfigurationError():
             lines = [*tracebacks(error), *(_line(problem) for problem in error.problems)]
             return Failure(Exit.USAGE, "\n".join(lines))
+        case LifespanError():
+            lines = [] if error.__cause__ is None else [_traceback(error.__cause__)]
+            return Failure(Exit.FAILED, "\n".join([*lines, f"Error: {masked(str(error))}"]))
         case identity.OtherDatabaseError():
             return _other(error.why)
         case psycopg.Error():
@@ -61,8 +65,11 @@ def explain(error: Exception) -> Failure | None:
 
 def tracebacks(error: ConfigurationError) -> list[str]:
     """Return the tracebacks of the user's modules, each once although jobs may share a module."""
-    shown = dict.fromkeys(traceback_of(cause) for cause in error.causes)
-    return ["\n".join(map(masked, text.splitlines())) for text in shown]
+    return list(dict.fromkeys(_traceback(cause) for cause in error.causes))
+
+
+def _traceback(error: BaseException) -> str:
+    return "\n".join(map(masked, traceback_of(error).splitlines()))
 
 
 def _line(problem: Problem) -> str:

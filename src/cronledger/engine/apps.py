@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from cronledger.app import App, Bound, bind
+from cronledger.resources import ResourceMissingError
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
 
@@ -13,18 +14,20 @@ class AppRegistry:
 
     `claimable`: the functions whose executions it claims. `callable`: these, and the functions of
     removed Apps that still run. `providers`: the scope providers by job. All three are changed in
-    place, on the runner's event loop.
+    place, on the runner's event loop. An App may be withheld: it is registered, and nothing of it
+    is claimable.
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._own = {name: bind(function) for name, function in functions.items()}
-        self._apps: list[App] = []
+        self._apps: dict[App, dict[str, Bound]] = {}
+        self._withheld: set[App] = set()
         self.claimable: set[str] = set(self._own)
         self.callable: dict[str, Bound] = dict(self._own)
         self.providers: dict[str, tuple[Job, Callable[[], Any]]] = {}
 
     def __contains__(self, app: App) -> bool:
-        return any(known is app for known in self._apps)
+        return app in self._apps
 
     @property
     def apps(self) -> tuple[App, ...]:
@@ -33,27 +36,58 @@ class AppRegistry:
     def add(self, app: App) -> None:
         """Add the functions and the scope providers of `app`.
 
-        Raises ConfigurationError, and adds nothing, if a job has the name of another App's job, or
-        if two functions have the same `module:qualname`.
+        An App with a lifespan is withheld until `provide`. Raises ConfigurationError, and adds
+        nothing, if a job has the name of another App's job, if two functions have the same
+        `module:qualname`, or if one function would have two lifespans or two lists of middleware.
         """
         found = _functions(app)
-        taken = {**self._own}
-        for other in self._apps:
-            taken.update(_functions(other))
         for name, job in app.jobs.items():
             where = job.target["python"]
-            if where in taken and taken[where].function is not found[where].function:
-                raise _ambiguous(where, name)
+            for other, functions in ((None, self._own), *self._apps.items()):
+                if where in functions:
+                    _require_same(where, name, (app, found[where]), (other, functions[where]))
         for other in self._apps:
             for name in sorted(app.jobs.keys() & other.jobs.keys()):
                 raise _doubled(app, other, name)
-        self._apps.append(app)
+        self._apps[app] = found
+        if app.lifespan is not None:
+            self._withheld.add(app)
         self._refresh()
 
-    def remove(self, app: App) -> None:
-        """Stop claiming for `app`. Running executions continue."""
-        self._apps = [known for known in self._apps if known is not app]
+    def provide(self, app: App, value: Any) -> None:
+        """Give the functions of `app` what its lifespan has yielded, and offer them.
+
+        Raises ConfigurationError, and changes nothing, if a parameter of a function receives
+        nothing.
+        """
+        problems: list[Problem] = []
+        provided: dict[str, Bound] = {}
+        for where, bound in self._apps[app].items():
+            try:
+                provided[where] = bound.provided(value)
+            except ResourceMissingError as error:
+                problems.append(Problem(where, message=error.problem, remedy=error.remedy))
+        if problems:
+            raise ConfigurationError(problems)
+        self._apps[app] = provided
+        self.offer(app)
+
+    def offer(self, app: App) -> None:
+        """Make the functions and the scope providers of `app` available."""
+        self._withheld.discard(app)
         self._refresh()
+
+    def withhold(self, app: App) -> None:
+        """Stop claiming for `app`, which stays registered. Running executions continue."""
+        self._withheld.add(app)
+        self._refresh()
+
+    def remove(self, app: App) -> Collection[str]:
+        """Stop claiming for `app`, and return its functions. Running executions continue."""
+        functions = self._apps.pop(app)
+        self._withheld.discard(app)
+        self._refresh()
+        return functions.keys()
 
     def forget(self, busy: Collection[str]) -> None:
         """Remove the functions that are neither claimable nor `busy`."""
@@ -63,8 +97,10 @@ class AppRegistry:
     def _refresh(self) -> None:
         functions = dict(self._own)
         providers: dict[str, tuple[Job, Callable[[], Any]]] = {}
-        for app in self._apps:
-            functions.update(_functions(app))
+        for app, bound in self._apps.items():
+            if app in self._withheld:
+                continue
+            functions.update(bound)
             providers.update({x: (app.jobs[x], call) for x, call in app.providers.items()})
         self.callable.update(functions)
         self.claimable.clear()
@@ -94,17 +130,33 @@ def source_of(app: App) -> str:
 def _functions(app: App) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
     for name, job in app.jobs.items():
-        where, function = job.target["python"], app.handlers[name]
-        if where in found and found[where].function is not function:
-            raise _ambiguous(where, name)
-        found[where] = bind(function)
+        where, bound = job.target["python"], app.bound[name]
+        if where in found:
+            _require_same(where, name, (app, bound), (app, found[where]))
+        found[where] = bound
     return found
 
 
-def _ambiguous(where: str, job: str) -> ConfigurationError:
+def _require_same(
+    where: str, job: str, one: tuple[App, Bound], other: tuple[App | None, Bound]
+) -> None:
+    """Raise ConfigurationError if the handlers of this name would run differently."""
     # Rows identify a function by this name alone, so one of the two would run for both.
-    message = "two functions have this name; functions that are created in a loop share theirs"
-    remedy = "give each a __qualname__ of its own, or use one function with scopes"
+    (app, mine), (its, theirs) = one, other
+    if mine.function is not theirs.function:
+        message = "two functions have this name; functions that are created in a loop share theirs"
+        remedy = "give each a __qualname__ of its own, or use one function with scopes"
+        raise _ambiguous(where, job, message, remedy)
+    if mine.middleware != theirs.middleware:
+        message = "the function is declared twice, with different middleware"
+        raise _ambiguous(where, job, message, "declare a function for each")
+    lifespans = {x.lifespan for x in (app, its) if x is not None}
+    if its is not app and lifespans != {None}:
+        message = "the function is declared twice, and an App with a lifespan has it"
+        raise _ambiguous(where, job, message, "declare a function for each")
+
+
+def _ambiguous(where: str, job: str, message: str, remedy: str) -> ConfigurationError:
     return ConfigurationError([Problem(where, job, "python", where, message, remedy)])
 
 

@@ -84,8 +84,9 @@ class DaemonOptions:
         """Run in the main thread until a signal.
 
         Return FINE after a drain, and FAILED after an aborted drain. Raises ConfigurationError,
-        EmbeddedError, MigrationError, SchemaNewerError, OtherDatabaseError or psycopg.Error if the
-        replica cannot start. Afterwards the process exits within seconds, even if its threads hang.
+        LifespanError, EmbeddedError, MigrationError, SchemaNewerError, OtherDatabaseError or
+        psycopg.Error if the replica cannot start. Afterwards the process exits within seconds, even
+        if its threads hang.
         """
         logs.configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
@@ -275,7 +276,7 @@ class Daemon:
 
     async def run(self, signals: Signals) -> None:
         """Run until the first signal, then drain. The second signal aborts."""
-        if not await self._when_reachable(self._start_replica, signals.first):
+        if not await self._start(signals.first):
             return
         replica = self._replica
         assert replica is not None
@@ -290,6 +291,17 @@ class Daemon:
             await replica.abort()
         await drain
         await self._summarize()
+
+    async def _start(self, stop: asyncio.Event) -> bool:
+        """Start the replica. Return False if `stop` was set before it had started."""
+        start = asyncio.ensure_future(self._when_reachable(self._start_replica, stop))
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([start, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not start.done():
+            start.cancel()  # a lifespan may take any time to begin
+            await asyncio.wait([start])
+        return not start.cancelled() and start.result()
 
     async def _start_replica(self) -> None:
         self._replica = None

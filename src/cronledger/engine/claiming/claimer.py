@@ -1,5 +1,6 @@
 """The claims of one runner: their retries, and the state that is kept between them."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 
@@ -29,8 +30,7 @@ from cronledger.ledger.statements import Statements
 class Claimer:
     """Claims for one runner, one claim at a time.
 
-    `in_flight`: a claim is in progress. `unknown_commits`: executions of earlier claims that may
-    have been committed.
+    `unknown_commits`: executions of earlier claims that may have been committed.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class Claimer:
         runner: str,
         queues: Sequence[str],
     ) -> None:
-        self.in_flight = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.unknown_commits = UnknownCommits(pool, statements)
         self.breadth = Breadth()
         revisions = Revisions(statements)
@@ -53,6 +54,15 @@ class Claimer:
             pool, statements, clock, abilities, runner, queues, revisions, self.reader, Tokens(),
             self.breadth, self.unknown_commits,
         )  # fmt: skip
+
+    @property
+    def in_flight(self) -> bool:
+        """Return whether a claim is in progress."""
+        return not self._idle.is_set()
+
+    async def wait_idle(self) -> None:
+        """Wait for the end of the claim in progress. Its executions have been started then."""
+        await self._idle.wait()
 
     async def claim(
         self, slots: int, *, steal: bool, excluded_jobs: Collection[str]
@@ -64,7 +74,7 @@ class Claimer:
         resolve `unknown_commits` before the next claim.
         """
         request = ClaimRequest(slots, steal, excluded_jobs)
-        self.in_flight = True
+        self._idle.clear()
         try:
             while True:
                 claim = Claim(self._context, request)
@@ -85,4 +95,4 @@ class Claimer:
                     self.unknown_commits.remove(claim.executions())
                     return result
         finally:
-            self.in_flight = False
+            self._idle.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -198,6 +198,16 @@ class Executor:
     async def wait_idle(self) -> None:
         """Wait until no handler is running."""
         await self._idle.wait()
+
+    async def wait_ended(self, functions: Collection[str]) -> None:
+        """Wait for the ends of the handlers of these functions that are running now."""
+        running = [
+            x.task
+            for x in self._running.values()
+            if x.task is not None and x.lease.job.target.get("python") in functions
+        ]
+        if running:
+            await asyncio.wait(running)
 
     async def _run(self, running: Running) -> None:
         claimed = running.lease.claimed

@@ -1,11 +1,13 @@
 """Registers and unregisters Apps: their jobs in the ledger, and their functions in the runner."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 from cronledger.app import App
 from cronledger.engine.apps import AppRegistry, source_of
+from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.logger import get_logger
 from cronledger.sources.apply import Applied, Retired, apply, check_owners, retire
@@ -15,13 +17,19 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class AppLifecycle:
-    """Changes the Apps of a runner. `check_in` publishes the functions that it has now."""
+    """Changes the Apps of a runner.
+
+    `check_in` publishes the functions that the runner has now. `unused` waits for the ends of the
+    executions of functions that were removed.
+    """
 
     apps: AppRegistry
+    lifespans: Lifespans
     url: str = field(repr=False)
     expected: ExpectedLedger
     runner: str
     check_in: Callable[[], Awaitable[float]]
+    unused: Callable[[Collection[str]], Awaitable[None]]
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def register(self, app: App, *, force: bool) -> Applied:
@@ -32,11 +40,12 @@ class AppLifecycle:
             if not known:
                 self.apps.add(app)
             try:
+                await self.lifespans.enter(app)
                 await self.check_in()  # otherwise a peer parks the new jobs as `no_runner`
                 return await self.apply(app, force=force)
             except BaseException:
                 if not known:
-                    self.apps.remove(app)
+                    self._remove(app)
                 raise
 
     async def unregister(self, app: App) -> Retired:
@@ -45,7 +54,7 @@ class AppLifecycle:
             if app not in self.apps:
                 raise ValueError(f"App {app.name!r} is not registered with this replica")
             source = source_of(app)
-            self.apps.remove(app)
+            self.apps.withhold(app)
             try:
                 await self.check_in()  # so that others know that this runner lost the functions
                 done = await asyncio.to_thread(
@@ -54,8 +63,10 @@ class AppLifecycle:
                     ledger=self.expected.id,
                 )  # fmt: skip
             except BaseException:
-                self.apps.add(app)
+                if self.lifespans.usable(app):
+                    self.apps.offer(app)
                 raise
+            self._remove(app)
         if done.refused is not None:
             log.warning("source_refused", source=source, reason=done.refused)
         log.info(
@@ -63,6 +74,11 @@ class AppLifecycle:
             kept=list(done.kept), cancelling=list(done.cancelling),
         )  # fmt: skip
         return done
+
+    def _remove(self, app: App) -> None:
+        """Remove the App. Its lifespan ends after the last handler of its functions."""
+        functions = self.apps.remove(app)
+        self.lifespans.leave(app, partial(self.unused, functions))
 
     async def apply_all(self) -> None:
         """Apply the jobs of all Apps to the ledger.

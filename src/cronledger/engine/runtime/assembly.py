@@ -1,7 +1,7 @@
 """Assembly: builds and connects the components of one runner, which `Runtime` drives."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime.app_lifecycle import AppLifecycle
 from cronledger.engine.runtime.diagnostics import Inspector
 from cronledger.engine.runtime.drain import Drain
+from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.engine.runtime.loops import Loops
 from cronledger.engine.runtime.manual import ManualSteps
 from cronledger.engine.threads import Threads
@@ -75,6 +76,7 @@ class Components:
         statements: Statements,
         *,
         apps: AppRegistry,
+        lifespans: Lifespans,
         coordinator: Coordinator,
         runner: str,
         expected: ExpectedLedger,
@@ -84,6 +86,7 @@ class Components:
         self._pool = pool
         self._statements = statements
         self._apps = apps
+        self._lifespans = lifespans
         self._runner = runner
         self.clock = DatabaseClock()
         self.loops = Loops(
@@ -162,12 +165,13 @@ class Components:
         """Build the components that act on others: diagnostics, drain, Apps, manual steps."""
         self.inspector = Inspector(
             self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
-            self.heartbeats, self.listener,
+            self.heartbeats, self.listener, self._lifespans,
         )  # fmt: skip
         self.drain = Drain(self._runner, self.claimer, self.executor, self.finisher, self.loops)
         self.lifecycle = AppLifecycle(
-            self._apps, self._access.url, expected, self._runner, coordinator.check_in
-        )
+            self._apps, self._lifespans, self._access.url, expected, self._runner,
+            coordinator.check_in, self._unused,
+        )  # fmt: skip
         self.manual = ManualSteps(
             self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
             coordinator.check_in, self.clock,
@@ -183,6 +187,11 @@ class Components:
         else:
             access = self._access
         return Listener(access, s.schema_name, coordinator.notified, coordinator.listening_stopped)
+
+    async def _unused(self, functions: Collection[str]) -> None:
+        """Wait for the ends of the executions of these functions, which are not claimable."""
+        await self.claimer.wait_idle()  # its claim may have begun when they were
+        await self.executor.wait_ended(functions)
 
     def _slot_freed(self) -> None:
         if self.dispatcher.starved:

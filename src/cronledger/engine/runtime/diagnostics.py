@@ -12,6 +12,7 @@ from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.running.executor import Executor, Running
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.heartbeats import Heartbeats
+from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.engine.runtime.loops import Loops, LoopStats
 
 MOST_KEPT = 20
@@ -26,7 +27,8 @@ class Health:
     is claimed until it is accepted, or if it contains another ledger than the one the runner began
     with. `stuck`: the name of a loop that has not stepped for two minutes although the database is
     reachable. `failing`: the error of each loop whose last step failed, of `heartbeats` while
-    leases cannot be extended, and of `listen` while notifications cannot be received.
+    leases cannot be extended, of `listen` while notifications cannot be received, and of a
+    `lifespan` that ended while the runner works.
     """
 
     state: State
@@ -113,6 +115,7 @@ class Inspector:
     loops: Loops
     heartbeats: Heartbeats
     listener: Listener | None
+    lifespans: Lifespans
 
     def diagnose(
         self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
@@ -154,7 +157,7 @@ class Inspector:
         return "other" if refused else "ok"
 
     def _failing(self) -> dict[str, str]:
-        found = self.loops.failing()
+        found = {**self.loops.failing(), **self.lifespans.failing}
         if self.heartbeats.failing is not None:
             found["heartbeats"] = self.heartbeats.failing
         if self.listener is not None and self.listener.failing is not None:

@@ -23,6 +23,7 @@ from cronledger.engine.running.finisher import Ended
 from cronledger.engine.runtime.assembly import Components, ttl
 from cronledger.engine.runtime.diagnostics import MOST_KEPT, Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
+from cronledger.engine.runtime.lifespans import CLOSE_SECONDS, Lifespans
 from cronledger.engine.runtime.manual import Ran
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
@@ -53,6 +54,7 @@ class Runtime:
         self.settings = settings
         self.state: State = "starting"
         self.apps = apps
+        self.lifespans = Lifespans(apps, self._functions_changed)
         self.expected = identity.ExpectedLedger(settings.schema_name)
         self.access = Access.from_settings(settings, url, self.expected)
         self._components: Components | None = None
@@ -89,7 +91,8 @@ class Runtime:
             await self._open()
             self._components = Components(
                 self.settings, self.access, self.pool, self._statements,
-                apps=self.apps, coordinator=self, runner=self.runner_id, expected=self.expected,
+                apps=self.apps, lifespans=self.lifespans, coordinator=self,
+                runner=self.runner_id, expected=self.expected,
             )  # fmt: skip
             built = True
             self.pool.moved = self.database_unreachable
@@ -104,6 +107,7 @@ class Runtime:
             if built:
                 await self._sign_off(claim_cut_off=False)
             await (self._close() if built else self.pool.close(timeout=2))
+            await self.lifespans.close(CLOSE_SECONDS)
             if isinstance(error, PoolTimeout):
                 # The pool's own error only reports the wait. Its cause is the connection's error.
                 raise psycopg.OperationalError(str(error)) from error
@@ -124,12 +128,14 @@ class Runtime:
         )
 
     async def _open(self) -> None:
-        """Connect, check the schema and the server, and take a name for the runner."""
+        """Connect, check the schema and the server, enter the lifespans, take a runner's name."""
         await self.pool.open()
         await self.pool.wait(self.settings.connect_timeout.total_seconds())
         if not self._applied:
             await asyncio.to_thread(self._require_schema)
         await self._begin_in_ledger()
+        # Before the ledger knows the runner, because this may take long, or fail.
+        await self.lifespans.enter_all()
         self._runner_id = await take_name(
             self.pool, self._statements, self.settings, ttl(self.settings), self.expected.id
         )
@@ -196,6 +202,8 @@ class Runtime:
         finally:
             self._report = drain.report()
             await self._close()
+            # Nothing of the ledger waits for the lifespans: no lease is extended any more.
+            await self.lifespans.close(max(CLOSE_SECONDS, began + patience - monotonic()))
             self.state = "stopped"
             log.info(
                 "runner_stopped",
@@ -318,6 +326,11 @@ class Runtime:
             for instant in (reply.due, parts.dispatcher.next_at):
                 if instant is not None:
                     parts.loops.wake_within("dispatcher", parts.clock.until(instant))
+
+    def _functions_changed(self) -> None:
+        """Publish that functions were withheld, so that other runners claim their executions."""
+        if self.state == "running":
+            self.components.loops.wake("check_in")
 
     def describe(self) -> dict[str, Any]:
         """Return the columns of the runner's row that change, and the jobs that it ignores."""

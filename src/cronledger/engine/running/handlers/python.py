@@ -3,15 +3,17 @@
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cronledger.app import Bound, Context
 from cronledger.binding import PayloadInvalidError
 from cronledger.engine.running.handlers.guard import Guard, LeaseEndedError
+from cronledger.engine.running.handlers.middleware import WrappedHandler
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.engine.threads import Threads
+from cronledger.logging import EXECUTION
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
@@ -33,14 +35,22 @@ class PythonHandlers:
         A cancellation stops an async function. A sync one can only be requested to end
         (`ctx.cancelled`). Its cancellation is deferred until it returns, so that its slot and its
         lease stay taken. If a sync function returns an awaitable (a `def` around an `async def`),
-        that is awaited.
+        that is awaited. Middleware wraps the call of the function, and neither the validation of
+        its payload nor the COMMIT.
 
         Raises LeaseEndedError if the lease had ended before a sync function could start, or if the
         function noticed the end of its lease.
         """
+        bound = self.functions[name]
+        if bound.resources is not None:
+            context = replace(context, resources=bound.resources)
+        EXECUTION.set(context)  # in the context of this task, and so until its end
+        wrapped = WrappedHandler(bound, guard, transaction) if bound.middleware else None
         try:
             with guard:
-                ended = await self._ended(self.functions[name], context, guard)
+                ended = await self._ended(wrapped or bound, bound.is_async, context, guard)
+            if wrapped is not None:
+                wrapped.raise_interruption()
             if ended.status is not Status.SUCCESS:
                 return ended
             if transaction.inside:
@@ -53,14 +63,16 @@ class PythonHandlers:
         finally:
             await transaction.close()
 
-    async def _ended(self, bound: Bound, context: Context, guard: Guard) -> Outcome:
+    async def _ended(
+        self, handler: Callable[[Context], Any], is_async: bool, context: Context, guard: Guard
+    ) -> Outcome:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if bound.is_async:
-                value = bound(context)
+            if is_async:
+                value = handler(context)
             else:
-                value = await self._in_thread(bound, context, guard)
+                value = await self._in_thread(handler, context, guard)
             if inspect.isawaitable(value):
                 value = await guard.drive(value)
         except PayloadInvalidError as error:
@@ -82,9 +94,11 @@ class PythonHandlers:
             return outcome.failure(error)
         return outcome.success(value, max_result_bytes=self.max_result_bytes)
 
-    async def _in_thread(self, bound: Bound, context: Context, guard: Guard) -> Any:
+    async def _in_thread(
+        self, handler: Callable[[Context], Any], context: Context, guard: Guard
+    ) -> Any:
         inside = contextvars.copy_context()
-        thread = self.threads.call(lambda: inside.run(guard.call, bound, context))
+        thread = self.threads.call(lambda: inside.run(guard.call, handler, context))
         cancelled: asyncio.CancelledError | None = None
         while not thread.done():
             try:

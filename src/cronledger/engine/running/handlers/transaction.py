@@ -135,6 +135,16 @@ class ExecutionTransaction:
             )
         return self
 
+    async def roll_back(self) -> None:
+        """Roll back what a handler wrote that left the block normally and raised afterwards."""
+        if self.pending:
+            await self.close()
+
+    def roll_back_sync(self) -> None:
+        """Do the same in the thread of a sync handler."""
+        if self.pending:
+            self._drop()
+
     @property
     def inside(self) -> bool:
         """Return whether the block was entered and not left."""

@@ -1,0 +1,335 @@
+"""F40: what a lifespan yields is there from before the first claim until after the last handler."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from cronledger import App, Context
+from cronledger.engine.running.executor import Executor
+from cronledger.engine.runtime import lifespans
+from cronledger.replica import LifespanError, Replica
+from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.testing import Ledger
+from tests.waiting import eventually
+
+
+@dataclass
+class Pool:
+    """A resource that knows whether it is open, and what it served."""
+
+    open: bool = True
+    served: list[str] = field(default_factory=list)
+
+    def serve(self, what: str) -> str:
+        assert self.open
+        self.served.append(what)
+        return what
+
+
+class Shop:
+    """An App with a lifespan, whose pools and steps are noted."""
+
+    def __init__(self, name: str = "shop") -> None:
+        self.pools: list[Pool] = []
+        self.steps: list[str] = []
+        self.app = App(name, lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: App) -> AsyncIterator[Pool]:
+        assert app is self.app
+        self.steps.append("enter")
+        task = asyncio.current_task()
+        pool = Pool()
+        self.pools.append(pool)
+        try:
+            yield pool
+        finally:
+            assert asyncio.current_task() is task
+            self.steps.append("close")
+            pool.open = False
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def live(ledger: Ledger, *apps: App, **settings: Any) -> Replica:
+    return Replica(*apps, url=ledger.url, settings=Settings(**settings))
+
+
+def handler(app: App, name: str, function: Callable[..., Any], **policies: Any) -> None:
+    function.__qualname__ = name
+    app.job(name=name, **policies)(function)
+
+
+async def trigger(ledger: Ledger, job: str) -> int:
+    return await asyncio.to_thread(ledger.trigger, job)
+
+
+def status(ledger: Ledger, job: str) -> str:
+    (row,) = ledger.executions(job)
+    found: str = row["status"]
+    return found
+
+
+def require_same(ctx: Context, pool: Pool) -> None:
+    assert ctx.resources is pool
+
+
+async def test_f40_handlers_of_both_kinds_receive_one_object(ledger: Ledger, shop: Shop) -> None:
+    def sync(ctx: Context, pool: Pool) -> str:
+        require_same(ctx, pool)
+        return pool.serve("sync")
+
+    async def asynchronous(ctx: Context, pool: Pool) -> str:
+        require_same(ctx, pool)
+        return pool.serve("async")
+
+    async def without(ctx: Context) -> str:
+        return ctx.resources.serve("without")  # type: ignore[no-any-return]
+
+    for function in (sync, asynchronous, without):
+        handler(shop.app, function.__name__, function)
+    async with ledger.replica(shop.app) as replica:
+        assert shop.steps == ["enter"]
+        for job in shop.app.jobs:
+            ledger.trigger(job)
+        ran = await replica.step()
+    assert [x.status for x in ran] == ["SUCCESS"] * 3
+    (pool,) = shop.pools
+    assert sorted(pool.served) == ["async", "sync", "without"]
+    assert shop.steps == ["enter", "close"]
+
+
+async def test_f40_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> None:
+    handler(shop.app, "job", lambda: None)
+    async with live(ledger, shop.app, runner_id="a"), live(ledger, shop.app, runner_id="b"):
+        assert shop.steps == ["enter", "enter"]
+        assert shop.pools[0] is not shop.pools[1]
+    assert shop.steps == ["enter", "enter", "close", "close"]
+
+
+@pytest.mark.parametrize("ends", ["in time", "late"])
+async def test_f40_a_drain_closes_it_after_the_last_handler(
+    ledger: Ledger, shop: Shop, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Executor, "GRACE", 60.0)
+    release = threading.Event()
+
+    def works(ctx: Context, pool: Pool) -> str:
+        release.wait(90)
+        return pool.serve("last")
+
+    handler(shop.app, "works", works)
+    replica = live(ledger, shop.app, drain_timeout="60s" if ends == "in time" else "10ms")
+    async with replica:
+        await trigger(ledger, "works")
+        await eventually("it runs", lambda: replica.health().running)
+        drain = asyncio.ensure_future(replica.drain())
+        if ends == "late":
+            requested = replica._runtime.components.executor.executions()[0].cancel
+            await asyncio.to_thread(requested.wait)
+        assert shop.steps == ["enter"]
+        release.set()
+        await drain
+    assert shop.pools[0].served == ["last"]
+    assert shop.steps == ["enter", "close"]
+
+
+async def fails(app: App) -> AsyncIterator[None]:
+    if app.lifespan is not None:
+        raise ConnectionRefusedError("no cache at 127.0.0.1")
+    yield
+
+
+async def test_f40_a_lifespan_that_raises_ends_the_start(ledger: Ledger, shop: Shop) -> None:
+    broken = App("broken", lifespan=asynccontextmanager(fails))
+    handler(shop.app, "job", lambda: None)
+    handler(broken, "never", lambda: None)
+    replica = live(ledger, shop.app, broken)
+    said = r"the lifespan \S+:fails of the App 'broken' raised ConnectionRefusedError: no cache at"
+    with pytest.raises(LifespanError, match=said) as raised:
+        await replica.start()
+    assert isinstance(raised.value.__cause__, ConnectionRefusedError)
+    assert shop.steps == ["enter", "close"]
+    assert ledger.rows("SELECT name FROM jobs") == []
+    assert ledger.rows("SELECT id FROM runners") == []
+
+
+async def test_f40_a_start_that_fails_later_closes_it(ledger: Ledger, shop: Shop) -> None:
+    other = App("other")
+    handler(other, "job", lambda: None)
+    async with ledger.replica(other):
+        pass
+    handler(shop.app, "job", lambda: None)
+    with pytest.raises(ConfigurationError, match="belongs to the source 'other'"):
+        await live(ledger, shop.app).start()
+    assert shop.steps == ["enter", "close"]
+
+
+async def test_f40_a_start_that_is_cancelled_closes_it(ledger: Ledger) -> None:
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def slow(app: App) -> AsyncIterator[None]:
+        steps.append("enter")
+        try:
+            await asyncio.sleep(600)
+            yield
+        finally:
+            steps.append("close")
+
+    start = asyncio.ensure_future(live(ledger, App("slow", lifespan=slow)).start())
+    await eventually("it begins", lambda: steps)
+    start.cancel()
+    await asyncio.wait([start])
+    assert start.cancelled()
+    assert steps == ["enter", "close"]
+
+
+async def test_f40_a_parameter_that_fits_nothing_ends_the_start(ledger: Ledger, shop: Shop) -> None:
+    def wants(count: float) -> None: ...
+
+    handler(shop.app, "wants", wants)
+    said = r"test_lifespans:wants: the parameter `count: float` fits nothing .* which is Pool\("
+    with pytest.raises(ConfigurationError, match=said):
+        await live(ledger, shop.app).start()
+    assert shop.steps == ["enter", "close"]
+    assert ledger.rows("SELECT name FROM jobs") == []
+
+
+async def test_f40_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) -> None:
+    release = asyncio.Event()
+
+    async def works(ctx: Context, pool: Pool) -> str:
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            await release.wait()  # it takes its time to end
+        return pool.serve("last")
+
+    handler(shop.app, "works", works)
+    async with live(ledger, App("host"), poll_interval="200ms") as replica:
+        await replica.register(shop.app)
+        await replica.register(shop.app)  # it is open already
+        assert shop.steps == ["enter"]
+        await trigger(ledger, "works")
+        await eventually("it runs", lambda: replica.health().running)
+        await replica.unregister(shop.app)
+        await eventually("it was told", lambda: replica.diagnostics().executions[0].stopping)
+        assert shop.steps == ["enter"]
+        release.set()
+        await eventually("it is closed", lambda: shop.steps == ["enter", "close"])
+        assert shop.pools[0].served == ["last"]
+        await replica.register(shop.app)
+        assert shop.steps == ["enter", "close", "enter"]
+        await trigger(ledger, "works")
+        await eventually("the new one serves", lambda: shop.pools[1].served == ["last"])
+    assert shop.steps == ["enter", "close", "enter", "close"]
+
+
+async def test_f40_an_app_whose_lifespan_raises_is_not_registered(ledger: Ledger) -> None:
+    broken = App("broken", lifespan=asynccontextmanager(fails))
+    handler(broken, "never", lambda: None)
+    async with live(ledger, App("host")) as replica:
+        with pytest.raises(LifespanError):
+            await replica.register(broken)
+        with pytest.raises(ValueError, match="is not registered"):
+            await replica.unregister(broken)
+        assert replica.health().ready
+    assert ledger.rows("SELECT name FROM jobs") == []
+
+
+async def test_f40_a_lifespan_that_does_not_end_is_cancelled(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifespans, "CANCELLED_SECONDS", 0.05)
+    release, steps = asyncio.Event(), list[str]()
+
+    @asynccontextmanager
+    async def hangs(app: App) -> AsyncIterator[None]:
+        yield
+        steps.append("closing")
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                steps.append("cancelled")
+
+    app = App("hangs", lifespan=hangs)
+    with capture_logs() as logs:
+        replica = live(ledger, app, drain_timeout="10ms")
+        await replica.start()
+        monkeypatch.setattr("cronledger.engine.runtime.runtime.CLOSE_SECONDS", 0.05)
+        await replica.drain()
+    assert steps == ["closing", "cancelled"]
+    (line,) = [x for x in logs if x["event"] == "lifespan_not_closed"]
+    assert (line["app"], line["ended"]) == ("hangs", False)
+    assert ledger.rows("SELECT state FROM runners") == [{"state": "stopped"}]
+    release.set()
+
+
+def breaking(breaks: asyncio.Event) -> Callable[[App], AbstractAsyncContextManager[None]]:
+    """A lifespan with a task that raises once `breaks` is set."""
+
+    async def works_in_the_background() -> None:
+        await breaks.wait()
+        raise ConnectionResetError("the broker is gone")
+
+    @asynccontextmanager
+    async def with_a_task(app: App) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(works_in_the_background())
+            yield
+
+    return with_a_task
+
+
+async def test_f40_an_app_whose_lifespan_ended_early_can_be_unregistered(ledger: Ledger) -> None:
+    breaks = asyncio.Event()
+    app = App("breaks", lifespan=breaking(breaks))
+    handler(app, "job", lambda: None)
+    async with live(ledger, app) as replica:
+        breaks.set()
+        await eventually("it is seen", lambda: not replica.health().ready)
+        assert (await replica.unregister(app)).retired == ("job",)
+        assert replica.health().ready
+
+
+async def test_f40_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
+    ledger: Ledger, shop: Shop
+) -> None:
+    breaks = asyncio.Event()
+
+    app = App("breaks", lifespan=breaking(breaks))
+    handler(app, "never", lambda: None)
+    handler(shop.app, "other", lambda: None)
+    with capture_logs() as logs:
+        async with live(ledger, app, shop.app, poll_interval="200ms") as replica:
+            breaks.set()
+            await eventually("it is seen", lambda: not replica.health().ready)
+            await trigger(ledger, "never")
+            await trigger(ledger, "other")
+            await eventually("others run", lambda: status(ledger, "other") == "SUCCESS")
+            await eventually("it is published", lambda: published(ledger) == ["other"])
+            assert status(ledger, "never") == "PENDING"
+            (failing,) = replica.health().failing
+            assert failing.startswith("lifespan ")
+            breaks.clear()
+            await replica.register(app)  # which enters it anew
+            await eventually("it runs", lambda: status(ledger, "never") == "SUCCESS")
+            assert replica.health().ready
+    assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"]
+
+
+def published(ledger: Ledger) -> list[str]:
+    (row,) = ledger.rows("SELECT handlers FROM runners")
+    return [name.partition(":")[2] for name in row["handlers"]]

@@ -1,0 +1,110 @@
+"""F42: log lines of handlers have the fields of their execution, and no other lines do."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from cronledger.logging import FIELDS, ExecutionFilter, add_execution
+from tests.db.support.whole_replica import Whole
+
+log = logging.getLogger("shop")
+
+
+class Lines(logging.Handler):
+    """The fields of each record, by its message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addFilter(ExecutionFilter())
+        self.fields: dict[str, dict[str, Any]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        known = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        self.fields[record.getMessage()] = known
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    made = Lines()
+    log.addHandler(made)
+    log.setLevel(logging.INFO)
+    yield made
+    log.removeHandler(made)
+
+
+async def test_f42_lines_of_handlers_have_the_fields_of_their_execution(
+    whole: Whole, lines: Lines
+) -> None:
+    def sync() -> None:
+        log.info("sync")
+
+    async def asynchronous() -> None:
+        log.info("async")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(in_a_task())
+        await asyncio.to_thread(log.info, "thread")
+
+    async def in_a_task() -> None:
+        log.info("task")
+
+    jobs = [whole.job(sync), whole.job(asynchronous)]
+    log.info("before")
+    async with whole.replica(runner_id="me"):
+        rows = [await whole.run(job) for job in jobs]
+        log.info("beside")
+    expected = [
+        {
+            "job": row["job_name"], "scope_kind": "global", "scope": "global",
+            "execution_id": row["id"], "plan_time": row["plan_time"].isoformat(), "attempt": 1,
+            "runner": "me",
+        }
+        for row in rows
+    ]  # fmt: skip
+    assert lines.fields == {
+        "before": {}, "sync": expected[0], "async": expected[1], "task": expected[1],
+        "thread": expected[1], "beside": {},
+    }  # fmt: skip
+    assert tuple(expected[0]) == FIELDS
+
+
+async def test_f42_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:
+    events: list[dict[str, Any]] = []
+
+    def keep(_: object, __: str, event: Any) -> Any:
+        events.append(dict(event))
+        raise structlog.DropEvent
+
+    own = structlog.wrap_logger(None, processors=[add_execution, keep])
+
+    def handler() -> None:
+        own.info("event", job="another")
+        log.info("line", extra={"attempt": "first"})
+
+    own.info("outside")
+    job = whole.job(handler)
+    async with whole.replica():
+        row = await whole.run(job)
+    outside, inside = events
+    assert outside == {"event": "outside"}
+    assert (inside["event"], inside["job"], inside["execution_id"]) == (
+        "event",
+        "another",
+        row["id"],
+    )
+    assert lines.fields["line"]["attempt"] == "first"
+
+
+async def test_f42_the_names_are_those_of_the_events_of_a_replica(whole: Whole) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def handler() -> None:
+        seen.append(dict(structlog.contextvars.get_contextvars()))
+
+    job = whole.job(handler)
+    async with whole.replica():
+        await whole.run(job)
+    assert seen[0].keys() == set(FIELDS) - {"scope_kind", "runner"}

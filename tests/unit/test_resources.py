@@ -1,0 +1,235 @@
+"""F40: which parameters of a handler receive what a lifespan yields, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
+
+import pytest
+
+from cronledger import App, Context
+from cronledger.binding import bind
+from cronledger.engine.apps import AppRegistry
+from cronledger.resources import ResourceMissingError
+from cronledger.rules.problems import ConfigurationError
+from cronledger.testing import context
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+T = TypeVar("T")
+
+
+class Pool(Generic[T]): ...
+
+
+class Mail: ...
+
+
+@dataclass
+class Resources:
+    main: Pool[int]
+    mail: Mail
+    token: str = "secret"
+
+
+class Pair(NamedTuple):
+    reader: Pool[int]
+    writer: Pool[int]
+
+
+POOL, READER, MAIL = Pool[int](), Pool[int](), Mail()
+ALL = Resources(POOL, MAIL)
+
+
+def whole(ctx: Context, every: Resources) -> object:
+    return every
+
+
+def field(pool: Pool[int]) -> object:
+    return pool
+
+
+def optional(pool: Pool[int] | None) -> object:
+    return pool
+
+
+def annotated(pool: Annotated[Pool[int], "the main one"]) -> object:
+    return pool
+
+
+def writer(writer: Pool[int]) -> object:
+    return writer
+
+
+def keyword(ctx: Context, *, pool: Pool[int]) -> object:
+    return pool
+
+
+def kept(pool: Pool[int] | None = None) -> object:
+    return pool
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "expected"),
+    [
+        (whole, ALL, ALL),
+        (field, ALL, POOL),
+        (field, POOL, POOL),
+        (field, {"any": POOL, "mail": MAIL}, POOL),
+        (optional, ALL, POOL),
+        (annotated, ALL, POOL),
+        (keyword, ALL, POOL),
+        (writer, Pair(READER, POOL), POOL),
+        (kept, ALL, None),
+    ],
+)
+def test_f40_a_parameter_receives_the_value_or_a_field_of_its_type(
+    function: Callable[..., Any], value: Any, expected: object
+) -> None:
+    bound = bind(function, resources=True).provided(value)
+    assert bound(context(payload=5)) is expected
+    assert bound.resources is value
+
+
+def test_f40_resources_and_a_payload_reach_one_handler() -> None:
+    def both(ctx: Context, mail: Mail, payload: int) -> object:
+        return ctx.job, mail, payload
+
+    bound = bind(both, resources=True).provided(ALL)
+    assert bound(context("j", 5)) == ("j", MAIL, 5)
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "said"),
+    [
+        (field, MAIL, r"`pool: Pool` fits nothing of what the lifespan yields, which is Mail;"),
+        (field, {"mail": MAIL}, r"which is dict\(mail: Mail\)"),
+        (field, Pair(READER, POOL), "could receive `reader` or `writer` of the lifespan's value"),
+    ],
+)
+def test_f40_nothing_or_too_much_that_fits_is_an_error(
+    function: Callable[..., Any], value: Any, said: str
+) -> None:
+    with pytest.raises(ResourceMissingError, match=said) as raised:
+        bind(function, resources=True).provided(value)
+    assert "secret" not in str(raised.value)
+
+
+def unknown(rate: Decimal) -> None: ...
+
+
+def anything(pool: Any) -> None: ...
+
+
+def untyped(pool) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def positional(pool: Pool[int], /) -> None: ...
+
+
+def context_second(pool: Pool[int], ctx: Context) -> None: ...
+
+
+class Sends(Protocol):
+    def send(self) -> None: ...
+
+
+def unchecked(mail: Sends) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (unknown, "the type of `rate`, 'Decimal', is unknown"),
+        (anything, "is annotated as typing.Any, which is not a class"),
+        (untyped, "or annotate it with the type of a resource"),
+        (positional, "`pool`, which a handler does not receive"),
+        (context_second, "`ctx`, which a handler does not receive"),
+        (unchecked, "which is not a class"),
+    ],
+)
+def test_f40_what_cannot_be_a_resource_is_refused_when_it_is_declared(
+    function: Callable[..., Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        App(lifespan=entered).job()(function)
+
+
+def test_f40_without_a_lifespan_no_parameter_receives_a_resource() -> None:
+    with pytest.raises(TypeError, match="or give the App a lifespan that yields it"):
+        App().job()(field)
+
+
+@asynccontextmanager
+async def entered(app: App) -> AsyncIterator[Resources]:
+    yield ALL
+
+
+async def undecorated(app: App) -> AsyncIterator[Resources]:
+    yield ALL
+
+
+async def coroutine(app: App) -> Resources:
+    return ALL
+
+
+@contextmanager
+def for_threads(app: App) -> Iterator[Resources]:
+    yield ALL
+
+
+@asynccontextmanager
+async def without_the_app() -> AsyncIterator[Resources]:
+    yield ALL
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "said"),
+    [
+        (undecorated, "decorate it with `@asynccontextmanager`"),
+        (coroutine, "decorate it with `@asynccontextmanager`"),
+        (for_threads, "decorate it with `@asynccontextmanager`"),
+        (without_the_app, "cannot be called with the App"),
+        (3, "cannot be called with the App"),
+    ],
+)
+def test_f40_what_is_no_lifespan_is_refused(lifespan: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        App(lifespan=lifespan)
+
+
+def test_f40_a_registry_claims_for_an_app_once_it_has_resources() -> None:
+    app = App("shop", lifespan=entered)
+    app.job()(field)
+    app.job()(writer)
+    registry = AppRegistry({})
+    registry.add(app)
+    assert registry.claimable == set()
+    with pytest.raises(ConfigurationError) as raised:
+        registry.provide(app, Pair(READER, POOL))
+    (problem,) = raised.value.problems
+    assert (problem.where, problem.remedy) == (
+        f"{__name__}:field", "give the parameter the name of one of them",
+    )  # fmt: skip
+    assert registry.claimable == set()
+    registry.provide(app, ALL)
+    assert registry.claimable == {f"{__name__}:field", f"{__name__}:writer"}
+    registry.withhold(app)
+    assert registry.claimable == set()
+    assert app in registry
+
+
+def test_f40_a_function_of_two_apps_has_no_lifespan() -> None:
+    one, two = App("one", lifespan=entered), App("two")
+    one.job(name="a")(whole_of_nothing)
+    two.job(name="b")(whole_of_nothing)
+    registry = AppRegistry({})
+    registry.add(two)
+    with pytest.raises(ConfigurationError, match="declared twice, and an App with a lifespan"):
+        registry.add(one)
+
+
+def whole_of_nothing() -> None: ...
