@@ -126,7 +126,7 @@ def session() -> Iterator[Session]:
     ):
         connection.add_notice_handler(_warn_once())
         set_json_loads(_readable, connection)
-        reports = Reports(connection, settings.schema_name)
+        reports = Reports.over(connection, settings.schema_name)
         yield Session(settings, connection, reports)
     if reports.withheld:
         echo(f"Note: payloads and targets are shown only to members of {OPERATOR}", err=True)
