@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cronledger.app import App, Cancelled, CancelToken, Context
+    from cronledger.client import AsyncClient, Client
     from cronledger.replica import Replica
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
@@ -11,8 +12,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "AsyncClient",
     "CancelToken",
     "Cancelled",
+    "Client",
     "Context",
     "Discard",
     "LeaseLost",
@@ -24,8 +27,10 @@ __all__ = [
 
 _HOMES = {
     "App": "cronledger.app",
+    "AsyncClient": "cronledger.client",
     "CancelToken": "cronledger.app",
     "Cancelled": "cronledger.app",
+    "Client": "cronledger.client",
     "Context": "cronledger.app",
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",

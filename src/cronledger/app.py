@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from pydantic_core import to_jsonable_python
 
 from cronledger.binding import Bound, Function, bind
 from cronledger.cancellation import Cancelled, CancelToken
+from cronledger.declared import JobFunction, add_calls
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
     CatchUp,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
 __all__ = [
-    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Result",
-    "Retry", "Transaction", "bind",
+    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "JobFunction", "LeaseLost",
+    "Result", "Retry", "Transaction", "bind",
 ]  # fmt: skip
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
@@ -190,8 +191,11 @@ class App:
 
     def job(
         self, schedule: str | None = None, *, name: str | None = None, **policies: Unpack[Policies]
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], JobFunction[F]]:
         """Declare the decorated function as a job. The function stays callable as before.
+
+        It gets the methods `enqueue`, `enqueue_many` and `trigger`, and the same with `_async`: see
+        `JobCalls`.
 
         Args:
             schedule: Such as `*/5 * * * *`, `@daily`, `@every 90s`. None: only when triggered.
@@ -229,16 +233,16 @@ class App:
         if callable(schedule):
             raise TypeError("write `@app.job()` with parentheses, and the schedule between them")
 
-        def declare(function: F) -> F:
+        def declare(function: F) -> JobFunction[F]:
             self._declare(function, schedule, name, policies)
-            return function
+            return cast("JobFunction[F]", function)
 
         return declare
 
     def _declare(
         self, function: Function, schedule: str | None, name: str | None, policies: Policies
     ) -> None:
-        bind(function)
+        bound = bind(function)
         where = _place(function)
         chosen = name if name is not None else _name(function)
         if chosen in self._jobs:
@@ -265,6 +269,7 @@ class App:
             ) from None
         self._jobs[chosen] = job
         self._handlers[chosen] = function
+        add_calls(function, job, bound)
         if callable(scopes):
             self._providers[chosen] = scopes
 

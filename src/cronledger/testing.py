@@ -31,13 +31,14 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from cronledger.app import App
+from cronledger.client import Client
 from cronledger.embedded.server import Embedded
 from cronledger.ledger.migrate import migrate
 from cronledger.replica import Ran, Replica
 from cronledger.rules import durations
 from cronledger.settings import PREFIX, Settings, check_dsn
 
-__all__ = ["Ledger", "Ran", "Replica", "Travel", "cronledger_server", "ledger"]
+__all__ = ["Client", "Ledger", "Ran", "Replica", "Travel", "client", "cronledger_server", "ledger"]
 
 SERVER = PREFIX + "TEST_DATABASE_URL"
 FAST: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
@@ -272,4 +273,11 @@ def ledger(cronledger_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterat
         if name.startswith(PREFIX) and name != SERVER:
             monkeypatch.delenv(name)
     with cronledger_server.ledger() as made:
+        yield made
+
+
+@pytest.fixture
+def client(ledger: Ledger) -> Iterator[Client]:
+    """A client of the ledger of this test."""
+    with Client(ledger.url) as made:
         yield made

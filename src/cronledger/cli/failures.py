@@ -9,6 +9,7 @@ from cronledger.embedded.binaries import EmbeddedError
 from cronledger.ledger import identity
 from cronledger.ledger.database_errors import Explained, explained, other_database
 from cronledger.ledger.migrate import MigrationError, SchemaNewerError
+from cronledger.ledger.refusals import LedgerError
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import masked
 from cronledger.sources.python import traceback_of
@@ -18,6 +19,7 @@ _PLAIN = (
     (MigrationError, Exit.SCHEMA),
     (SchemaNewerError, Exit.SCHEMA),
     (DeniedError, Exit.USAGE),
+    (LedgerError, Exit.FAILED),
     (EmbeddedError, Exit.UNREACHABLE),
 )
 

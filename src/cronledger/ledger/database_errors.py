@@ -30,6 +30,10 @@ _OUT_OF_DATE = (
 )
 # A given name or value is wrong, and nothing was changed.
 _USAGE = (errors.NoDataFound, errors.DataError, errors.InsufficientPrivilege)
+REFUSALS = (
+    *_USAGE, *_OUT_OF_DATE, errors.ObjectNotInPrerequisiteState, errors.IntegrityError,
+)  # fmt: skip
+"""The ledger refused a call: a name, a value, a state or a right. Repeating it does not help."""
 
 # libpq reports no SQLSTATE for a failed connection, so the texts of the server, of libpq and of
 # PgBouncer decide. An unknown text means that waiting may help.
