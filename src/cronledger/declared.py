@@ -13,7 +13,7 @@ from cronledger.rules.model import GLOBAL, Job
 
 if TYPE_CHECKING:
     from cronledger.ledger.callers import AsyncCaller, SyncCaller
-    from cronledger.ledger.calls import Call
+    from cronledger.ledger.calls import Call, JsonText
     from cronledger.ledger.runners import AsyncRunner, HasRunner, Runner
 
 F_co = TypeVar("F_co", bound=Callable[..., Any], covariant=True)
@@ -263,25 +263,30 @@ class JobCalls:
             " use a Client, whose methods take the name of the job"
         )
 
-    def _checked(self, job: Job, payload: object, name: str, *, merges: bool = False) -> Any:
-        """Return the JSON value of `payload`. Raises PayloadInvalidError, which has `name`.
+    def _checked(
+        self, job: Job, payload: object, name: str, *, merges: bool = False
+    ) -> "JsonText | None":
+        """Return `payload` as JSON text. Raises PayloadInvalidError, which has `name`.
 
         None stands for the payload of the job, which then has to fit.
         """
         from cronledger.ledger import calls
 
-        value = None if payload is None else calls.plain(payload, name)
-        given = job.payload if value is None else value
-        parameter = self._parameter
-        if parameter is None or (given is None and (parameter.has_default or merges)):
-            return value
+        text = None if payload is None else calls.json_text(payload, name)
+        parameter, given = self._parameter, text
+        if parameter is None or (text is None and merges):
+            return text
+        if given is None and job.payload is not None:
+            given = calls.json_text(job.payload, name)
+        if given is None and parameter.has_default:
+            return None
         try:
-            parameter.decode(given)
+            parameter.check(given or "null")
         except PayloadInvalidError as error:
             raise PayloadInvalidError(
                 f"the handler of job {job.name!r} would refuse {name}:\n{error}"
             ) from error
-        return value
+        return text
 
 
 def add_calls(function: Callable[..., Any], job: Job, bound: Bound) -> None:

@@ -135,7 +135,7 @@ def test_f37_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
     cycle: list[object] = []
     cycle.append(cycle)
     with pytest.raises(PayloadInvalidError, match="is not JSON"):
-        calls.plain(cycle)
+        calls.json_text(cycle)
     assert count(work) == 0
 
 

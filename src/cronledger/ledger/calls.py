@@ -3,7 +3,6 @@
 A call does nothing until a runner sends it (`ledger.runners`).
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from cronledger.ledger.refusals import NotFoundError
 from cronledger.ledger.reports import Row
 from cronledger.rules import storable
 from cronledger.rules.model import GLOBAL, Status
-from cronledger.rules.problems import nearest
+from cronledger.rules.problems import RefusedError, nearest
 
 T = TypeVar("T")
 
@@ -101,20 +100,25 @@ def enqueue_many(
     return calls
 
 
-def plain(payload: object, name: str = "the payload") -> Any:
-    """Return `payload` as the value that JSON has. Raises PayloadInvalidError, which has `name`."""
+class JsonText(str):
+    """A payload as JSON text that the ledger can store."""
+
+    __slots__ = ()
+
+
+def json_text(payload: object, name: str = "the payload") -> JsonText:
+    """Return `payload` as JSON text. Raises PayloadInvalidError, which has `name`."""
     try:
-        value = to_jsonable_python(payload)
+        return JsonText(storable.text(to_jsonable_python(payload)))
+    except RefusedError as error:
+        raise PayloadInvalidError(f"{name} {error.problem}; {error.remedy}") from error
     except (ValueError, RecursionError) as error:
         raise PayloadInvalidError(f"{name} is not JSON: {error}; {storable.PLAIN}") from error
-    if (problem := storable.problem(value)) is not None:
-        raise PayloadInvalidError(f"{name} {'; '.join(problem)}")
-    return value
 
 
 def _json(payload: object, name: str) -> str | None:
     """Return `payload` as JSON text. None stays None, which stands for the payload of the job."""
-    return None if payload is None else json.dumps(plain(payload, name))
+    return payload if payload is None or isinstance(payload, JsonText) else json_text(payload, name)
 
 
 # --- operator functions -------------------------------------------------------------------------
