@@ -70,6 +70,11 @@ GROUPS: dict[str, dict[int, str]] = {
         35: "`backfill`: plan_times of the past under their own key",
         36: "`enqueue_many` enqueues many items of one job in one call",
     },
+    "From Python": {
+        37: "`Client` and `AsyncClient` call the functions, and return typed values",
+        38: "`job.enqueue` in a transaction of psycopg, SQLAlchemy or Django; typed payloads",
+        39: "`wait` returns the end of an execution, and misses none",
+    },
     "Around handlers": {
         40: "the lifespan of an App: resources from before the first claim to after the last end",
         41: "middleware around handlers, of an App and of a job",

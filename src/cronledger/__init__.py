@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cronledger.app import App, Cancelled, CancelToken, Context
+    from cronledger.client import AsyncClient, Client
     from cronledger.middleware import Middleware
     from cronledger.replica import Replica
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "AsyncClient",
     "CancelToken",
     "Cancelled",
+    "Client",
     "Context",
     "Discard",
     "LeaseLost",
@@ -26,8 +29,10 @@ __all__ = [
 
 _HOMES = {
     "App": "cronledger.app",
+    "AsyncClient": "cronledger.client",
     "CancelToken": "cronledger.app",
     "Cancelled": "cronledger.app",
+    "Client": "cronledger.client",
     "Context": "cronledger.app",
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",

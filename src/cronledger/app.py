@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from pydantic_core import to_jsonable_python
 from cronledger.binding import Bound, bind
 from cronledger.callables import Function, place
 from cronledger.cancellation import Cancelled, CancelToken
+from cronledger.declared import JobFunction, add_calls
 from cronledger.middleware import Middleware, Wrapper, checked, fitting
 from cronledger.resources import Lifespan, check_lifespan
 from cronledger.rules import retry_filters
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
 __all__ = [
-    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "LeaseLost", "Lifespan",
-    "Middleware", "Result", "Retry", "Transaction", "Wrapper", "bind",
+    "App", "Bound", "CancelToken", "Cancelled", "Context", "Discard", "JobFunction", "LeaseLost",
+    "Lifespan", "Middleware", "Result", "Retry", "Transaction", "Wrapper", "bind",
 ]  # fmt: skip
 
 Provider = Callable[[], Iterable[str] | Awaitable[Iterable[str]]]
@@ -226,8 +227,11 @@ class App:
         name: str | None = None,
         middleware: Sequence[Wrapper | Middleware] = (),
         **policies: Unpack[Policies],
-    ) -> Callable[[F], F]:
+    ) -> Callable[[F], JobFunction[F]]:
         """Declare the decorated function as a job. The function stays callable as before.
+
+        It gets the methods `enqueue`, `enqueue_many` and `trigger`, and the same with `_async`: see
+        `JobCalls`.
 
         Args:
             schedule: Such as `*/5 * * * *`, `@daily`, `@every 90s`. None: only when triggered.
@@ -271,9 +275,9 @@ class App:
 
         inside = checked(middleware)
 
-        def declare(function: F) -> F:
+        def declare(function: F) -> JobFunction[F]:
             self._declare(function, schedule, name, policies, inside)
-            return function
+            return cast("JobFunction[F]", function)
 
         return declare
 
@@ -317,6 +321,7 @@ class App:
         self._jobs[chosen] = job
         self._handlers[chosen] = function
         self._bound[chosen] = bound
+        add_calls(function, job, bound)
         if callable(scopes):
             self._providers[chosen] = scopes
 

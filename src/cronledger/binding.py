@@ -43,8 +43,17 @@ class PayloadParameter:
         """
         if self.adapter is None:
             return payload
+        return self._validated(self.adapter, json.dumps(payload))
+
+    def check(self, text: str) -> None:
+        """Raise PayloadInvalidError if `decode` would refuse the payload with this JSON text."""
+        if self.adapter is not None:
+            self._validated(self.adapter, text)
+
+    @staticmethod
+    def _validated(adapter: TypeAdapter[Any], text: str) -> Any:
         try:
-            return self.adapter.validate_json(json.dumps(payload))
+            return adapter.validate_json(text)
         except ValidationError as error:
             raise PayloadInvalidError(_described(error)) from None
         except Exception as error:

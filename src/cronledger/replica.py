@@ -14,10 +14,10 @@ from cronledger.engine.runtime.diagnostics import Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.manual import Ran
 from cronledger.engine.runtime.runtime import Runtime
+from cronledger.ledger.access import dsn_of
 from cronledger.logger import follow
 from cronledger.resources import LifespanError
-from cronledger.rules.problems import ConfigurationError, Problem
-from cronledger.settings import EMBEDDED, Settings
+from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
 
 __all__ = [
@@ -53,7 +53,7 @@ class Replica:
                 source_of(app)
             registry.add(app)
         self._runtime = Runtime(
-            self.settings, url or _url(self.settings), registry, applied=applied, manual=manual
+            self.settings, url or dsn_of(self.settings), registry, applied=applied, manual=manual
         )
 
     @property
@@ -162,17 +162,3 @@ class Replica:
     def health(self) -> Health:
         """Return whether the replica takes work and makes progress. Does not block."""
         return self._runtime.health()
-
-
-def _url(settings: Settings) -> str:
-    url = settings.require_database()
-    if url != EMBEDDED:
-        return url
-    raise ConfigurationError(
-        [
-            Problem(
-                None, None, "url", EMBEDDED, "only `cronledger run` starts an embedded server",
-                "start cronledger.embedded.server.Embedded, and pass the DSN that it returns",
-            )
-        ]
-    )  # fmt: skip

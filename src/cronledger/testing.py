@@ -32,6 +32,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger.app import App
 from cronledger.assertions import assert_fires
+from cronledger.client import Client
 from cronledger.embedded.server import Embedded
 from cronledger.fake_context import FakeContext, context
 from cronledger.ledger.migrate import migrate
@@ -41,8 +42,8 @@ from cronledger.rules import durations
 from cronledger.settings import PREFIX, Settings, check_dsn
 
 __all__ = [
-    "FakeContext", "Ledger", "Ran", "Replica", "Travel", "assert_fires", "context",
-    "cronledger_server", "ledger",
+    "Client", "FakeContext", "Ledger", "Ran", "Replica", "Travel", "assert_fires", "client",
+    "context", "cronledger_server", "ledger",
 ]  # fmt: skip
 
 SERVER = PREFIX + "TEST_DATABASE_URL"
@@ -214,4 +215,11 @@ def ledger(cronledger_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterat
         if name.startswith(PREFIX) and name != SERVER:
             monkeypatch.delenv(name)
     with cronledger_server.ledger() as made:
+        yield made
+
+
+@pytest.fixture
+def client(ledger: Ledger) -> Iterator[Client]:
+    """A client of the ledger of this test."""
+    with Client(ledger.url) as made:
         yield made

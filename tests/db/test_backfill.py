@@ -240,7 +240,7 @@ def test_f35_two_backfills_take_turns(
 
 def found(url: str, first: datetime, last: datetime) -> list[datetime]:
     with psycopg.connect(url, autocommit=True) as connection:
-        return list(past(Reports(connection, "cronledger"), KEY, first, last).plan_times)
+        return list(past(Reports.over(connection, "cronledger"), KEY, first, last).plan_times)
 
 
 def test_f35_plan_times_are_those_of_the_history(

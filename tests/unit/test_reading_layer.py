@@ -1,4 +1,4 @@
-"""Commands read views and call functions: no statement of theirs names a table of the ledger."""
+"""Commands and clients read views and call functions, and name no table of the ledger."""
 
 import ast
 import re
@@ -8,12 +8,13 @@ from cronledger.ledger.migrate import directory
 
 SOURCE = Path(__file__).parents[2] / "src" / "cronledger"
 READERS = (
+    "ledger/calls.py",
     "ledger/reports.py",
     "ledger/audits.py",
     "explain/doctor_ledger.py",
     "explain/doctor_server.py",
 )
-CALLS = {"_read", "_one", "_permitted", "_stream", "row", "rows"}
+CALLS = {"Call", "_read", "_one", "_permitted", "_stream", "row", "rows"}
 OPEN = {"schema_migrations"}  # what was applied; every group may read it
 
 
@@ -28,9 +29,10 @@ def statements() -> set[str]:
     found = set()
     for reader in READERS:
         for node in ast.walk(ast.parse((SOURCE / reader).read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
                 first = node.args[0] if node.args else None
-                if node.func.attr in CALLS and isinstance(first, ast.Constant):
+                if called in CALLS and isinstance(first, ast.Constant):
                     found.add(str(first.value))
     return found
 

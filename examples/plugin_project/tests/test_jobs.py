@@ -2,7 +2,7 @@
 
 from kiosk.plugins import news, weather
 
-from cronledger.testing import Ledger
+from cronledger.testing import Client, Ledger
 
 
 async def test_nothing_is_due_at_first(monday: Ledger) -> None:
@@ -49,3 +49,13 @@ async def test_every_town_is_measured(monday: Ledger) -> None:
         ran = await replica.step()
     assert sorted(one.result for one in ran) == ["bergen", "lagos"]
     assert [row["status"] for row in monday.executions("measure")] == ["SUCCESS", "SUCCESS"]
+
+
+async def test_the_host_asks_for_the_headlines_now(monday: Ledger, client: Client) -> None:
+    news.wire.append("calm sea")
+    async with monday.replica(news.app) as replica:
+        assert await replica.step() == ()  # makes the partitions of that Monday
+        asked = news.headlines.trigger(conn=client)
+        (ran,) = await replica.step()
+    assert ran.execution_id == asked
+    assert client.execution(asked).result == {"headlines": ["calm sea"]}

@@ -1,8 +1,8 @@
 """`cronledger next`: show when a schedule or a job fires next."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -14,21 +14,12 @@ from cronledger.cli.listing import Listing, print_listing
 from cronledger.cli.show import iso, json_option, print_json, read_instant
 
 if TYPE_CHECKING:
-    from cronledger.rules.cron import Cron, Firing
+    from cronledger.explain.firings import FiringRange
+    from cronledger.rules.cron import Firing
 
 LISTING = Listing(
     {"utc": "UTC", "local": "LOCAL", "note": "NOTE"}, (), "there is no further firing"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """The firings of `spec` in (`after`, `ends_at`] that are not before `starts_at`."""
-
-    spec: "Cron"
-    after: datetime
-    starts_at: datetime | None = None
-    ends_at: datetime | None = None
 
 
 @click.command("next")
@@ -60,7 +51,7 @@ def next_firings(
     wanted = _job(what, start, tz, scope) if _is_job(what) else _spec(what, start, tz, scope)
     for warning in wanted.spec.warnings:
         click.echo(f"Warning: {warning}", err=True)
-    firings = list(islice(_firings(wanted), count))
+    firings = list(islice(wanted, count))
     if as_json:
         print_json([iso(firing.plan_time) for firing in firings])
     else:
@@ -71,7 +62,8 @@ def _is_job(what: str) -> bool:
     return not (what.startswith("@") or any(character.isspace() for character in what))
 
 
-def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> _Range:
+def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> "FiringRange":
+    from cronledger.explain.firings import FiringRange
     from cronledger.rules import cron
 
     if scope is not None:
@@ -83,14 +75,15 @@ def _spec(text: str, start: str | None, tz: str | None, scope: str | None) -> _R
         hint = "--tz" if error.field == "timezone" else "SPEC"
         raise click.BadParameter(str(error), param_hint=hint) from None
     if start is not None:
-        return _Range(spec, read_instant(start, "--from", ZoneInfo(timezone)))
+        return FiringRange(spec, read_instant(start, "--from", ZoneInfo(timezone)))
     # A schedule needs no database, and this clock fires nothing.
-    return _Range(spec, datetime.now(UTC))  # noqa: TID251
+    return FiringRange(spec, datetime.now(UTC))  # noqa: TID251
 
 
-def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> _Range:
+def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> "FiringRange":
     from cronledger.cli.session import session
-    from cronledger.rules import cron
+    from cronledger.explain.firings import firings_of
+    from cronledger.rules.cron import CronError
 
     if tz is not None:
         raise click.UsageError(
@@ -98,29 +91,23 @@ def _job(name: str, start: str | None, tz: str | None, scope: str | None) -> _Ra
         )
     with session() as ledger:
         row, now = ledger.reports.job(name), ledger.reports.now()
-        scopes = [found["scope_id"] for found in ledger.reports.scopes(name, 1)]
-    if row is None:
-        raise click.UsageError(
-            f"job {name!r} does not exist; `cronledger jobs list` lists the jobs; a schedule "
-            "contains spaces or begins with @"
-        )
-    if row["schedule"] is None:
-        raise click.UsageError(f"job {name!r} has no schedule; it runs only when it is triggered")
-    _remark(row, now)
-    try:
-        spec = cron.parse(
-            row["schedule"],
-            timezone=row["timezone"],
-            day_or=row["day_or"],
-            dst_gap=row["dst_gap"],
-            dst_fold=row["dst_fold"],
-            job=name,
-            scope=f"{row['scope_kind']}/{scope or next(iter(scopes), row['scope_kind'])}",
-        )
-    except cron.CronError as error:
-        raise click.UsageError(f"job {name!r}: {error}") from None
-    after = read_instant(start, "--from", ZoneInfo(row["timezone"])) if start else now
-    return _Range(spec, after, row["starts_at"], row["ends_at"])
+        if row is None:
+            raise click.UsageError(
+                f"job {name!r} does not exist; `cronledger jobs list` lists the jobs; a schedule "
+                "contains spaces or begins with @"
+            )
+        if row["schedule"] is None:
+            raise click.UsageError(
+                f"job {name!r} has no schedule; it runs only when it is triggered"
+            )
+        _remark(row, now)
+        try:
+            found = firings_of(ledger.reports, row, now, scope)
+        except CronError as error:
+            raise click.UsageError(f"job {name!r}: {error}") from None
+    if start is None:
+        return found
+    return replace(found, after=read_instant(start, "--from", ZoneInfo(row["timezone"])))
 
 
 def _remark(row: Mapping[str, Any], now: datetime) -> None:
@@ -134,16 +121,6 @@ def _remark(row: Mapping[str, Any], now: datetime) -> None:
     else:
         return
     click.echo(f"Warning: job {row['name']!r} {state}", err=True)
-
-
-def _firings(wanted: _Range) -> "Iterator[Firing]":
-    from cronledger.rules.firings import later
-
-    after = wanted.after
-    if wanted.starts_at is not None and wanted.starts_at > after:
-        after = wanted.starts_at - timedelta(microseconds=1)
-    through = later(after)
-    return wanted.spec.firings(after, min(through, wanted.ends_at or through))
 
 
 def _row(firing: "Firing") -> dict[str, str]:

@@ -126,7 +126,7 @@ def session() -> Iterator[Session]:
     ):
         connection.add_notice_handler(_warn_once())
         set_json_loads(_readable, connection)
-        reports = Reports(connection, settings.schema_name)
+        reports = Reports.over(connection, settings.schema_name)
         yield Session(settings, connection, reports)
     if reports.withheld:
         echo(f"Note: payloads and targets are shown only to members of {OPERATOR}", err=True)
@@ -143,7 +143,7 @@ def reports_of_running() -> Iterator[Reports]:
     if url == EMBEDDED:
         url = Embedded(settings.embedded_dir, settings.embedded_binaries).running()
     with Access.from_settings(settings, url).connect("cronledger completion") as connection:
-        yield Reports(connection, settings.schema_name)
+        yield Reports.over(connection, settings.schema_name)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`cronledger trigger`: create one execution of a job, due now."""
 
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from psycopg.types.json import Jsonb
 
     from cronledger.cli.session import Session
-
-POLL_SECONDS = 0.2
+    from cronledger.client import Execution
 
 
 @click.command()
@@ -80,25 +78,27 @@ def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, 
 
     Each change of its status, and the timeout, is reported on standard error.
     """
+    from cronledger.client import Client
+    from cronledger.client.waiting import polls
+
+    client = Client(connection=ledger.connection, settings=ledger.settings)
+    seconds = None if timeout is None else timeout.total_seconds()
     printed = None
-    give_up_at = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    while True:
-        row = ledger.reports.execution(made)
-        if row is None:
-            return None
-        status = f"#{made} {row['status']}"
-        if row["status"] == "RUNNING":
-            status += f" on {row['runner_id']}, attempt {row['attempt']} of {row['max_attempts']}"
-        elif row["status"] == "FAILED":
-            status += f": {row['error_code']}"
-            status += ", waits for a retry" if row["next_attempt_at"] is not None else ""
-        if status != printed:
-            echo(status, err=True)
-            printed = status
-        if row["status"] not in ("PENDING", "RUNNING") and row["next_attempt_at"] is None:
-            return row
-        left = POLL_SECONDS if give_up_at is None else give_up_at - time.monotonic()
-        if left <= 0:
-            echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
-            return row
-        time.sleep(min(left, POLL_SECONDS))
+    try:
+        for found in polls(lambda: client.execution(made), seconds):
+            if (status := _status(found)) != printed:
+                echo(status, err=True)
+                printed = status
+    except TimeoutError:
+        echo(f"#{made} has not ended within --timeout; it keeps running", err=True)
+    return ledger.reports.execution(made)
+
+
+def _status(found: "Execution") -> str:
+    status = f"#{found.id} {found.status}"
+    if found.status == "RUNNING":
+        status += f" on {found.runner_id}, attempt {found.attempt} of {found.max_attempts}"
+    elif found.status == "FAILED":
+        status += f": {found.error_code}"
+        status += ", waits for a retry" if found.next_attempt_at is not None else ""
+    return status

@@ -9,7 +9,7 @@ import click
 
 from cronledger.cli import complete
 from cronledger.cli.show import echo, iso, json_option, print_json, read_instant
-from cronledger.rules.model import GLOBAL, ScopeKey
+from cronledger.rules.model import GLOBAL
 
 if TYPE_CHECKING:
     from cronledger.explain.why import Answer
@@ -73,14 +73,9 @@ def _zone(name: str) -> ZoneInfo:
 def _schedules(
     reports: "Reports", history: "list[Row]", job: str, scope: str | None
 ) -> "list[Row]":
-    if scope is None:
-        kinds = [
-            (row["scope_kind"], row["scope_id"]) for row in reports.scopes(job, MOST_SCOPES + 1)
-        ]
-    else:
-        kinds = [(kind, scope) for kind in sorted({row["scope_kind"] for row in history})]
-    found = (reports.schedule(ScopeKey(job, kind, name)) for kind, name in kinds)
-    schedules = [row for row in found if row is not None]
+    from cronledger.explain.why import schedules as schedules_of
+
+    schedules = schedules_of(reports, history, scope, MOST_SCOPES + 1)
     trouble = reports.provider_trouble(job)
     because = f"{trouble['reason']}: {trouble['detail']}" if trouble is not None else None
     if not schedules:

@@ -241,6 +241,25 @@ def _definition(row: Mapping[str, Any]) -> Definition:
     return Definition(**{field.name: row[field.name] for field in fields(Definition)})
 
 
+def schedules(
+    reports: Reports, revisions: Sequence[Row], scope: str | None, limit: int
+) -> list[Row]:
+    """Return the rows of `schedules` of a job, at most `limit`; with `scope`, only of that scope.
+
+    `revisions`: the history of the job. A scope may have belonged to a kind of an earlier revision.
+    Raises psycopg.Error.
+    """
+    job = revisions[-1]["job_name"]
+    if scope is None:
+        found = reports.scopes(job, limit)
+        keys = [ScopeKey(job, row["scope_kind"], row["scope_id"]) for row in found]
+    else:
+        kinds = sorted({row["scope_kind"] for row in revisions})
+        keys = [ScopeKey(job, kind, scope) for kind in kinds]
+    rows = (reports.schedule(key) for key in keys)
+    return [row for row in rows if row is not None]
+
+
 # --- sentences --------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from cronledger.ledger import session_settings
 from cronledger.ledger.connections import AsyncPool, StepConnection, StepCursor, shutdown_socket
 from cronledger.ledger.identity import ExpectedLedger
 from cronledger.rules.problems import ConfigurationError, Problem, RefusedError
-from cronledger.settings import Settings, check_dsn
+from cronledger.settings import EMBEDDED, Settings, check_dsn
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +177,18 @@ def connect(url: str, name: str = "cronledger") -> psycopg.Connection:
     ones.
     """
     return Access(url, direct=False).connect(name)
+
+
+def dsn_of(settings: Settings) -> str:
+    """Return the DSN of the settings. Raises ConfigurationError if there is none."""
+    url = settings.require_database()
+    if url != EMBEDDED:
+        return url
+    raise ConfigurationError(
+        [
+            Problem(
+                None, None, "url", EMBEDDED, "only `cronledger run` starts an embedded server",
+                "start cronledger.embedded.server.Embedded, and pass the DSN that it returns",
+            )
+        ]
+    )  # fmt: skip

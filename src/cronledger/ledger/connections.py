@@ -31,7 +31,7 @@ def shutdown_socket(connection: AsyncConnection[tuple[Any, ...]]) -> None:
             s.shutdown(socket.SHUT_RDWR)
 
 
-def is_disconnected(connection: AsyncConnection[tuple[Any, ...]]) -> bool:
+def is_disconnected(connection: psycopg.Connection[Any] | AsyncConnection[Any]) -> bool:
     """Return whether this unused connection was ended from outside. Sends nothing."""
     poll = select.poll()
     try:

@@ -1,9 +1,17 @@
-"""Errors of the database: which can be retried, and what an operator can do about the others."""
+"""Errors of the database: which can be retried, and what a person can do about the others."""
 
 import re
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import errors
+
+from cronledger.ledger import identity
+from cronledger.rules.problems import Exit
+from cronledger.settings import masked
+
+MIGRATE = "run `cronledger migrate`, or set CRONLEDGER_SCHEMA to the schema of the ledger"
+ROW = "Failing row contains"
 
 RETRYABLE_ERRORS = (
     errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable,
@@ -13,6 +21,19 @@ RETRYABLE_ERRORS = (
 
 BAD_VALUE_ERRORS = (errors.DataError, errors.IntegrityError)
 """SQLSTATE classes 22 and 23: a value of one row, not the database, is at fault."""
+
+_OUT_OF_DATE = (
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+    errors.InvalidSchemaName,
+)
+# A given name or value is wrong, and nothing was changed.
+_USAGE = (errors.NoDataFound, errors.DataError, errors.InsufficientPrivilege)
+REFUSALS = (
+    *_USAGE, *_OUT_OF_DATE, errors.ObjectNotInPrerequisiteState, errors.IntegrityError,
+)  # fmt: skip
+"""The ledger refused a call: a name, a value, a state or a right. Repeating it does not help."""
 
 # libpq reports no SQLSTATE for a failed connection, so the texts of the server, of libpq and of
 # PgBouncer decide. An unknown text means that waiting may help.
@@ -54,3 +75,64 @@ def refused_connection_remedy(error: BaseException) -> str | None:
         return None
     text = str(error)
     return next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, text)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An error of the database for people: what is wrong, and what to do.
+
+    `code`: the exit code of a command that it ends. `detail`, `remedy`: None if there is none.
+    """
+
+    code: Exit
+    message: str
+    detail: str | None = None
+    remedy: str | None = None
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        parts += [f"Detail: {self.detail}"] if self.detail else []
+        parts += [f"Hint: {self.remedy}"] if self.remedy else []
+        return "\n".join(parts)
+
+
+def explained(error: psycopg.Error) -> Explained:
+    """Return `error` for people, without secrets."""
+    if (why := identity.other_database_reason(error)) is not None:
+        return other_database(why)
+    if error.sqlstate == identity.OTHER_LEDGER:
+        return Explained(Exit.OTHER_DATABASE, _primary(error), remedy=identity.RETURN)
+    if isinstance(error, _OUT_OF_DATE):
+        return Explained(Exit.SCHEMA, _primary(error), remedy=MIGRATE)
+    given = masked(" ".join(str(error).split()))
+    if (remedy := refused_connection_remedy(error)) is not None:
+        text = f"the server refused the connection: {given}"
+        return Explained(Exit.USAGE, text, remedy=remedy)
+    if is_unreachable(error):
+        remedy = "check CRONLEDGER_DATABASE_URL, and check that PostgreSQL is running there"
+        return Explained(Exit.UNREACHABLE, f"the database is unreachable: {given}", remedy=remedy)
+    # The detail may quote a row with secrets: environments, headers, a lease_token.
+    detail = error.diag.message_detail
+    if detail is not None and detail.startswith(ROW):
+        detail = None
+    code = Exit.USAGE if isinstance(error, _USAGE) else Exit.FAILED
+    return Explained(code, _primary(error), detail, error.diag.message_hint or _hint(error))
+
+
+def other_database(why: str) -> Explained:
+    """Return the error that this is not the ledger's own database, for people."""
+    text = str(identity.OtherDatabaseError(why))
+    return Explained(Exit.OTHER_DATABASE, text, remedy=identity.ACCEPT)
+
+
+def _primary(error: psycopg.Error) -> str:
+    return error.diag.message_primary or masked(str(error)) or type(error).__name__
+
+
+def _hint(error: psycopg.Error) -> str | None:
+    match error:
+        case errors.InsufficientPrivilege():
+            return "use a role that has this right, or grant the right to the current role"
+        case errors.LockNotAvailable() | errors.DeadlockDetected():
+            return "another transaction holds a lock; try again"
+    return None

@@ -54,9 +54,11 @@ async def run_async(
     name: str,
     schema: str,
     params: Mapping[str, Any] | None = None,
+    *,
+    binary: bool | None = None,
 ) -> psycopg.AsyncCursor[Row]:
     """Send the statement of `sql/NAME.sql` and return its cursor. Raises psycopg.Error.
 
     In a pipeline the rows arrive when they are fetched.
     """
-    return await cursor.execute(text(name, schema).encode(), params or None)
+    return await cursor.execute(text(name, schema).encode(), params or None, binary=binary)

@@ -1,9 +1,9 @@
 """Reports for people: one method for each `list_*.sql` and `show_*.sql`, with rows as mappings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 
@@ -24,19 +24,28 @@ class Mark:
 
 
 class Reports:
-    """Readers of one schema over a blocking connection. They lock nothing. Raise psycopg.Error.
+    """Readers of one schema. They lock nothing. Raise psycopg.Error.
 
-    `withheld`: something was left out because this role may not read it.
+    `read`: returns the rows of the statement of `sql/NAME.sql` with these parameters. `withheld`:
+    something was left out because this role may not read it.
     """
 
-    def __init__(self, connection: psycopg.Connection, schema: str) -> None:
-        self._connection = connection
-        self._schema = schema
+    def __init__(self, read: Callable[[str, Mapping[str, object]], list[Row]]) -> None:
+        self._rows = read
         self.withheld = False
 
+    @classmethod
+    def over(cls, connection: psycopg.Connection, schema: str) -> Self:
+        """Return readers over a blocking connection, each in a transaction of its own."""
+
+        def read(name: str, params: Mapping[str, object]) -> list[Row]:
+            with transaction(connection):
+                return queries.rows(connection, name, schema, params)
+
+        return cls(read)
+
     def _read(self, name: str, **params: object) -> list[Row]:
-        with transaction(self._connection):
-            return queries.rows(self._connection, name, self._schema, params)
+        return self._rows(name, params)
 
     def _one(self, name: str, **params: object) -> Row | None:
         rows = self._read(name, **params)

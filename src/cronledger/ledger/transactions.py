@@ -32,6 +32,19 @@ def transaction(
         yield
 
 
+@asynccontextmanager
+async def transaction_async(
+    connection: AsyncConnection[Any], lock_timeout: timedelta = timedelta(0)
+) -> AsyncIterator[None]:
+    """Do the same for an event loop."""
+    async with connection.transaction():
+        statement, values = _command_limits(
+            connection, SILENT_CLIENT_SECONDS, lock_timeout.total_seconds()
+        )
+        await connection.execute(statement, values)
+        yield
+
+
 def set_command_limits(
     connection: psycopg.Connection[Any], silence: float, lock_timeout: float = 0.0
 ) -> None:
@@ -40,15 +53,20 @@ def set_command_limits(
     It ends if its client is silent for `silence` seconds, and soon after its host is lost. Its
     values and its duration do not depend on the settings of the role, the database and the server.
     """
+    connection.execute(*_command_limits(connection, silence, lock_timeout))
+
+
+def _command_limits(
+    connection: psycopg.Connection[Any] | AsyncConnection[Any], silence: float, lock_timeout: float
+) -> tuple[bytes, list[str]]:
+    """Return the statement that sets these limits, and its parameters."""
     limits = {
         "idle_in_transaction_session_timeout": _milliseconds(silence),
         "lock_timeout": _milliseconds(lock_timeout),
         **_transaction_timeout(connection, 0.0),
     }
-    connection.execute(
-        f"SELECT {SET_COMMAND}, {set_parameters(limits)}, {SET_DURABLE}".encode(),
-        list(limits.values()),
-    )
+    statement = f"SELECT {SET_COMMAND}, {set_parameters(limits)}, {SET_DURABLE}"
+    return statement.encode(), list(limits.values())
 
 
 @asynccontextmanager

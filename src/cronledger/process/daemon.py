@@ -334,7 +334,7 @@ class Daemon:
 
     def _report(self, read: Callable[[Reports], T]) -> T:
         with self._connect("cronledger summary") as connection:
-            return read(Reports(connection, self._settings.schema_name))
+            return read(Reports.over(connection, self._settings.schema_name))
 
     async def close(self) -> None:
         """Stop the HTTP endpoints, and release the embedded server."""

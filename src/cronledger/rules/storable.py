@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from cronledger.rules.problems import RefusedError
+
 JSON_BYTES = 64 * 1024
 JSON_DEPTH = 100
 TOO_DEEP = f"is nested more than {JSON_DEPTH} levels deep"
@@ -21,16 +23,27 @@ PLAIN = "use strings, numbers, booleans, lists and mappings"
 def problem(value: Any) -> tuple[str, str] | None:
     """Return why `value` cannot be stored and the remedy, or None if it can be stored."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text(value)
+    except RefusedError as error:
+        return error.problem, error.remedy
+    return None
+
+
+def text(value: Any) -> str:
+    """Return `value` as JSON in ASCII. Raises RefusedError if it cannot be stored."""
+    try:
+        found = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except RecursionError:
-        return TOO_DEEP, ELSEWHERE
+        raise RefusedError(TOO_DEEP, ELSEWHERE) from None
     except (TypeError, ValueError) as error:
-        return f"is not JSON: {error}", PLAIN
-    size = len(text.encode("utf-8", "surrogatepass"))
+        raise RefusedError(f"is not JSON: {error}", PLAIN) from None
+    size = len(found.encode("utf-8", "surrogatepass"))
     if size > JSON_BYTES:
-        return f"has {size} bytes of JSON; the limit is {JSON_BYTES}", ELSEWHERE
-    found = beyond_readers(value)
-    return None if found is None else (found, ELSEWHERE)
+        raise RefusedError(f"has {size} bytes of JSON; the limit is {JSON_BYTES}", ELSEWHERE)
+    # A shorter text has room neither for so many brackets nor for the digits of such a number.
+    if size > 2 * JSON_DEPTH and (wrong := beyond_readers(value)) is not None:
+        raise RefusedError(wrong, ELSEWHERE)
+    return found if found.isascii() else json.dumps(value)
 
 
 def beyond_readers(value: Any) -> str | None:

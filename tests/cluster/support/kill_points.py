@@ -72,13 +72,20 @@ def files() -> dict[str, str]:
 
 
 def writers(connection: psycopg.Connection[Any]) -> set[str]:
-    """The files of `sql/` that change or lock something, or call a function that may."""
+    """The files of `sql/` that change or lock something, or call a function that may.
+
+    Not those of clients, `call_*`: each is one call, or several in one transaction.
+    """
     volatile = connection.execute(
         "SELECT proname FROM pg_proc WHERE pronamespace::regnamespace::text ~ '^cronledger'"
         " AND provolatile = 'v' AND proname <> 'db_clock'"
     )
     words = {"INSERT", "UPDATE", "DELETE", "MERGE", "SHARE", *(f"{name}(" for (name,) in volatile)}
-    return {name for name, text in files().items() if words & set(re.findall(r"\w+\(?", text))}
+    return {
+        name
+        for name, text in files().items()
+        if not name.startswith("call_") and words & set(re.findall(r"\w+\(?", text))
+    }
 
 
 def statements_of_the_steps() -> set[str]:

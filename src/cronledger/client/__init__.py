@@ -1,0 +1,33 @@
+"""The ledger for programs: enqueue, trigger, wait, pause, resume, cancel, retry, why, next.
+
+`Client` and `AsyncClient` call the public SQL functions and read the public views, as the command
+line does, so that the role `cronledger_operator` is enough. Both build the same calls
+(`ledger.calls`), and differ in their runner (`ledger.runners`).
+"""
+
+from cronledger.binding import PayloadInvalidError
+from cronledger.client.asynchronous import AsyncClient
+from cronledger.client.synchronous import Client
+from cronledger.explain.why import Answer
+from cronledger.ledger.calls import Cancelled, Retried
+from cronledger.ledger.refusals import LedgerError, NotFoundError
+from cronledger.ledger.values import Execution, SkippedRange
+from cronledger.rules.cron import Firing
+from cronledger.rules.model import SkipReason, Status, Trigger
+
+__all__ = [
+    "Answer",
+    "AsyncClient",
+    "Cancelled",
+    "Client",
+    "Execution",
+    "Firing",
+    "LedgerError",
+    "NotFoundError",
+    "PayloadInvalidError",
+    "Retried",
+    "SkipReason",
+    "SkippedRange",
+    "Status",
+    "Trigger",
+]

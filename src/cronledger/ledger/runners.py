@@ -1,0 +1,305 @@
+"""Runners send calls: in the transaction of a caller, or in transactions of their own."""
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from datetime import timedelta
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
+
+from cronledger.ledger import queries
+from cronledger.ledger.access import Access
+from cronledger.ledger.callers import psycopg_async_connection, psycopg_connection
+from cronledger.ledger.calls import Call
+from cronledger.ledger.connections import is_disconnected
+from cronledger.ledger.refusals import refusals
+from cronledger.ledger.transactions import transaction, transaction_async
+from cronledger.settings import Settings
+
+T = TypeVar("T")
+C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
+
+APPLICATION_NAME = "cronledger client"
+MOST_CONNECTIONS = 10
+"""Connections of one client. Further calls wait for one of them."""
+
+
+class Runner(ABC):
+    """Sends calls. Raises LedgerError if the ledger refuses one, and psycopg.Error."""
+
+    @abstractmethod
+    def run(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Send calls in one transaction, and return their values."""
+
+    def one(self, call: Call[T]) -> T:
+        """Send a call, and return its value."""
+        return self.run([call])[0]
+
+    @abstractmethod
+    def require_no_transaction(self) -> None:
+        """Raise RuntimeError unless each call sees what was committed before it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections of the runner, but none of a caller."""
+
+
+class AsyncRunner(ABC):
+    """The same for an event loop."""
+
+    @abstractmethod
+    async def run(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Send calls in one transaction, and return their values."""
+
+    async def one(self, call: Call[T]) -> T:
+        """Send a call, and return its value."""
+        return (await self.run([call]))[0]
+
+    @abstractmethod
+    def require_no_transaction(self) -> None:
+        """Raise RuntimeError unless each call sees what was committed before it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connections of the runner, but none of a caller."""
+
+
+R = TypeVar("R", bound=Runner | AsyncRunner)
+
+
+class HasRunner(Generic[R]):
+    """A client: the calls of others may use its runner."""
+
+    def __init__(self, runner: R) -> None:
+        self.runner = runner
+
+
+@cache
+def default_schema() -> str:
+    """Return the schema of the environment, read at the first call. Raises ConfigurationError."""
+    return Settings.load().schema_name
+
+
+def runner_of(caller: object) -> Runner:
+    """Return the runner of a client, or a new one for the connection of a caller."""
+    if isinstance(caller, HasRunner) and isinstance(caller.runner, Runner):
+        return caller.runner
+    return CallerRunner(caller, default_schema())
+
+
+def async_runner_of(caller: object) -> AsyncRunner:
+    """Return the runner of an async client, or a new one for the connection of a caller."""
+    if isinstance(caller, HasRunner) and isinstance(caller.runner, AsyncRunner):
+        return caller.runner
+    return AsyncCallerRunner(caller, default_schema())
+
+
+# --- in the transaction of a caller ---------------------------------------------------------------
+
+
+class CallerRunner(Runner):
+    """Sends calls in the transaction of `caller`, which it neither begins nor ends.
+
+    On a connection in autocommit mode, each `run` is a transaction. The connection is looked up at
+    each `run`, because a session has another one in each of its transactions.
+    """
+
+    def __init__(self, caller: object, schema: str) -> None:
+        self._caller = caller
+        self._schema = schema
+
+    def run(self, calls: Sequence[Call[T]]) -> list[T]:
+        connection = psycopg_connection(self._caller)
+        with refusals(), _together(connection, len(calls)):
+            return [_send(connection, self._schema, call) for call in calls]
+
+    def require_no_transaction(self) -> None:
+        _require_no_transaction(self._caller)
+
+    def close(self) -> None:
+        return
+
+
+class AsyncCallerRunner(AsyncRunner):
+    """The same for an event loop."""
+
+    def __init__(self, caller: object, schema: str) -> None:
+        self._caller = caller
+        self._schema = schema
+
+    async def run(self, calls: Sequence[Call[T]]) -> list[T]:
+        connection = await psycopg_async_connection(self._caller)
+        with refusals():
+            if len(calls) > 1 and _is_idle(connection):
+                async with connection.transaction():
+                    return [await _send_async(connection, self._schema, call) for call in calls]
+            return [await _send_async(connection, self._schema, call) for call in calls]
+
+    def require_no_transaction(self) -> None:
+        _require_no_transaction(self._caller)
+
+    async def close(self) -> None:
+        return
+
+
+def _together(connection: psycopg.Connection[Any], count: int) -> AbstractContextManager[object]:
+    return connection.transaction() if count > 1 and _is_idle(connection) else nullcontext()
+
+
+def _is_idle(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Return whether the next statement would be a transaction of its own."""
+    idle = connection.info.transaction_status is TransactionStatus.IDLE
+    return connection.autocommit and idle
+
+
+def _require_no_transaction(caller: object) -> None:
+    if isinstance(caller, psycopg.Connection | psycopg.AsyncConnection) and _is_idle(caller):
+        return
+    raise RuntimeError(
+        "wait() cannot be called inside a transaction, because what the transaction enqueued starts"
+        " after its commit; commit first, and use Client(url), or a psycopg connection in"
+        " autocommit mode"
+    )
+
+
+# --- in transactions of its own -------------------------------------------------------------------
+
+
+class _Idle(Generic[C]):
+    """Connections that are not in use. Any thread may call this."""
+
+    def __init__(self) -> None:
+        self._connections: deque[C] = deque()
+        self.closed = False
+
+    def take(self) -> C | None:
+        """Return the connection that was used last, or None.
+
+        Raises RuntimeError if the client is closed.
+        """
+        if self.closed:
+            raise RuntimeError("the client is closed; make another one")
+        try:
+            return self._connections.pop()
+        except IndexError:
+            return None
+
+    def give_back(self, connection: C) -> bool:
+        """Keep the connection if it can be used again. Return whether it was kept."""
+        usable = connection.info.transaction_status is TransactionStatus.IDLE
+        if usable and not self.closed:
+            self._connections.append(connection)
+        return usable and not self.closed
+
+    def close(self) -> list[C]:
+        """Return the connections, which the caller closes."""
+        self.closed = True
+        found = list(self._connections)
+        self._connections.clear()
+        return found
+
+
+class OwnRunner(Runner):
+    """Each `run` is a transaction on a connection of the runner. Threads may share it."""
+
+    def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
+        self._access = access
+        self._schema = schema
+        self._lock_timeout = lock_timeout
+        self._idle = _Idle[psycopg.Connection[Any]]()
+        self._turns = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def run(self, calls: Sequence[Call[T]]) -> list[T]:
+        with (
+            self._turns,
+            self._connection() as connection,
+            refusals(),
+            transaction(connection, self._lock_timeout),
+        ):
+            return [_send(connection, self._schema, call) for call in calls]
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
+        connection = self._idle.take()
+        while connection is not None and is_disconnected(connection):
+            connection.close()
+            connection = self._idle.take()
+        connection = connection or self._access.connect(APPLICATION_NAME)
+        try:
+            yield connection
+        finally:
+            if not self._idle.give_back(connection):
+                connection.close()
+
+    def require_no_transaction(self) -> None:
+        return
+
+    def close(self) -> None:
+        for connection in self._idle.close():
+            connection.close()
+
+
+class AsyncOwnRunner(AsyncRunner):
+    """Each `run` is a transaction on a connection of the runner. The tasks of one loop may share
+    it.
+    """
+
+    def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
+        self._access = access
+        self._schema = schema
+        self._lock_timeout = lock_timeout
+        self._idle = _Idle[psycopg.AsyncConnection[Any]]()
+        self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
+
+    async def run(self, calls: Sequence[Call[T]]) -> list[T]:
+        async with self._turns, self._connection() as connection:
+            with refusals():
+                async with transaction_async(connection, self._lock_timeout):
+                    return [await _send_async(connection, self._schema, call) for call in calls]
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        connection = self._idle.take()
+        while connection is not None and is_disconnected(connection):
+            await connection.close()
+            connection = self._idle.take()
+        connection = connection or await self._access.connect_async(APPLICATION_NAME)
+        try:
+            yield connection
+        finally:
+            if not self._idle.give_back(connection):
+                await connection.close()
+
+    def require_no_transaction(self) -> None:
+        return
+
+    async def close(self) -> None:
+        for connection in self._idle.close():
+            await connection.close()
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+# A cursor of psycopg itself, whatever cursors the connection makes. Binary results do not depend on
+# the settings of the session, nor on the loaders that other libraries register for text.
+
+
+def _send(connection: psycopg.Connection[Any], schema: str, call: Call[T]) -> T:
+    with psycopg.Cursor(connection, row_factory=dict_row) as cursor:
+        queries.run(cursor, call.name, schema, call.params, binary=True)
+        rows = cursor.fetchall()
+    return call.decode(rows)
+
+
+async def _send_async(connection: psycopg.AsyncConnection[Any], schema: str, call: Call[T]) -> T:
+    async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
+        await queries.run_async(cursor, call.name, schema, call.params, binary=True)
+        rows = await cursor.fetchall()
+    return call.decode(rows)

@@ -1,0 +1,14 @@
+-- Reads executions with their results, the newest rows first. A NULL parameter does not restrict. since and
+-- until restrict plan_time, and so the partitions that are read. No lock. Zero rows: none matches.
+SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.revision,
+       e.queue, e.due_at, e.group_id, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id,
+       e.started_at, e.finished_at, e.duration_ms, e.watermark, e.rows_affected, e.result, e.error_code,
+       e.error_msg, e.cancel_requested_at, e.requested_by, e.created_at
+FROM {schema}.execution_status e
+WHERE (%(job)s::text IS NULL OR e.job_name = %(job)s::text)
+  AND (%(scope)s::text IS NULL OR e.scope_id = %(scope)s::text)
+  AND (%(statuses)s::text[] IS NULL OR e.status = ANY (%(statuses)s::text[]))
+  AND e.plan_time >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND e.plan_time < coalesce(%(until)s::timestamptz, 'infinity')
+ORDER BY e.id DESC
+LIMIT %(max_rows)s::bigint

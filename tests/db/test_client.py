@@ -1,0 +1,408 @@
+"""F37: the clients for Python."""
+
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from pydantic import BaseModel
+
+from cronledger.client import (
+    AsyncClient,
+    Client,
+    Execution,
+    LedgerError,
+    NotFoundError,
+    PayloadInvalidError,
+    SkippedRange,
+    SkipReason,
+    Status,
+    Trigger,
+)
+from cronledger.ledger import calls, runners
+from cronledger.settings import Settings
+from tests.db.support import rows
+from tests.db.support.clients import KINDS, Ask, asked
+from tests.db.support.rows import Db, value
+from tests.marks import first_fast
+
+GROUP = UUID(int=7)
+MONDAY = datetime(2030, 1, 7, 9, tzinfo=UTC)
+
+
+@pytest.fixture(params=KINDS)
+async def ask(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Ask]:
+    async with asked(request.param, database_url) as found:
+        yield found
+
+
+@pytest.fixture
+def work(db: Db) -> Db:
+    """The jobs `work` without a schedule, `daily`, and `tenants` with the scope `acme`."""
+    rows.job(db, "work", handler="external", schedule=None)
+    rows.job(db, "daily", handler="external", schedule="30 9 * * *", timezone="Europe/Berlin")
+    rows.job(db, "tenants", handler="external", schedule=None, scope_kind="tenant", scopes=["acme"])
+    return db
+
+
+class Order(BaseModel):
+    number: int
+    due: date
+
+
+@dataclass
+class Item:
+    name: str
+
+
+def payload(db: Db, execution: int) -> Any:
+    return value(db, "SELECT payload FROM cronledger.executions WHERE id = %s", execution)
+
+
+def count(db: Db) -> int:
+    found: int = value(db, "SELECT count(*) FROM cronledger.executions")
+    return found
+
+
+async def test_f37_enqueue_takes_what_pydantic_can_write(ask: Ask, work: Db) -> None:
+    order = Order(number=7, due=date(2030, 1, 31))
+    made = await ask("enqueue", "work", [order, Item("a"), {"at": MONDAY}], group_id=GROUP)
+    found = await ask("execution", made)
+    assert (found.status, found.trigger, found.group_id) == ("PENDING", "enqueue", GROUP)
+    assert payload(work, made) == [
+        {"number": 7, "due": "2030-01-31"}, {"name": "a"}, {"at": "2030-01-07T09:00:00Z"},
+    ]  # fmt: skip
+    first = await ask("enqueue", "work", 1, key="k")
+    assert await ask("enqueue", "work", 2, key="k") == first
+    assert payload(work, first) == 2
+    assert (await ask("execution", await ask("enqueue", "tenants", scope="acme"))).scope == (
+        "tenants", "tenant", "acme",
+    )  # fmt: skip
+    assert (await ask("execution", await ask("enqueue", "work", watermark=9))).watermark == 9
+
+
+async def test_f37_enqueue_many_returns_the_ids_in_order(
+    ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MOST_ITEMS", 3)
+    made = await ask("enqueue_many", "work", range(10), group_id=GROUP)
+    assert [payload(work, execution) for execution in made] == list(range(10))
+    merged = await ask("enqueue_many", "work", range(5), keys=["a", "b", "a", None, "b"])
+    assert (merged[0], merged[1]) == (merged[2], merged[4])
+    assert [payload(work, execution) for execution in merged] == [2, 4, 2, 3, 4]
+    await ask("enqueue_many", "tenants", [1, 2], scopes=["acme", "acme"])
+    assert await ask("enqueue_many", "work", []) == []
+    with pytest.raises(ValueError, match="keys has 1 elements, and payloads has 2; pass one for"):
+        await ask("enqueue_many", "work", [1, 2], keys=["a"])
+
+
+async def test_f37_of_many_items_all_are_enqueued_or_none(
+    ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MOST_ITEMS", 2)
+    with pytest.raises(LedgerError, match="unsupported Unicode escape sequence"):
+        await ask("enqueue_many", "work", ["a", "b", "a NUL: \0"])
+    with pytest.raises(PayloadInvalidError, match=r"payloads\[2\] is not JSON: .*; use strings"):
+        await ask("enqueue_many", "work", ["a", "b", object()])
+    with pytest.raises(NotFoundError, match="job 'wrok' does not exist"):
+        await ask("enqueue_many", "wrok", [])
+    assert count(work) == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (object(), "the payload is not JSON: .*; use strings, numbers, booleans, lists"),
+        (float("nan"), "the payload is not JSON: .*; use strings"),
+        ("x" * 70_000, "the payload has 70002 bytes of JSON; the limit is 65536; store the data"),
+        (10**400, "contains a number of 1.8e308 or more"),
+    ],
+    ids=["object", "nan", "long", "great"],
+)
+def test_f37_a_payload_that_cannot_be_stored_is_refused_before_it_is_sent(
+    work: Db, database_url: str, wrong: object, said: str
+) -> None:
+    with Client(database_url) as client:
+        for method in (client.enqueue, client.trigger):
+            with pytest.raises(PayloadInvalidError, match=said):
+                method("work", wrong)
+    cycle: list[object] = []
+    cycle.append(cycle)
+    with pytest.raises(PayloadInvalidError, match="is not JSON"):
+        calls.json_text(cycle)
+    assert count(work) == 0
+
+
+async def test_f37_operator_functions_return_what_they_did(ask: Ask, work: Db) -> None:
+    assert await ask("pause", "work", "month end", until=rows.now(work) + timedelta(days=1))
+    assert not await ask("pause", "work")
+    with pytest.raises(LedgerError) as refused:
+        await ask("trigger", "work")
+    assert refused.value.message.startswith("job work: it is paused since ")
+    assert refused.value.detail == "No reason was given."
+    assert str(refused.value.remedy).startswith("Resume it, or trigger it with force => true")
+    assert str(refused.value).splitlines()[2].startswith("Hint: Resume it")
+    assert refused.value.sqlstate == "55000"
+    forced = await ask("trigger", "work", {"a": 1}, force=True)
+    assert payload(work, forced) == {"a": 1}
+    assert await ask("resume", "work")
+    assert not await ask("resume", "work")
+    assert await ask("cancel", forced) == "cancelled"
+    assert await ask("cancel", forced) == "already_finished"
+    assert await ask("retry", forced) == "retried"
+    assert (await ask("execution", forced)).status is Status.PENDING
+    scoped = await ask("execution", await ask("trigger", "tenants", scope="acme"))
+    assert (scoped.scope_kind, scoped.trigger) == ("tenant", Trigger.MANUAL)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "options", "said"),
+    [
+        ("trigger", ("wrok",), {}, "job 'wrok' does not exist"),
+        ("enqueue", ("wrok",), {}, "job 'wrok' does not exist"),
+        ("enqueue", ("work",), {"scope": "x"}, "job 'work' has no scope global/x"),
+        ("pause", ("wrok",), {}, "job 'wrok' does not exist"),
+        ("cancel", (99,), {}, "execution 99 does not exist"),
+        ("retry", (99,), {}, "execution 99 does not exist"),
+        ("execution", (99,), {}, "execution 99 does not exist"),
+        ("why", ("wrok", MONDAY), {}, "job 'wrok' has never existed"),
+        ("why", ("work", MONDAY), {"scope": "x"}, "job 'work' has no scope 'x'"),
+        ("next", ("wrok",), {}, "job 'wrok' does not exist"),
+    ],
+)
+@pytest.mark.usefixtures("work")
+async def test_f37_a_name_that_does_not_exist_is_refused_with_a_remedy(
+    database_url: str, method: str, arguments: tuple[Any, ...], options: dict[str, str], said: str
+) -> None:
+    for kind in ("client", "async client"):
+        async with asked(kind, database_url) as ask:
+            with pytest.raises(NotFoundError, match=said) as refused:
+                await ask(method, *arguments, **options)
+        assert refused.value.remedy
+        assert isinstance(refused.value, LookupError)
+
+
+async def test_f37_executions_are_typed_values_without_secrets(ask: Ask, work: Db) -> None:
+    at = rows.now(work)
+    rows.execution(work, "SUCCESS", "work", plan_time=at, result='{"a": 1}', revision=1)
+    rows.execution(work, "FAILED", "daily", plan_time=at + timedelta(minutes=1))
+    rows.execution(work, "RUNNING", "work", plan_time=at + timedelta(minutes=2))
+    newest, failed, succeeded = await ask("executions")
+    assert isinstance(newest, Execution)
+    assert (newest.status, newest.ended) == (Status.RUNNING, False)
+    assert (failed.status, failed.error_code, failed.ended) == (Status.FAILED, "boom", True)
+    assert (succeeded.succeeded, succeeded.result, succeeded.plan_time) == (True, {"a": 1}, at)
+    assert succeeded == await ask("execution", succeeded.id)
+    assert succeeded.plan_time.tzinfo is UTC
+    assert await ask("executions", "work", limit=1) == [newest]
+    assert await ask("executions", statuses=[Status.FAILED, "SUCCESS"]) == [failed, succeeded]
+    since, until = at + timedelta(minutes=1), at + timedelta(minutes=2)
+    assert await ask("executions", since=since, until=until) == [failed]
+    assert await ask("executions", "work", scope="acme") == []
+    with pytest.raises(ValueError, match=r"statuses has 'FAIELD', which .*; did you mean `FAILED`"):
+        await ask("executions", statuses=["FAIELD"])
+    tokens = work.execute("SELECT lease_token FROM cronledger.executions").fetchall()
+    assert not any(str(row["lease_token"]) in repr(newest) for row in tokens)
+
+
+def test_f37_a_value_has_columns_of_the_views_and_neither_token_nor_payload(db: Db) -> None:
+    for kind, view in ((Execution, "execution_status"), (SkippedRange, "verify_skips")):
+        columns = {
+            row["attname"]
+            for row in db.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
+                [f"cronledger.{view}"],
+            )
+        }
+        named = {field.name for field in fields(kind)}
+        assert named - {"job"} <= columns
+        assert not named & {"lease_token", "payload", "attempts"}
+
+
+async def test_f37_skips_are_typed_values(ask: Ask, work: Db) -> None:
+    def skip(days: int, reason: str, job: str = "daily") -> None:
+        at = MONDAY + timedelta(days=days)
+        rows.insert(
+            work, "skips", job_name=job, scope_kind="global", scope_id="global",
+            from_plan_time=at, through_plan_time=at + timedelta(hours=1), count=2, reason=reason,
+            revision=1,
+        )  # fmt: skip
+
+    skip(0, "missed")
+    skip(1, "paused")
+    skip(2, "retired", job="work")
+    retired, paused, missed = await ask("skips")
+    assert isinstance(missed, SkippedRange)
+    assert (missed.reason, missed.count, missed.from_plan_time) == (SkipReason.MISSED, 2, MONDAY)
+    assert await ask("skips", "daily", limit=1) == [paused]
+    inside = MONDAY + timedelta(minutes=30)
+    assert await ask("skips", since=inside, until=MONDAY + timedelta(days=1)) == [missed]
+    assert await ask("skips", scope="acme") == []
+    assert retired.job == "work"
+
+
+async def test_f37_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) -> None:
+    first, second = await ask("next", "daily", 2, after=datetime(2030, 3, 30, 12, tzinfo=UTC))
+    assert first.plan_time == datetime(2030, 3, 31, 7, 30, tzinfo=UTC)  # the clocks went forward
+    assert second.plan_time - first.plan_time == timedelta(days=1)
+    assert len(await ask("next", "daily")) == 10
+    assert await ask("next", "work") == []
+    (answer,) = await ask("why", "daily", datetime(2019, 1, 1, tzinfo=UTC))
+    assert (answer.verdict, answer.key.job_name) == ("before_its_time", "daily")
+    (answer,) = await ask("why", "daily", MONDAY, until=MONDAY + timedelta(days=1), scope="global")
+    assert answer.until - answer.since == timedelta(days=1)
+    with pytest.raises(ValueError, match="is not after at="):
+        await ask("why", "daily", MONDAY, until=MONDAY)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "options"),
+    [
+        ("pause", ("work",), {"until": datetime(2030, 1, 1)}),  # noqa: DTZ001
+        ("executions", (), {"since": datetime(2030, 1, 1)}),  # noqa: DTZ001
+        ("skips", (), {"until": datetime(2030, 1, 1)}),  # noqa: DTZ001
+        ("why", ("work", datetime(2030, 1, 1)), {}),  # noqa: DTZ001
+        ("next", ("daily",), {"after": datetime(2030, 1, 1)}),  # noqa: DTZ001
+    ],
+)
+def test_f37_an_instant_without_a_zone_is_refused(
+    work: Db, database_url: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    with Client(database_url) as client, pytest.raises(ValueError, match="add tzinfo=UTC"):
+        getattr(client, method)(*arguments, **options)
+
+
+def test_f37_the_operator_role_is_enough(work: Db, database_url: str) -> None:
+    with Client(make_conninfo(database_url, options="-crole=cronledger_operator")) as client:
+        made = client.enqueue("work", 1)
+        assert made is not None
+        client.enqueue_many("work", [1, 2])
+        client.pause("work")
+        client.resume("work")
+        client.cancel(client.trigger("tenants", scope="acme"))
+        assert client.execution(made).status == "PENDING"
+        client.executions(), client.skips(), client.next("daily"), client.why("daily", MONDAY)
+    with Client(make_conninfo(database_url, options="-crole=cronledger_viewer")) as viewer:
+        assert len(viewer.executions()) == 4
+        assert viewer.next("daily")
+        with pytest.raises(LedgerError, match=r"permission denied.*\nHint: use a role that has"):
+            viewer.trigger("work")
+
+
+def test_f37_a_missing_ledger_is_named(empty_database_url: str) -> None:
+    said = "Hint: run `cronledger migrate`"
+    with Client(empty_database_url) as client, pytest.raises(LedgerError, match=said):
+        client.enqueue("work")
+
+
+def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
+    together = threading.Barrier(20)
+
+    def enqueue(n: int) -> int | None:
+        together.wait()
+        return client.enqueue("work", n)
+
+    with Client(database_url) as client, ThreadPoolExecutor(20) as pool:
+        made = list(pool.map(enqueue, range(20)))
+        assert len(set(made)) == 20
+        assert [payload(work, one) for one in made if one is not None] == list(range(20))
+        name = runners.APPLICATION_NAME
+        sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname"
+        assert 1 <= value(work, sessions + " = current_database()", name) <= 10
+
+
+@pytest.mark.parametrize("kind", ["client", "async client"])
+async def test_f37_a_connection_that_ended_is_replaced(
+    work: Db, database_url: str, kind: str
+) -> None:
+    end = (
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+        " WHERE application_name = %s AND datname = current_database()"
+    )
+    async with asked(kind, database_url) as ask:
+        await ask("enqueue", "work", 1)
+        assert value(work, end, runners.APPLICATION_NAME)
+        await ask("enqueue", "work", 2)
+    assert count(work) == 2
+
+
+@pytest.mark.parametrize("kind", ["client", "async client"])
+async def test_f37_a_closed_client_is_not_used(database_url: str, kind: str) -> None:
+    async with asked(kind, database_url) as ask:
+        await ask("executions")
+        await ask("close")
+        with pytest.raises(RuntimeError, match="the client is closed; make another one"):
+            await ask("executions")
+
+
+@pytest.mark.parametrize("kind", ["client", "async client"])
+async def test_f37_a_connection_that_fails_raises_the_error_of_psycopg(
+    database_url: str, kind: str
+) -> None:
+    async with asked(kind, make_conninfo(database_url, dbname="no_such_database")) as ask:
+        with pytest.raises(psycopg.OperationalError, match="does not exist"):
+            await ask("executions")
+
+
+def test_f37_the_url_is_given_or_that_of_the_settings(
+    work: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", database_url)
+    with Client() as client:
+        client.enqueue("work", 1)
+    assert count(work) == 1
+    with Client(settings=Settings(lock_timeout=timedelta(milliseconds=20))) as hasty:
+        work.execute("BEGIN")
+        work.execute("SELECT FROM cronledger.schedules WHERE job_name = 'work' FOR UPDATE")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            hasty.enqueue("work", 2)
+        work.execute("ROLLBACK")
+    for kind in (Client, AsyncClient):
+        with pytest.raises(TypeError, match="has a url and a connection; pass one of them"):
+            kind(database_url, connection=work)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", first_fast(["client", "async client"]))
+async def test_f37_settings_of_the_role_do_not_change_what_is_read(
+    work: Db, database_url: str, kind: str
+) -> None:
+    options = "-c datestyle=German -c timezone=Asia/Tokyo -c intervalstyle=iso_8601"
+    at = rows.now(work)
+    rows.execution(work, "SUCCESS", "work", plan_time=at, result="[1]")
+    async with asked(kind, make_conninfo(database_url, options=options)) as ask:
+        (found,) = await ask("executions")
+        assert (found.plan_time, found.result) == (at, [1])
+        assert (await ask("why", "daily", MONDAY))[0].verdict
+
+
+@pytest.mark.parametrize("kind", first_fast(["connection", "async connection"]))
+async def test_f37_settings_of_the_caller_do_not_change_what_is_read(
+    work: Db, database_url: str, kind: str
+) -> None:
+    await test_f37_settings_of_the_role_do_not_change_what_is_read(work, database_url, kind)
+
+
+def test_f37_the_settings_of_the_caller_stay_as_they_are(work: Db, database_url: str) -> None:
+    names = ("lock_timeout", "search_path", "statement_timeout", "jit", "timezone")
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SET LOCAL lock_timeout = '77s'; SET LOCAL search_path = public")
+        client = Client(connection=connection)
+
+        def settings() -> list[Any]:
+            shown = "SELECT current_setting(%s)"
+            return [connection.execute(shown, [name]).fetchone() for name in names]
+
+        before = settings()
+        client.enqueue("work", 1)
+        client.why("daily", MONDAY)
+        client.next("daily")
+        client.close()
+        assert settings() == before
+        connection.rollback()
+    assert count(work) == 0

@@ -1,0 +1,345 @@
+"""F38: work is enqueued in the transaction of the caller, through the library of the caller."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from django.db import transaction
+from psycopg import IsolationLevel
+from pydantic import BaseModel
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from cronledger import App, AsyncClient, Client, Context
+from cronledger.client import LedgerError, PayloadInvalidError
+from cronledger.sources.apply import apply
+from tests.db.support import rows
+from tests.db.support.frameworks import async_engine, django_connection, sqlalchemy_engine
+from tests.db.support.rows import Db, value
+
+app = App("shop")
+EVERY = "SELECT count(*) FROM cronledger.executions"
+
+
+class Order(BaseModel):
+    number: int
+
+
+class Unsent(BaseModel):
+    other: int = 1
+
+
+@app.job()
+def ship(ctx: Context, payload: Order) -> int:
+    return payload.number
+
+
+@app.job(payload={"number": 5}, scope_kind="tenant", scopes=["acme"])
+def report(payload: Order) -> None: ...
+
+
+@pytest.fixture
+def shop(db: Db, database_url: str) -> Db:
+    """The jobs above, and a table `orders`."""
+    apply(database_url, list(app.jobs.values()), source="shop")
+    db.execute("CREATE TABLE orders (number int)")
+    return db
+
+
+def enqueued(db: Db) -> list[Any]:
+    found = db.execute("SELECT p.payload FROM cronledger.execution_payloads p ORDER BY p.id")
+    return [row["payload"] for row in found]
+
+
+# --- callers: a connection or session, and what commits and rolls back its work -----------------
+
+Caller = tuple[Any, Callable[[], Any], Callable[[], Any]]
+INSERT = "INSERT INTO orders VALUES (1)"
+
+
+@contextmanager
+def of_psycopg(url: str) -> Iterator[Caller]:
+    with psycopg.connect(url) as connection:
+        connection.execute(INSERT)
+        yield connection, connection.commit, connection.rollback
+
+
+@contextmanager
+def of_psycopg_whose_first_statement_is_ours(url: str) -> Iterator[Caller]:
+    with psycopg.connect(url) as connection:
+        yield connection, connection.commit, connection.rollback
+
+
+@contextmanager
+def of_sqlalchemy(url: str) -> Iterator[Caller]:
+    with sqlalchemy_engine(url) as engine, engine.connect() as connection:
+        connection.execute(sqlalchemy.text(INSERT))
+        yield connection, connection.commit, connection.rollback
+
+
+@contextmanager
+def of_sqlalchemy_whose_first_statement_is_ours(url: str) -> Iterator[Caller]:
+    with sqlalchemy_engine(url) as engine, engine.connect() as connection:
+        yield connection, connection.commit, connection.rollback
+
+
+@contextmanager
+def of_a_session(url: str) -> Iterator[Caller]:
+    with sqlalchemy_engine(url) as engine, Session(engine) as session:
+        yield session, session.commit, session.rollback
+
+
+@contextmanager
+def of_a_scoped_session(url: str) -> Iterator[Caller]:
+    with sqlalchemy_engine(url) as engine:
+        session = scoped_session(sessionmaker(engine))
+        session.execute(sqlalchemy.text(INSERT))
+        yield session, session.commit, session.rollback
+        session.remove()
+
+
+@contextmanager
+def of_django(url: str) -> Iterator[Caller]:
+    with django_connection(url) as connection:
+        transaction.set_autocommit(False)
+        with connection.cursor() as cursor:
+            cursor.execute(INSERT)
+        yield connection, transaction.commit, transaction.rollback
+
+
+SYNC = [
+    of_psycopg, of_psycopg_whose_first_statement_is_ours, of_sqlalchemy,
+    of_sqlalchemy_whose_first_statement_is_ours, of_a_session, of_a_scoped_session, of_django,
+]  # fmt: skip
+
+
+@asynccontextmanager
+async def of_async_psycopg(url: str) -> AsyncIterator[Caller]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        yield connection, connection.commit, connection.rollback
+
+
+@asynccontextmanager
+async def of_async_sqlalchemy(url: str) -> AsyncIterator[Caller]:
+    async with async_engine(url) as engine, engine.connect() as connection:
+        yield connection, connection.commit, connection.rollback
+
+
+@asynccontextmanager
+async def of_async_session(url: str) -> AsyncIterator[Caller]:
+    async with async_engine(url) as engine, AsyncSession(engine) as session:
+        await session.execute(sqlalchemy.text(INSERT))
+        yield session, session.commit, session.rollback
+
+
+ASYNC = [of_async_psycopg, of_async_sqlalchemy, of_async_session]
+
+
+# --- the transaction ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("caller", SYNC)
+def test_f38_a_commit_enqueues_and_a_rollback_leaves_nothing(
+    shop: Db, database_url: str, caller: Any
+) -> None:
+    with caller(database_url) as (conn, commit, rollback):
+        ship.enqueue(Order(number=1), conn=conn)
+        ship.enqueue_many([Order(number=2), Order(number=3)], conn=conn)
+        ship.trigger(Order(number=4), conn=conn)
+        assert enqueued(shop) == []
+        rollback()
+        assert ship.enqueue(Order(number=5), conn=conn) is not None
+        assert enqueued(shop) == []
+        commit()
+        assert enqueued(shop) == [{"number": 5}]
+        Client(connection=conn).enqueue("ship", {"number": 6})
+        rollback()
+    assert enqueued(shop) == [{"number": 5}]
+
+
+@pytest.mark.parametrize("caller", ASYNC)
+async def test_f38_the_same_holds_on_an_event_loop(
+    shop: Db, database_url: str, caller: Any
+) -> None:
+    async with caller(database_url) as (conn, commit, rollback):
+        await ship.enqueue_async(Order(number=1), conn=conn)
+        await ship.enqueue_many_async([Order(number=2), Order(number=3)], conn=conn)
+        await ship.trigger_async(Order(number=4), conn=conn)
+        await rollback()
+        assert await ship.enqueue_async(Order(number=5), conn=conn) is not None
+        assert enqueued(shop) == []
+        await commit()
+        assert enqueued(shop) == [{"number": 5}]
+        await AsyncClient(connection=conn).enqueue("ship", {"number": 6})
+        await rollback()
+    assert enqueued(shop) == [{"number": 5}]
+
+
+@pytest.mark.parametrize("level", IsolationLevel)
+def test_f38_it_works_under_any_isolation_level(
+    shop: Db, database_url: str, level: IsolationLevel
+) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT")  # the snapshot is older than the work
+        made = ship.enqueue(Order(number=1), conn=connection)
+        ship.enqueue_many([Order(number=2)], conn=connection)
+        ship.enqueue(Order(number=3), key="k", conn=connection)
+        report.trigger(scope="acme", conn=connection)
+        assert Client(connection=connection).execution(made or 0).status == "PENDING"
+    assert [one["number"] for one in enqueued(shop)] == [1, 2, 3, 5]
+
+
+def test_f38_the_atomic_blocks_of_django_hold(shop: Db, database_url: str) -> None:
+    with django_connection(database_url) as connection:
+        with pytest.raises(RuntimeError, match="no"), transaction.atomic():
+            ship.enqueue(Order(number=1), conn=connection)
+            raise RuntimeError("no")
+        with transaction.atomic():
+            ship.enqueue(Order(number=2), conn=connection)
+            with pytest.raises(RuntimeError, match="inner"), transaction.atomic():
+                ship.enqueue(Order(number=3), conn=connection)
+                raise RuntimeError("inner")
+        ship.enqueue(Order(number=4), conn=connection)  # in autocommit mode
+        (newest, _) = Client(connection=connection).executions("ship")
+        assert newest.requested_by
+    assert [one["number"] for one in enqueued(shop)] == [2, 4]
+
+
+def test_f38_a_savepoint_of_sqlalchemy_holds(shop: Db, database_url: str) -> None:
+    with sqlalchemy_engine(database_url) as engine, Session(engine) as session:
+        ship.enqueue(Order(number=1), conn=session)
+        nested = session.begin_nested()
+        ship.enqueue(Order(number=2), conn=session)
+        nested.rollback()
+        session.commit()
+        with engine.begin() as connection:
+            ship.enqueue(Order(number=3), conn=connection)
+    assert [one["number"] for one in enqueued(shop)] == [1, 3]
+
+
+def test_f38_in_autocommit_mode_many_items_are_one_transaction(
+    shop: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronledger.ledger.calls.MOST_ITEMS", 1)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        ship.enqueue_many([Order(number=1), Order(number=2)], conn=connection)
+        assert [one["number"] for one in enqueued(shop)] == [1, 2]
+        first, second = (
+            row["xmin"] for row in shop.execute("SELECT xmin FROM cronledger.executions")
+        )
+        assert first == second
+
+
+async def test_f38_a_client_has_a_transaction_of_its_own(shop: Db, database_url: str) -> None:
+    with Client(database_url) as client:
+        made = ship.enqueue(Order(number=1), conn=client)
+        assert client.wait is not None
+        assert client.execution(made or 0).job == "ship"
+    async with AsyncClient(database_url) as async_client:
+        await ship.enqueue_async(Order(number=2), conn=async_client)
+    assert [one["number"] for one in enqueued(shop)] == [1, 2]
+
+
+def test_f38_a_transaction_that_stays_open_stops_no_other_job(shop: Db, database_url: str) -> None:
+    with psycopg.connect(database_url) as connection, Client(database_url) as client:
+        report.enqueue(scope="acme", conn=connection)
+        ship.enqueue(Order(number=1), conn=client)
+        assert [one["number"] for one in enqueued(shop)] == [1]
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def test_f38_a_payload_that_the_handler_would_refuse_is_not_sent(
+    shop: Db, database_url: str
+) -> None:
+    with psycopg.connect(database_url) as connection:
+        wrong: list[Any] = [{"number": "x"}, {}, [], Unsent(), object()]
+        for payload in wrong:
+            with pytest.raises(PayloadInvalidError, match="the payload"):
+                ship.enqueue(payload, conn=connection)
+            with pytest.raises(PayloadInvalidError, match="the payload"):
+                ship.trigger(payload, conn=connection)
+            with pytest.raises(PayloadInvalidError, match=r"payloads\[1\]"):
+                ship.enqueue_many([Order(number=1), payload], conn=connection)
+        with pytest.raises(
+            PayloadInvalidError,
+            match="the handler of job 'ship' would refuse the payload:\npayload: Input should be",
+        ):
+            ship.enqueue(conn=connection)
+        ship.enqueue(key="k", conn=connection)  # it may merge into one that has a payload
+        report.enqueue(scope="acme", conn=connection)  # the payload of the job fits
+        right: Any = {"number": "7"}
+        ship.enqueue(right, conn=connection)
+    assert enqueued(shop) == [None, {"number": 5}, {"number": "7"}]
+
+
+def test_f38_a_refusal_of_the_ledger_has_a_remedy(shop: Db, database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        with pytest.raises(LedgerError, match="job 'report' has no scope tenant/globex\nHint: To"):
+            report.trigger(scope="globex", conn=connection)
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            ship.enqueue(Order(number=1), conn=connection)
+        connection.rollback()
+        with pytest.raises(TypeError, match="unexpected keyword argument 'kye'"):
+            ship.enqueue(Order(number=1), conn=connection, kye="k")  # type: ignore[call-arg]
+
+
+def test_f38_conflicts_are_errors_of_the_driver(shop: Db, database_url: str) -> None:
+    shop.execute("BEGIN")
+    shop.execute("SELECT FROM cronledger.schedules WHERE job_name = 'ship' FOR UPDATE")
+    with (
+        psycopg.connect(database_url, options="-c lock_timeout=20ms") as connection,
+        pytest.raises(psycopg.errors.LockNotAvailable),
+    ):
+        ship.enqueue(Order(number=1), key="k", conn=connection)
+    shop.execute("ROLLBACK")
+
+
+async def test_f38_what_is_no_connection_of_psycopg_is_named(database_url: str) -> None:
+    order = Order(number=1)
+    wrong: Any
+    other = sqlalchemy.create_engine("sqlite://")
+    with other.connect() as connection, Session(other) as session:
+        for wrong in (connection, session):
+            with pytest.raises(
+                TypeError,
+                match=r"sqlalchemy\..* with the driver sqlite3.Connection cannot be used here;",
+            ):
+                ship.enqueue(order, conn=wrong)
+            assert not connection.in_transaction()
+    for wrong in (None, database_url, other):
+        with pytest.raises(TypeError, match="cannot be used here; pass a Client, a connection of"):
+            ship.enqueue(order, conn=wrong)
+    other.dispose()
+    async with (
+        async_engine(database_url) as engine,
+        AsyncSession(engine) as async_session,
+        engine.connect() as async_connection,
+        AsyncClient(database_url) as async_client,
+    ):
+        for wrong in (async_session, async_connection, async_client):
+            with pytest.raises(TypeError, match="use the async methods, or AsyncClient"):
+                ship.enqueue(order, conn=wrong)
+    with psycopg.connect(database_url) as sync, Client(database_url) as client:
+        for wrong in (sync, client):
+            with pytest.raises(TypeError, match="cannot be awaited; pass an AsyncClient, an Async"):
+                await ship.enqueue_async(order, conn=wrong)
+
+
+def test_f38_a_function_of_several_jobs_has_no_job_of_its_own(shop: Db, database_url: str) -> None:
+    def work() -> None: ...
+
+    other = App("other")
+    one = other.job(name="one")(work)
+    with Client(database_url) as client:
+        rows.job(shop, "one", schedule=None)
+        one.enqueue(conn=client)
+        other.job(name="two")(work)
+        with pytest.raises(TypeError, match="work is declared as the jobs one, two; use a Client"):
+            one.enqueue(conn=client)
+    assert value(shop, EVERY) == 1
