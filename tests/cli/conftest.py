@@ -62,7 +62,10 @@ def cli(bare: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def filled(cli: Cli, surroundings: Path, database_url: str) -> Cli:
-    """The same with the jobs above and executions 1 (SUCCESS), 2 (FAILED), 3 (RUNNING)."""
+    """The same with the jobs above and executions 1 (SUCCESS), 2 (FAILED), 3 (RUNNING).
+
+    The plan_times are not after the cursor, even if a second begins between the two statements.
+    """
     (surroundings / "jobs.toml").write_text(JOBS)
     applied = cli("jobs", "apply", "jobs.toml")
     assert applied.exit_code == 0, applied.output
@@ -78,7 +81,8 @@ def filled(cli: Cli, surroundings: Path, database_url: str) -> Cli:
             " CASE WHEN n = 2 THEN E'line 1\\nline 2' END,"
             " CASE WHEN status = 'FAILED' THEN 'exit_code' END"
             " FROM (VALUES (2, 'SUCCESS'), (1, 'FAILED'), (0, 'RUNNING')) v(n, status),"
-            " date_trunc('second', cronledger.db_now()) base ORDER BY n DESC"
+            " (SELECT date_trunc('second', planned_through) AS base FROM cronledger.schedules"
+            "  WHERE job_name = 'hourly') planned ORDER BY n DESC"
         )
         c.execute(
             "INSERT INTO cronledger.runners (id, host, pid, version, state, queues, slots,"

@@ -46,7 +46,9 @@ def test_each_argument_of_job_has_one_line_of_description() -> None:
     lines = described[1].split("\n")
     names = [re.fullmatch(r"    (\w+): [A-Z`].*\.", line) for line in lines]
     assert all(names), lines
-    assert [name[1] for name in names if name] == ["schedule", "name", *Policies.__annotations__]
+    assert [name[1] for name in names if name] == [
+        "schedule", "name", "middleware", *Policies.__annotations__,
+    ]  # fmt: skip
 
 
 def test_the_package_exports_the_replica() -> None:
