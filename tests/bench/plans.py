@@ -70,7 +70,7 @@ class _Recorder:
     def cursor(self, **_: object) -> "_Recorder":
         return self
 
-    async def execute(self, text: bytes, params: Mapping[str, Any] | None) -> None:
+    async def execute(self, text: bytes, params: Mapping[str, Any] | None, **_: object) -> None:
         self.sent = Sent(text.decode(), params or {})
 
 
