@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -328,6 +328,44 @@ async def test_f40_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
             await eventually("it runs", lambda: status(ledger, "never") == "SUCCESS")
             assert replica.health().ready
     assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"]
+
+
+async def test_f40_a_lifespan_that_ends_early_without_an_error_is_seen(
+    ledger: Ledger, shop: Shop
+) -> None:
+    """One that suppresses what its task raised, and closes its resources."""
+    breaks = asyncio.Event()
+
+    @asynccontextmanager
+    async def suppresses(app: App) -> AsyncIterator[None]:
+        with suppress(BaseExceptionGroup):
+            async with breaking(breaks)(app):
+                yield
+
+    app = App("breaks", lifespan=suppresses)
+    handler(app, "never", lambda: None)
+    handler(shop.app, "other", lambda: None)
+    with capture_logs() as logs:
+        async with live(ledger, app, shop.app, poll_interval="200ms") as replica:
+            breaks.set()
+            await eventually("it is seen", lambda: not replica.health().ready)
+            await eventually("it is published", lambda: published(ledger) == ["other"])
+    (line,) = [x for x in logs if x["event"] == "lifespan_failed"]
+    assert line["app"] == "breaks"
+
+
+async def test_f40_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger) -> None:
+    @asynccontextmanager
+    async def ends(app: App) -> AsyncIterator[None]:
+        with suppress(asyncio.CancelledError):
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            yield
+
+    app = App("ends", lifespan=ends)
+    with pytest.raises(LifespanError, match=r"App 'ends' raised .* ended by itself"):
+        await live(ledger, app).start()
 
 
 def published(ledger: Ledger) -> list[str]:
