@@ -368,6 +368,31 @@ async def test_f40_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger)
         await live(ledger, app).start()
 
 
+async def test_f40_an_abort_does_not_wait_for_lifespans_that_hang(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def hangs(app: App) -> AsyncIterator[None]:
+        yield
+        steps.append("closing")
+        try:
+            await asyncio.sleep(600)
+        finally:
+            steps.append("cancelled")
+
+    replica = live(ledger, App("hangs", lifespan=hangs), drain_timeout="10m")
+    await replica.start()
+    drain = asyncio.ensure_future(replica.drain())
+    await eventually("it closes", lambda: steps)
+    monkeypatch.setattr("cronledger.engine.runtime.runtime.CLOSE_SECONDS", 0.05)
+    async with asyncio.timeout(120):  # less than drain_timeout
+        await replica.abort()
+    assert steps == ["closing", "cancelled"]
+    await drain
+
+
 def published(ledger: Ledger) -> list[str]:
     (row,) = ledger.rows("SELECT handlers FROM runners")
     return [name.partition(":")[2] for name in row["handlers"]]

@@ -203,7 +203,7 @@ class Runtime:
             self._report = drain.report()
             await self._close()
             # Nothing of the ledger waits for the lifespans: no lease is extended any more.
-            await self.lifespans.close(max(CLOSE_SECONDS, began + patience - monotonic()))
+            await self._close_lifespans(began + patience - monotonic())
             self.state = "stopped"
             log.info(
                 "runner_stopped",
@@ -221,6 +221,19 @@ class Runtime:
         """See `Replica.abort`."""
         self._aborting.set()
         return await self.drain(0)
+
+    async def _close_lifespans(self, seconds: float) -> None:
+        """Close the lifespans. They have `seconds`, at least CLOSE_SECONDS.
+
+        An abort leaves them CLOSE_SECONDS from then on.
+        """
+        closing = asyncio.ensure_future(self.lifespans.close(max(CLOSE_SECONDS, seconds)))
+        aborted = asyncio.ensure_future(self._aborting.wait())
+        await asyncio.wait([closing, aborted], return_when=asyncio.FIRST_COMPLETED)
+        aborted.cancel()
+        if not closing.done():
+            closing.cancel()
+            await self.lifespans.close(CLOSE_SECONDS)
 
     async def _sign_off(self, *, claim_cut_off: bool) -> None:
         """Release the executions of a claim that was cut off, and mark the runner as stopped."""
