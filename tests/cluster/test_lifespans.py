@@ -393,6 +393,26 @@ async def test_f40_an_abort_does_not_wait_for_lifespans_that_hang(
     await drain
 
 
+async def test_f40_no_lifespan_begins_after_a_drain(ledger: Ledger, shop: Shop) -> None:
+    began: list[str] = []
+
+    @asynccontextmanager
+    async def hangs(app: App) -> AsyncIterator[None]:
+        began.append("it")
+        await asyncio.sleep(600)
+        yield
+
+    async with live(ledger, App("host")) as replica:
+        first = asyncio.ensure_future(replica.register(App("hangs", lifespan=hangs)))
+        await eventually("it begins", lambda: began)
+        second = asyncio.ensure_future(replica.register(shop.app))
+        third = asyncio.ensure_future(replica.unregister(shop.app))
+        await asyncio.sleep(0)  # they wait for the first one
+    ended = await asyncio.gather(first, second, third, return_exceptions=True)
+    assert [type(error) for error in ended] == [LifespanError, RuntimeError, RuntimeError]
+    assert shop.steps == []
+
+
 def published(ledger: Ledger) -> list[str]:
     (row,) = ledger.rows("SELECT handlers FROM runners")
     return [name.partition(":")[2] for name in row["handlers"]]

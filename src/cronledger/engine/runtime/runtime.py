@@ -61,6 +61,7 @@ class Runtime:
         self._applied = applied
         self._manual = manual
         self._runner_id: str | None = settings.runner_id
+        self._changing_apps = asyncio.Lock()
         self._aborting = asyncio.Event()
         self._stopped = asyncio.Event()
         self._report = DrainReport()
@@ -359,15 +360,17 @@ class Runtime:
 
     async def register(self, app: App, *, force: bool) -> Applied:
         """See `Replica.register`."""
-        self._require_running("register")
-        applied = await self.components.lifecycle.register(app, force=force)
+        async with self._changing_apps:
+            self._require_running("register")
+            applied = await self.components.lifecycle.register(app, force=force)
         self._reconsider()
         return applied
 
     async def unregister(self, app: App) -> Retired:
         """See `Replica.unregister`."""
-        self._require_running("unregister")
-        done = await self.components.lifecycle.unregister(app)
+        async with self._changing_apps:
+            self._require_running("unregister")
+            done = await self.components.lifecycle.unregister(app)
         self.components.heartbeats.renew_now()
         self._reconsider()
         return done
