@@ -16,8 +16,8 @@ Next = Callable[[], Any]
 AsyncNext = Callable[[], Awaitable[Any]]
 WRITE = "INSERT INTO done VALUES (%s)"
 STEAL = (
-    "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
-    " WHERE id = %s"
+    "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief',"
+    " stale_after = now() + '1 day' WHERE id = %s"
 )
 
 
