@@ -66,8 +66,8 @@ EVENTS: Mapping[str, str] = {
     "lease_expired": "A lease was not renewed in time. Its handler is stopped.",
     "lease_lost": "Another runner or an operator ended a lease. Late writes of its handler are "
     "refused.",
-    "lifespan_failed": "A lifespan raised after it had yielded. If the runner was working, it "
-    "claims nothing more for this App.",
+    "lifespan_failed": "A lifespan raised after it had yielded, or ended by itself. If the runner "
+    "was working, it claims nothing more for this App.",
     "lifespan_not_closed": "A lifespan was cancelled because it did not end in time. `ended`: it "
     "has ended since.",
     "listen_failed": "Notifications cannot be received. The runner polls every poll_interval. "

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -328,6 +328,89 @@ async def test_f40_of_an_app_whose_lifespan_ends_early_nothing_is_claimed(
             await eventually("it runs", lambda: status(ledger, "never") == "SUCCESS")
             assert replica.health().ready
     assert [x["app"] for x in logs if x["event"] == "lifespan_failed"] == ["breaks"]
+
+
+async def test_f40_a_lifespan_that_ends_early_without_an_error_is_seen(
+    ledger: Ledger, shop: Shop
+) -> None:
+    """One that suppresses what its task raised, and closes its resources."""
+    breaks = asyncio.Event()
+
+    @asynccontextmanager
+    async def suppresses(app: App) -> AsyncIterator[None]:
+        with suppress(BaseExceptionGroup):
+            async with breaking(breaks)(app):
+                yield
+
+    app = App("breaks", lifespan=suppresses)
+    handler(app, "never", lambda: None)
+    handler(shop.app, "other", lambda: None)
+    with capture_logs() as logs:
+        async with live(ledger, app, shop.app, poll_interval="200ms") as replica:
+            breaks.set()
+            await eventually("it is seen", lambda: not replica.health().ready)
+            await eventually("it is published", lambda: published(ledger) == ["other"])
+    (line,) = [x for x in logs if x["event"] == "lifespan_failed"]
+    assert line["app"] == "breaks"
+
+
+async def test_f40_a_lifespan_that_ends_by_itself_ends_the_start(ledger: Ledger) -> None:
+    @asynccontextmanager
+    async def ends(app: App) -> AsyncIterator[None]:
+        with suppress(asyncio.CancelledError):
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            yield
+
+    app = App("ends", lifespan=ends)
+    with pytest.raises(LifespanError, match=r"App 'ends' raised .* ended by itself"):
+        await live(ledger, app).start()
+
+
+async def test_f40_an_abort_does_not_wait_for_lifespans_that_hang(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def hangs(app: App) -> AsyncIterator[None]:
+        yield
+        steps.append("closing")
+        try:
+            await asyncio.sleep(600)
+        finally:
+            steps.append("cancelled")
+
+    replica = live(ledger, App("hangs", lifespan=hangs), drain_timeout="10m")
+    await replica.start()
+    drain = asyncio.ensure_future(replica.drain())
+    await eventually("it closes", lambda: steps)
+    monkeypatch.setattr("cronledger.engine.runtime.runtime.CLOSE_SECONDS", 0.05)
+    async with asyncio.timeout(120):  # less than drain_timeout
+        await replica.abort()
+    assert steps == ["closing", "cancelled"]
+    await drain
+
+
+async def test_f40_no_lifespan_begins_after_a_drain(ledger: Ledger, shop: Shop) -> None:
+    began: list[str] = []
+
+    @asynccontextmanager
+    async def hangs(app: App) -> AsyncIterator[None]:
+        began.append("it")
+        await asyncio.sleep(600)
+        yield
+
+    async with live(ledger, App("host")) as replica:
+        first = asyncio.ensure_future(replica.register(App("hangs", lifespan=hangs)))
+        await eventually("it begins", lambda: began)
+        second = asyncio.ensure_future(replica.register(shop.app))
+        third = asyncio.ensure_future(replica.unregister(shop.app))
+        await asyncio.sleep(0)  # they wait for the first one
+    ended = await asyncio.gather(first, second, third, return_exceptions=True)
+    assert [type(error) for error in ended] == [LifespanError, RuntimeError, RuntimeError]
+    assert shop.steps == []
 
 
 def published(ledger: Ledger) -> list[str]:

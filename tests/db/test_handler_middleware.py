@@ -16,8 +16,8 @@ Next = Callable[[], Any]
 AsyncNext = Callable[[], Awaitable[Any]]
 WRITE = "INSERT INTO done VALUES (%s)"
 STEAL = (
-    "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief'"
-    " WHERE id = %s"
+    "UPDATE cronledger.executions SET lease_token = gen_random_uuid(), runner_id = 'thief',"
+    " stale_after = now() + '1 day' WHERE id = %s"
 )
 
 
@@ -271,6 +271,24 @@ async def test_f41_a_def_that_returns_an_awaitable_has_no_middleware(whole: Whol
         row = await whole.run(job)
     assert row["error_code"] == "handler_error"
     assert "declare the handler as an `async def`" in row["error_msg"]
+
+
+async def test_f41_the_writes_of_a_def_that_returns_an_awaitable_are_rolled_back(
+    whole: Whole,
+) -> None:
+    async def inner() -> str:
+        return "never"
+
+    def outer(ctx: Context) -> Awaitable[str]:
+        with ctx.transaction() as conn:
+            conn.execute(WRITE, ["never"])
+        return inner()
+
+    job = whole.job(outer, middleware=[swallow])
+    async with whole.replica():
+        row = await whole.run(job)
+    assert (row["status"], row["result"]) == ("SUCCESS", "swallowed")
+    assert done(whole) == []
 
 
 def swallow_nothing(ctx: Context, call_next: Next) -> Any:

@@ -179,7 +179,8 @@ BAD: list[tuple[str, str]] = [
         "ConectionError", "print", "a b", "75", "a.", ".a", "a-b", "builtins.OSError", "IOError",
         "time_out", "lease_lost", "exit_code", "40001", "5xx")),
     *(("command", item) for item in (
-        "0", "256", "78-64", "0-9", "1-256", "-1", "1000", "SIGNONE", "ValueError", "5xx", "exit",
+        "0", "256", "78-64", "0-9", "1-256", "-1", "1000", "SIGNONE", "SIGIOT", "ValueError", "5xx",
+        "exit",
         "shutdown", "stale_timeout", "payload_invalid", "http_status", "retry_requested")),
     *(("sql", item) for item in ("4000", "400011", "40p01", "4", "40-42", "http_status", "a.B")),
     *(("http", item) for item in ("99", "600", "5XX", "6xx", "0xx", "599-500", "50", "exit_code")),

@@ -16,6 +16,7 @@ _CLASS = re.compile(rf"{_NAME}(\.({_NAME}|<locals>))*")
 _NUMBERS = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?")
 _STATUSES = re.compile(r"[1-5]xx")
 _SQLSTATE = re.compile(r"[0-9A-Z]{2}([0-9A-Z]{3})?")
+_SIGNALS = frozenset(x.name for x in signal.Signals)  # without second names, such as SIGIOT
 _NEVER_REPORTED = ("stale_timeout", "runner_crashed", "shutdown")
 _REQUESTING = (Handler.PYTHON, Handler.EXTERNAL)
 _ALWAYS = (ErrorCode.HANDLER_ERROR, ErrorCode.NOT_STARTED, ErrorCode.TIMEOUT)
@@ -65,7 +66,7 @@ def _builtin(item: str) -> str | None:
 
 
 def _is_end(item: str) -> bool:
-    return _are_numbers(item, 1, 255) or item in signal.Signals.__members__
+    return _are_numbers(item, 1, 255) or item in _SIGNALS
 
 
 def _is_sqlstate(item: str) -> bool:

@@ -281,7 +281,8 @@ class Executor:
         return self._stopped(running, ended.output)
 
     def _context(self, running: Running, transaction: ExecutionTransaction) -> Context:
-        claimed = running.lease.claimed
+        claimed, job = running.lease.claimed, running.lease.job
+        python = job.handler is Handler.PYTHON
         return Context(
             execution_id=claimed.id,
             job=claimed.key.job_name,
@@ -294,6 +295,7 @@ class Executor:
             lease_token=claimed.token,
             runner_id=self._runner,
             cancel_token=running.cancel,
+            resources=self._python.functions[job.target["python"]].resources if python else None,
             _held=lambda: running.lease.usable,
             _transaction=transaction.open,
         )

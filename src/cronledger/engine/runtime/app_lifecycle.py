@@ -17,7 +17,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class AppLifecycle:
-    """Changes the Apps of a runner.
+    """Changes the Apps of a runner. The changes must not overlap.
 
     `check_in` publishes the functions that the runner has now. `unused` waits for the ends of the
     executions of functions that were removed.
@@ -30,43 +30,40 @@ class AppLifecycle:
     runner: str
     check_in: Callable[[], Awaitable[float]]
     unused: Callable[[Collection[str]], Awaitable[None]]
-    _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def register(self, app: App, *, force: bool) -> Applied:
         """See `Replica.register`."""
-        async with self._changing:
-            source_of(app)
-            known = app in self.apps
+        source_of(app)
+        known = app in self.apps
+        if not known:
+            self.apps.add(app)
+        try:
+            await self.lifespans.enter(app)
+            await self.check_in()  # otherwise a peer parks the new jobs as `no_runner`
+            return await self.apply(app, force=force)
+        except BaseException:
             if not known:
-                self.apps.add(app)
-            try:
-                await self.lifespans.enter(app)
-                await self.check_in()  # otherwise a peer parks the new jobs as `no_runner`
-                return await self.apply(app, force=force)
-            except BaseException:
-                if not known:
-                    self._remove(app)
-                raise
+                self._remove(app)
+            raise
 
     async def unregister(self, app: App) -> Retired:
         """See `Replica.unregister`."""
-        async with self._changing:
-            if app not in self.apps:
-                raise ValueError(f"App {app.name!r} is not registered with this replica")
-            source = source_of(app)
-            self.apps.withhold(app)
-            try:
-                await self.check_in()  # so that others know that this runner lost the functions
-                done = await asyncio.to_thread(
-                    retire, self.url, list(app.jobs), source=source, runner=self.runner,
-                    schema=self.expected.schema, deploy=app.deploy, by=f"runner {self.runner}",
-                    ledger=self.expected.id,
-                )  # fmt: skip
-            except BaseException:
-                if self.lifespans.usable(app):
-                    self.apps.offer(app)
-                raise
-            self._remove(app)
+        if app not in self.apps:
+            raise ValueError(f"App {app.name!r} is not registered with this replica")
+        source = source_of(app)
+        self.apps.withhold(app)
+        try:
+            await self.check_in()  # so that others know that this runner lost the functions
+            done = await asyncio.to_thread(
+                retire, self.url, list(app.jobs), source=source, runner=self.runner,
+                schema=self.expected.schema, deploy=app.deploy, by=f"runner {self.runner}",
+                ledger=self.expected.id,
+            )  # fmt: skip
+        except BaseException:
+            if self.lifespans.usable(app):
+                self.apps.offer(app)
+            raise
+        self._remove(app)
         if done.refused is not None:
             log.warning("source_refused", source=source, reason=done.refused)
         log.info(

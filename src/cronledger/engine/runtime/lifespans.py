@@ -37,7 +37,7 @@ class Lifespan:
         self._ended = ended
         self._value: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
-        self._error: BaseException | None = None
+        self._error: BaseException = asyncio.CancelledError()  # if its task never begins
         self._task = asyncio.create_task(self._run(), name=f"cronledger lifespan {self.place}")
 
     async def _run(self) -> None:
@@ -45,6 +45,8 @@ class Lifespan:
             async with self._make(self.app) as value:
                 self._value.set_result(value)
                 await self._leave.wait()
+            if not self._leave.is_set():  # it suppressed what ended it
+                raise RuntimeError("it ended by itself")
         except BaseException as error:  # also SystemExit, which only ends the lifespan
             self._error = error
             if not self._value.done():

@@ -61,6 +61,7 @@ class Runtime:
         self._applied = applied
         self._manual = manual
         self._runner_id: str | None = settings.runner_id
+        self._changing_apps = asyncio.Lock()
         self._aborting = asyncio.Event()
         self._stopped = asyncio.Event()
         self._report = DrainReport()
@@ -203,7 +204,7 @@ class Runtime:
             self._report = drain.report()
             await self._close()
             # Nothing of the ledger waits for the lifespans: no lease is extended any more.
-            await self.lifespans.close(max(CLOSE_SECONDS, began + patience - monotonic()))
+            await self._close_lifespans(began + patience - monotonic())
             self.state = "stopped"
             log.info(
                 "runner_stopped",
@@ -221,6 +222,19 @@ class Runtime:
         """See `Replica.abort`."""
         self._aborting.set()
         return await self.drain(0)
+
+    async def _close_lifespans(self, seconds: float) -> None:
+        """Close the lifespans. They have `seconds`, at least CLOSE_SECONDS.
+
+        An abort leaves them CLOSE_SECONDS from then on.
+        """
+        closing = asyncio.ensure_future(self.lifespans.close(max(CLOSE_SECONDS, seconds)))
+        aborted = asyncio.ensure_future(self._aborting.wait())
+        await asyncio.wait([closing, aborted], return_when=asyncio.FIRST_COMPLETED)
+        aborted.cancel()
+        if not closing.done():
+            closing.cancel()
+            await self.lifespans.close(CLOSE_SECONDS)
 
     async def _sign_off(self, *, claim_cut_off: bool) -> None:
         """Release the executions of a claim that was cut off, and mark the runner as stopped."""
@@ -346,15 +360,17 @@ class Runtime:
 
     async def register(self, app: App, *, force: bool) -> Applied:
         """See `Replica.register`."""
-        self._require_running("register")
-        applied = await self.components.lifecycle.register(app, force=force)
+        async with self._changing_apps:
+            self._require_running("register")
+            applied = await self.components.lifecycle.register(app, force=force)
         self._reconsider()
         return applied
 
     async def unregister(self, app: App) -> Retired:
         """See `Replica.unregister`."""
-        self._require_running("unregister")
-        done = await self.components.lifecycle.unregister(app)
+        async with self._changing_apps:
+            self._require_running("unregister")
+            done = await self.components.lifecycle.unregister(app)
         self.components.heartbeats.renew_now()
         self._reconsider()
         return done

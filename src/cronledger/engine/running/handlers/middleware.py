@@ -49,19 +49,11 @@ class WrappedHandler:
 
     def _called(self, call: Callable[[], Any]) -> Any:
         try:
-            value = self._guard.call(call)
+            return _result(self._guard.call(call))
         except BaseException as error:
             self._note(error)
             self._transaction.roll_back_sync()
             raise
-        if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            raise TypeError(
-                "a `def` with middleware returned an awaitable, which would run outside of the "
-                "middleware; declare the handler as an `async def`"
-            )
-        return value
 
     async def _awaited(self, call: Callable[[], Any]) -> Any:
         try:
@@ -75,3 +67,15 @@ class WrappedHandler:
         lost = isinstance(error, LeaseEndedError) or self._guard.ended_by(error)
         if lost or isinstance(error, asyncio.CancelledError):
             self._interruption = error
+
+
+def _result(value: Any) -> Any:
+    """Return the result of a `def`. Raises TypeError if it is an awaitable."""
+    if not inspect.isawaitable(value):
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    raise TypeError(
+        "a `def` with middleware returned an awaitable, which would run outside of the "
+        "middleware; declare the handler as an `async def`"
+    )

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cronledger.app import Bound, Context
@@ -42,8 +42,6 @@ class PythonHandlers:
         function noticed the end of its lease.
         """
         bound = self.functions[name]
-        if bound.resources is not None:
-            context = replace(context, resources=bound.resources)
         EXECUTION.set(context)  # in the context of this task, and so until its end
         wrapped = WrappedHandler(bound, guard, transaction) if bound.middleware else None
         try:
