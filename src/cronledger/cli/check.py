@@ -2,11 +2,11 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -198,9 +198,9 @@ def _app_places(
     raised = None
     for cause in (error, *(error.causes if error is not None else ())):
         raised = (None if cause is None else place_of_error(cause)) or raised
-    try:
-        handlers = load_app(name).handlers
-    except ConfigurationError:
-        handlers = {}
+    handlers: Mapping[str, Callable[..., Any]] = {}
+    if name.partition(":")[0] in sys.modules:  # otherwise its import failed, and would run again
+        with suppress(ConfigurationError):
+            handlers = load_app(name).handlers
     places = {name: place_of_function(function) for name, function in handlers.items()}
     return [places.get(problem.job or "", raised) for problem in problems]
