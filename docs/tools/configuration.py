@@ -47,9 +47,9 @@ python = "myproject.jobs:refresh"
 max_attempts = 3
 ```
 
-Editors that know JSON Schema complete and check the file if its first line is
-`#:schema ./cronledger.schema.json`, and `cronledger schema > cronledger.schema.json` has written
-the schema beside it. [Checks before a deployment](howto/check.md) finds the other mistakes.
+`cronledger schema > cronledger.schema.json` writes the JSON Schema of the file. If the first line
+of the file is `#:schema ./cronledger.schema.json`, editors complete and check it.
+[`cronledger check`](howto/check.md) also finds the mistakes that a schema cannot describe.
 """
 
 RUNS = """\

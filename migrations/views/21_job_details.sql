@@ -48,7 +48,7 @@ COMMENT ON COLUMN {schema}.job_details.retired_at IS 'When the job was retired; 
 COMMENT ON COLUMN {schema}.job_details.edited_by IS 'The person who made the last edit; copied to job_revisions.requested_by.';
 COMMENT ON COLUMN {schema}.job_details.spec_error IS 'Why the job cannot be planned or run; cleared by the next edit.';
 COMMENT ON COLUMN {schema}.job_details.function IS 'The Python function that runs; NULL with another handler.';
-COMMENT ON COLUMN {schema}.job_details.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, statuses of http, SQLSTATEs, error codes. NULL or empty: all failures.';
+COMMENT ON COLUMN {schema}.job_details.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, HTTP statuses, SQLSTATEs, error codes. NULL or empty: all failures.';
 COMMENT ON COLUMN {schema}.job_details.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
 
 CREATE OR REPLACE VIEW {schema}.job_targets AS

@@ -342,12 +342,12 @@ def _plain(where: str, job: str, payload: object) -> Any:
 
 
 def _failure(where: str, job: str, field: str, item: object) -> object:
-    """Return a class of exceptions as its name, and anything else as it is."""
+    """Return an exception class as its name, and anything else as it is."""
     if not isinstance(item, type):
         return item
     name = retry_filters.name_of(item)
     if not issubclass(item, BaseException):
-        message = f"has {name}, which is not a class of exceptions"
+        message = f"has {name}, which is not an exception class"
         raise _refusal(where, job, field, message, "remove it")
     if issubclass(item, Retry | Discard | LeaseLost):
         message = f"has {name}, but filters do not apply to it"

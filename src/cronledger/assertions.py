@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -10,6 +10,7 @@ from cronledger.rules import zones
 from cronledger.rules.cron import Cron, Firing, parse
 from cronledger.rules.firings import change_note, cron_in, local_text, note
 from cronledger.rules.model import Job
+from cronledger.rules.problems import nearest
 from cronledger.rules.timeline import TICK, lifetime
 
 SHOWN = 10
@@ -43,13 +44,13 @@ def assert_fires(
     Raises:
         AssertionError: It fires at other times. The message has the clock changes that affect it.
         ValueError: An argument, or the schedule, is invalid.
-        TypeError: `what` is neither a job nor text.
+        TypeError: An argument has another type, such as a function instead of its job.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     schedule = _schedule(what, zone, scope)
     period = _Period.of(on, year, schedule.zone)
     firings = schedule.firings(period)
-    expected = None if at is None else [_LocalTime.read(text, period) for text in at]
+    expected = None if at is None else _local_times(at, period)
     failures: list[str] = []
     if times is not None and len(firings) != times:
         failures.append(f"fires {_times(len(firings))} {period}, not {_times(times)}")
@@ -76,14 +77,24 @@ class _Period:
     def of(cls, on: date | str | None, year: int | None, zone: ZoneInfo) -> Self:
         if (on is None) == (year is None):
             raise ValueError(f"on={on!r}, year={year!r}: give exactly one of them")
-        day = None
-        if year is not None:
-            first, end, words = date(year, 1, 1), date(year + 1, 1, 1), f"in {year}"
-        else:
-            day = first = _day(on)
-            end, words = first + _DAY, f"on {first.isoformat()}"
-        start, stop = (datetime.combine(one, time(), zone) for one in (first, end))
-        return cls(_utc(start) - TICK, _utc(stop) - TICK, words, day)
+        if year is None:
+            return cls._of_days(day := _day(on), day, f"on {day.isoformat()}", zone)
+        if not isinstance(year, int):
+            raise TypeError(f"year={year!r} is not a number, such as 2027")
+        if not MINYEAR < year < MAXYEAR:
+            raise ValueError(f"year={year!r} is out of range; use a year such as 2027")
+        return cls._of_days(date(year, 1, 1), date(year, 12, 31), f"in {year}", zone)
+
+    @classmethod
+    def _of_days(cls, first: date, last: date, words: str, zone: ZoneInfo) -> Self:
+        try:
+            start, stop = (
+                datetime.combine(one, time(), zone).astimezone(UTC) - TICK
+                for one in (first, last + _DAY)
+            )
+        except OverflowError:
+            raise ValueError(f"on={first.isoformat()} is out of range; use another day") from None
+        return cls(start, stop, words, first if first == last else None)
 
     def __str__(self) -> str:
         return self.words
@@ -116,6 +127,11 @@ class _Schedule:
 
 def _schedule(what: Job | str, zone: str | None, scope: str | None) -> _Schedule:
     if isinstance(what, Job):
+        if scope is not None and what.scopes is not None and scope not in what.scopes:
+            raise ValueError(
+                f"scope={scope!r} is not a scope of job {what.name!r}; "
+                f"{nearest(scope, what.scopes)}"
+            )
         text = f"job {what.name!r} ({what.schedule or 'without a schedule'}, {what.timezone})"
         return _Schedule(text, cron_in(what, scope), what, zones.named(zone or what.timezone))
     if not isinstance(what, str):
@@ -164,6 +180,12 @@ class _LocalTime:
         )
 
 
+def _local_times(at: Sequence[str], period: _Period) -> list[_LocalTime]:
+    if isinstance(at, str):
+        raise TypeError(f"at={at!r} is not a list; write at=[{at!r}]")
+    return [_LocalTime.read(text, period) for text in at]
+
+
 def _differences(
     expected: Sequence[_LocalTime], firings: Sequence[Firing], zone: ZoneInfo
 ) -> list[str]:
@@ -194,10 +216,6 @@ def _day(on: date | str | None) -> date:
         return date.fromisoformat(on)
     except ValueError:
         raise ValueError(f"on={on!r} is not a day; write it like 2027-03-28") from None
-
-
-def _utc(local: datetime) -> datetime:
-    return local.astimezone(UTC)
 
 
 def _times(count: int) -> str:

@@ -68,8 +68,8 @@ EVENTS: Mapping[str, str] = {
     "refused.",
     "lifespan_failed": "A lifespan raised after it had yielded, or ended by itself. If the runner "
     "was working, it claims nothing more for this App.",
-    "lifespan_not_closed": "A lifespan was cancelled because it did not end in time. `ended`: it "
-    "has ended since.",
+    "lifespan_not_closed": "A lifespan was cancelled because it did not end in time. `ended`: "
+    "whether it has ended since.",
     "listen_failed": "Notifications cannot be received. The runner polls every poll_interval. "
     "Logged for each new `error`, and once a minute.",
     "listen_restored": "Notifications are received again.",

@@ -109,6 +109,8 @@ def test_f45_every_error_has_its_line(bare: Cli, write: Any) -> None:
     assert bare("check", "--no-import").exit_code == 0
     write("[jobs.a\n")
     assert "Error: cronledger.toml:1: is not TOML: " in bare("check").stderr
+    write('[job.a.http]\nurl = "http://x"\n')
+    assert "Error: cronledger.toml:1: job: unknown table" in bare("check").stderr
     assert "absent.toml: cannot be read" in bare("check", "absent.toml").stderr
 
 
@@ -135,10 +137,17 @@ def test_f45_collisions(bare: Cli, write: Any) -> None:
     assert said.exit_code == 0
     assert (
         'Warning: cronledger.toml: queue "default": 11 executions are due at 2027-03-28T00:00:00Z, '
-        "more than 10 (a, b, c, d, e and 6 more jobs); spread them"
+        "which is more than 10 (jobs: a, b, c, d, e and 6 more); spread them"
     ) in said.stderr
     assert bare("check", *SPRING, "--strict").exit_code == 1
     assert bare("check", *SPRING, "--strict", "--at-once", "11").exit_code == 0
+    write(
+        '[jobs.a]\nschedule = "0,30 0 * * *"\nscope_kind = "tenant"\nscopes = ["x", "y"]\n'
+        'command = ["true"]\n'
+    )
+    assert (
+        "which is more than 1 (jobs: a); other such seconds within 24 hours: 1; spread them"
+    ) in bare("check", *SPRING, "--at-once", "1").stderr
 
 
 def test_f45_a_job_that_has_ended(bare: Cli, write: Any) -> None:
@@ -146,7 +155,19 @@ def test_f45_a_job_that_has_ended(bare: Cli, write: Any) -> None:
     said = bare("check")
     assert said.exit_code == 0
     assert "Warning: cronledger.toml:3: jobs.a.ends_at" in said.stderr
-    assert "the job does not fire any more" in said.stderr
+    assert "the job does not fire any more; remove the job, or correct `ends_at`" in said.stderr
+    assert re.split(r"\s{2,}", said.stdout.splitlines()[1].strip()) == ["a", "no firing to show"]
+
+
+def test_a_source_without_jobs_is_no_error(bare: Cli, write: Any) -> None:
+    write("")
+    said = bare("check")
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert said.stderr == "there are no jobs\ncronledger.toml: 0 jobs, 0 errors, 0 warnings\n"
+    write('[jobs.a]\nschedule = "@daily"\ncommand = ["true"]\n')
+    said = bare("check", "--count", "0")
+    assert "there are no jobs" not in said.stderr
+    assert re.split(r"\s{2,}", said.stdout.splitlines()[1].strip()) == ["a", "no firing to show"]
 
 
 def test_f45_an_app_has_the_lines_of_its_functions(bare: Cli, write: Any) -> None:
@@ -184,6 +205,20 @@ def test_a_module_that_cannot_be_imported_is_named_with_its_line(
     said = bare("check", f"{name}:app", "--format", "github")
     assert said.exit_code == 2
     assert said.stdout.startswith(f"::error file={name}.py,line={line}::{name}.py:{line}: ")
+
+
+def test_a_module_that_cannot_be_imported_is_imported_once(
+    bare: Cli, write: Any, surroundings: Path
+) -> None:
+    text = (
+        "print('importing')\nwith open('imports', 'a') as file: file.write('x')\n"
+        "raise SystemExit(3)\n"
+    )
+    write(text, "exits_of_this_test.py")
+    said = bare("check", "exits_of_this_test:app", "--format", "json")
+    assert said.exit_code == 2
+    assert report(said)["findings"][0]["line"] == 3  # what the module prints is no JSON
+    assert (surroundings / "imports").read_text() == "x"
 
 
 def test_f45_workflow_commands(

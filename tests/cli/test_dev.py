@@ -3,6 +3,9 @@
 import os
 import re
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +128,39 @@ def test_f47_a_second_signal_stops_running_work(start: Start, surroundings: Path
     run.until_event("runner_draining")
     run.signal(signal.SIGTERM)
     assert run.end() == 1, run.err
+
+
+def test_a_signal_while_the_replica_starts_is_no_failure(start: Start, surroundings: Path) -> None:
+    text = (
+        "\nimport sys, time\nif 'run' in sys.argv:\n    open('starts', 'w')\n    time.sleep(600)\n"
+    )
+    (surroundings / "slow_start_of_dev.py").write_text(APP + text)
+    run = start("slow_start_of_dev:app", "--no-reload")
+    run.until((surroundings / "starts").exists)
+    run.signal(signal.SIGINT)
+    assert run.end() == 0, run.err
+
+
+def test_a_directory_that_may_not_be_read_is_not_watched() -> None:
+    """As another user than root, who may read every directory."""
+    user = 65534 if os.geteuid() == 0 else os.geteuid()
+    with tempfile.TemporaryDirectory() as place:
+        here = Path(place)
+        here.chmod(0o755)
+        (here / "closed").mkdir(mode=0)
+        script = f"""if True:
+            import os, watchfiles, platform, logging
+            from pathlib import Path
+            from threading import Event
+            from cronledger.process.reload import changes
+            os.chdir({place!r})
+            os.seteuid({user})
+            print(next(changes(Path("cronledger.toml"), Event())))
+        """
+        ran = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        )
+    assert ran.stdout == "[]\n", ran.stderr
 
 
 @pytest.mark.slow

@@ -83,7 +83,8 @@ def test_the_files_of_the_documentation_are_found() -> None:
         'starts_at = "2026-01-31T08:00:00+01:00"', 'env = { A = "b" }', 'cwd = "/srv"',
         'scope_kind = "tenant"\nscopes = ["a"]', "payload = { a = [1, { b = 2.5 }] }",
         "retry_jitter = 0.5", 'retry_backoff = ["1s", "500ms"]\nmax_attempts = 3',
-        "retry_jitter = 1\nmax_attempts = 2", "[cronledger]\nhealth_port = 0",
+        "retry_jitter = 1\nmax_attempts = 2", 'retry_on = [75, "timeout"]\nmax_attempts = 2',
+        "[cronledger]\nhealth_port = 0",
         '[defaults]\ncatch_up = "all"\noverlap = "wait"', '[jobs."a b".http]\nurl = "https://x"',
         '[jobs.b]\nhttp = { url = "http://x/y", headers = { A = { env = "B" } }, body = [1] }',
         '[jobs.b]\ncommand = "a | b"', "[jobs.b]\nexternal = true", '[jobs.b]\nsql = "SELECT 1"',
@@ -128,6 +129,8 @@ def test_f46_it_accepts_what_the_loader_accepts(line: str, tmp_path: Path) -> No
         (JOB + "max_attempts = 0", "$.jobs.a.max_attempts"),
         (JOB + "retry_jitter = 2", "$.jobs.a.retry_jitter"),
         (JOB + "retry_backoff = []", "$.jobs.a.retry_backoff"),
+        (JOB + "max_attempts = 2\nretry_on = [0]", "$.jobs.a.retry_on[0]"),
+        (JOB + 'max_attempts = 2\nretry_on = [""]', "$.jobs.a.retry_on[0]"),
         (JOB + 'cwd = "srv"', "$.jobs.a.cwd"),
         (JOB + "env = { A = 1 }", "$.jobs.a.env.A"),
         (JOB + 'allow_stale_reentry = "yes"', "$.jobs.a.allow_stale_reentry"),
@@ -160,6 +163,7 @@ def test_every_property_has_a_description_and_no_type_of_python() -> None:
         for name, one in schema.get("properties", {}).items():
             assert one.get("description"), name
             assert "$defs" not in one and "null" not in json.dumps(one), name
+            assert ".md" not in one["description"], "an editor cannot follow a relative link"
             check(one)
 
     whole = document()

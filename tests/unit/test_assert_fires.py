@@ -119,6 +119,16 @@ def test_other_failures() -> None:
         (["@daily"], {"year": 2027, "at": ["00:00"]}, "has no date"),
         (["61 * * * *", "2027-01-01"], {}, "minute"),
         (["@daily", "2027-01-01"], {"zone": "Mars/Olympus"}, "unknown time zone"),
+        (["@daily", "2027-01-01"], {"at": ["25:00"]}, "write it like 02:30"),
+        (["@daily"], {"year": 0}, "year=0 is out of range"),
+        (["@daily"], {"year": 9999}, "year=9999 is out of range"),
+        (["@daily", "9999-12-31"], {}, "on=9999-12-31 is out of range"),
+        (["@daily", "0001-01-01"], {"zone": "Asia/Tokyo"}, "on=0001-01-01 is out of range"),
+        (
+            [app.jobs["spread"], "2027-01-01"],
+            {"scope": "acne"},
+            "scope='acne' is not a scope of job 'spread'; did you mean `acme`?",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named(
@@ -133,6 +143,10 @@ def test_a_wrong_type_names_the_right_one() -> None:
         assert_fires(backup, "2027-01-01")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="neither a date nor text"):
         assert_fires("@daily", datetime(2027, 1, 1, tzinfo=UTC))
+    with pytest.raises(TypeError, match=r"at='00:00' is not a list; write at=\['00:00'\]"):
+        assert_fires("@daily", "2027-01-01", at="00:00")
+    with pytest.raises(TypeError, match="year='2027' is not a number"):
+        assert_fires("@daily", year="2027")  # type: ignore[arg-type]
     assert issubclass(CronError, ValueError)
 
 

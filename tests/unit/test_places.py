@@ -87,6 +87,14 @@ def test_a_problem_is_at_the_line_of_its_key(problem: Problem, line: int | None)
     assert toml_line(toml_lines(TEXT), problem) == line
 
 
+def test_a_table_that_only_its_subtables_name_has_the_line_of_the_first() -> None:
+    lines = toml_lines("[a.b.c]\nx = 1\n[a.d]\n[a.b]\ny = 1\n[[a.e.f]]\n")
+    assert {path: line for path, line in lines.items() if path[-1] in "abcdef"} == {
+        ("a",): 1, ("a", "b"): 4, ("a", "b", "c"): 1, ("a", "d"): 3, ("a", "e"): 6,
+        ("a", "e", "f"): 6,
+    }  # fmt: skip
+
+
 def decorated(function: Any) -> Any:
     @functools.wraps(function)
     def call() -> None:

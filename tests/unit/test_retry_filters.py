@@ -241,7 +241,7 @@ def test_f44_classes_are_stored_by_name() -> None:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (int, "never_retry_on: has int, which is not a class of exceptions; remove it"),
+        (int, "never_retry_on: has int, which is not an exception class; remove it"),
         (oc.Retry, r"has cronledger\.rules\.outcome\.Retry, but filters do not apply"),
         (oc.Discard, "filters do not apply"),
         (3.5, "never_retry_on"),

@@ -11,7 +11,7 @@ import click
 
 COMMANDS = {
     "run": ("run:run", "Run a replica until it receives a stop signal."),
-    "dev": ("dev:dev", "Run jobs on a database of their own; restart on changes."),
+    "dev": ("dev:dev", "Run jobs on a temporary database; restart on changes."),
     "migrate": ("migrate:migrate", "Apply pending migrations, or check for them."),
     "import-crontab": ("import_crontab:import_crontab", "Convert crontabs to a cronledger.toml."),
     "next": ("next:next_firings", "Show when a schedule or a job fires next."),

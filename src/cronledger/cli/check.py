@@ -2,11 +2,11 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,7 +40,7 @@ FORMATS = ("text", "json", "github")
 )  # fmt: skip
 @click.option(
     "--at-once", type=click.IntRange(1, 2**31 - 1), metavar="N",
-    help="Most executions of a queue that are due at once [default: `slots` of the settings].",
+    help="Executions of one queue that may be due in a second [default: `slots` of the settings].",
 )  # fmt: skip
 @click.option("--no-import", is_flag=True, help="Do not import the Python functions of a FILE.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
@@ -55,7 +55,7 @@ def check(
     no_import: bool,
     strict: bool,
 ) -> None:
-    """Check files and Apps, and show when their jobs fire. Needs no database.
+    """Check files and Apps without a database, and show when their jobs fire.
 
     FILE ends with .toml, and APP is package.module:app [default: ./cronledger.toml]. The output
     lists the next firings of each job, and the clock changes within a year that affect it. A time
@@ -66,8 +66,8 @@ def check(
     collision: a second of the 24 hours after --from in which more than --at-once executions of one
     queue are due. Each scope of a job counts, and jitter spreads its executions.
 
-    Exit status: 0 without errors, 1 for an error, and with --strict also for a warning, 2 if a
-    source is invalid.
+    Exit codes: 0 if there is no error, 1 if valid jobs have an error or, with --strict, a warning,
+    2 if a source is invalid.
     """
     from cronledger.cli.session import HERE
     from cronledger.rules.problems import Exit
@@ -198,9 +198,9 @@ def _app_places(
     raised = None
     for cause in (error, *(error.causes if error is not None else ())):
         raised = (None if cause is None else place_of_error(cause)) or raised
-    try:
-        handlers = load_app(name).handlers
-    except ConfigurationError:
-        handlers = {}
+    handlers: Mapping[str, Callable[..., Any]] = {}
+    if name.partition(":")[0] in sys.modules:  # otherwise its import failed, and would run again
+        with suppress(ConfigurationError):
+            handlers = load_app(name).handlers
     places = {name: place_of_function(function) for name, function in handlers.items()}
     return [places.get(problem.job or "", raised) for problem in problems]

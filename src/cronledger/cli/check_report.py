@@ -140,6 +140,8 @@ def _rows(job: Mapping[str, Any]) -> list[dict[str, str]]:
         return [{"job": job["job"], "local": "", "note": note}]
     found = {change["at"]: change for change in job["clock_changes"]}
     found |= {firing["plan_time"]: firing for firing in job["firings"]}
+    if not found:
+        return [{"job": job["job"], "local": "", "note": "no firing to show"}]
     return [
         {"job": job["job"], "local": row["local"], "note": row["note"]}
         for _, row in sorted(found.items())

@@ -1,4 +1,4 @@
-"""`cronledger dev`: run jobs on a database of their own, and restart when a file changes."""
+"""`cronledger dev`: run jobs on a temporary database, and restart when a file changes."""
 
 import json
 import os
@@ -36,21 +36,21 @@ DRAIN_TIMEOUT = "5s"
 )  # fmt: skip
 @click.option("--no-reload", is_flag=True, help="Do not restart when a file changes.")
 def dev(*, source: str | None, at: str | None, count: int, no_reload: bool) -> None:
-    """Run jobs on a database of their own, and restart when a file changes.
+    """Run jobs on a temporary database, and restart when a file changes.
 
     FILE ends with .toml, and APP is package.module:app [default: ./cronledger.toml]. The database
-    is an embedded PostgreSQL in a temporary directory, which is removed at the end. The first lines
-    contain the variable by which other commands reach it.
+    is an embedded PostgreSQL in a temporary directory, which is removed at the end. The first line
+    of the output is the variable by which other commands reach it.
 
-    When FILE or a Python file below the working directory changes, the jobs are checked as `check`
-    does. If they are valid, their next firings are shown, and a new replica runs them. Otherwise
-    the errors are shown, and the replica continues with the jobs that it has.
+    When FILE or a Python file below the working directory changes, dev checks the jobs as `check`
+    does. If they are valid, dev shows their next firings, and a new replica runs them. Otherwise
+    dev shows the errors, and the replica continues with the jobs that it has.
 
-    With --at, the clock of the ledger starts at that time with the first replica, and runs on. A
-    time without an offset is read in the time zone of the jobs.
+    With --at, the clock of the ledger starts at that time when the first replica starts, and runs
+    on. A time without an offset is read in the time zone of the jobs.
 
     Restarts need the extra `cronledger[reload]`. The first SIGTERM or Ctrl-C waits for running
-    work, and the second one stops it.
+    work, and the second stops it.
     """
     from cronledger.cli.session import HERE
 

@@ -149,11 +149,11 @@ def _require_same(
         raise _ambiguous(where, job, message, remedy)
     if mine.middleware != theirs.middleware:
         message = "the function is declared twice, with different middleware"
-        raise _ambiguous(where, job, message, "declare a function for each")
+        raise _ambiguous(where, job, message, "declare a separate function for each job")
     lifespans = {x.lifespan for x in (app, its) if x is not None}
     if its is not app and lifespans != {None}:
         message = "the function is declared twice, and an App with a lifespan has it"
-        raise _ambiguous(where, job, message, "declare a function for each")
+        raise _ambiguous(where, job, message, "declare a separate function for each job")
 
 
 def _ambiguous(where: str, job: str, message: str, remedy: str) -> ConfigurationError:

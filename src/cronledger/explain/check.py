@@ -64,7 +64,7 @@ def _ended(job: Job, where: str) -> Problem:
     field = "schedule" if job.ends_at is None else "ends_at"
     return Problem(
         where=where, job=job.name, field=field, value=shown(getattr(job, field)),
-        message="the job does not fire any more", remedy="remove it, or change its end",
+        message="the job does not fire any more", remedy=f"remove the job, or correct `{field}`",
         warning=True,
     )  # fmt: skip
 
@@ -87,12 +87,12 @@ def _collision(collision: Collision, where: str, most: int) -> Problem:
     names = collision.jobs
     jobs = ", ".join(names[:SHOWN_JOBS])
     if len(names) > SHOWN_JOBS:
-        jobs += f" and {len(names) - SHOWN_JOBS} more jobs"
-    again = f", and in {collision.more} more seconds of 24 h too many" if collision.more else ""
+        jobs += f" and {len(names) - SHOWN_JOBS} more"
+    others = f"; other such seconds within 24 hours: {collision.more}" if collision.more else ""
     return Problem(
         where=where,
         message=f"queue {shown(collision.queue)}: {collision.count} executions are due at "
-        f"{collision.instant:%Y-%m-%dT%H:%M:%SZ}, more than {most} ({jobs}){again}",
+        f"{collision.instant:%Y-%m-%dT%H:%M:%SZ}, which is more than {most} (jobs: {jobs}){others}",
         remedy="spread them with H or jitter, or allow more with --at-once",
         warning=True,
     )

@@ -83,7 +83,7 @@ class Children:
         if self._replica is None or (code := self._replica.poll()) is None:
             return None
         self._replica = None
-        return code
+        return self._exit_code(code)
 
     def wait(self) -> int:
         """Wait for the end of the replica, and return its exit code; 0 without one."""
@@ -91,7 +91,13 @@ class Children:
             return Exit.FINE
         code = self._replica.wait()
         self._replica = None
-        return code
+        return self._exit_code(code)
+
+    def _exit_code(self, code: int) -> int:
+        """Return an exit code as shells do: 128 + the number of the signal that ended a process."""
+        if code == -signal.SIGTERM and self.stopped.is_set():
+            return Exit.FINE  # it was still starting, so it had nothing to drain
+        return code if code >= 0 else 128 - code
 
     def end(self) -> int:
         """Drain the replica, wait for its end, and return its exit code; 0 without one."""
@@ -103,8 +109,8 @@ class Children:
 def changes(file: Path, stopped: Event) -> Iterator[list[str]]:
     """Yield the files that changed since the last list, which may be none, until `stopped` is set.
 
-    They are `file` and the Python files below the working directory. No change after the first list
-    is missed. Needs the library watchfiles.
+    They are `file` and the Python files below the working directory, without the directories that
+    this user may not read. No change after the first list is missed. Needs the library watchfiles.
     """
     from watchfiles import Change, DefaultFilter, watch  # noqa: PLC0415 - an extra
 
@@ -117,7 +123,7 @@ def changes(file: Path, stopped: Event) -> Iterator[list[str]]:
     roots = {here} if file.absolute().is_relative_to(here) else {here, file.absolute().parent}
     for found in watch(
         *roots, watch_filter=Sources(), stop_event=stopped, rust_timeout=POLL_MS,
-        yield_on_timeout=True, raise_interrupt=False,
+        yield_on_timeout=True, raise_interrupt=False, ignore_permission_denied=True,
     ):  # fmt: skip
         yield sorted({os.path.relpath(path) for _, path in found})
 

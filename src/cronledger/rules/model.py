@@ -60,7 +60,18 @@ def _filter(value: object) -> object:
     return None if isinstance(value, list | tuple) and not value else value
 
 
-RetryItem = Annotated[str, Field(min_length=1, max_length=200, coerce_numbers_to_str=True)]
+RetryItem = Annotated[
+    str,
+    Field(min_length=1, max_length=200, coerce_numbers_to_str=True),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1, "maxLength": 200},
+                {"type": "integer", "minimum": 1},
+            ]
+        }
+    ),
+]
 RetryFilter = Annotated[
     Annotated[tuple[RetryItem, ...], Field(max_length=100)] | None, BeforeValidator(_filter)
 ]

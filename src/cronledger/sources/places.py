@@ -32,10 +32,12 @@ def toml_lines(text: str) -> Lines:
     """Return the lines of the tables and keys of `text`, which is valid TOML.
 
     A statement of TOML is one line, unless a string or an array in it has several. So a statement
-    ends with the first line with which it can be parsed.
+    ends with the first line with which it can be parsed. A table without a header of its own has
+    the line of its first subtable.
     """
     lines = [f"{line}\n" for line in text.split("\n")]
     found: dict[tuple[str, ...], int] = {}
+    implied: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     start = 0
     for number in range(1, len(lines) + 1):
@@ -49,11 +51,13 @@ def toml_lines(text: str) -> Lines:
         if statement.lstrip().startswith("["):
             table = names
             found.setdefault(names, start + 1)
+            for length in range(1, len(names)):
+                implied.setdefault(names[:length], start + 1)
         else:
             for length in range(1, len(names) + 1):
                 found.setdefault((*table, *names[:length]), start + 1)
         start = number
-    return found
+    return {**implied, **found}
 
 
 def _names(statement: Mapping[str, Any]) -> tuple[str, ...]:

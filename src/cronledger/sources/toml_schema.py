@@ -5,6 +5,7 @@ the keys beside a `$ref` are ignored, so definitions of pydantic are written in 
 several values, such as those of `rules.validation`, are not part of it.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum
@@ -26,6 +27,8 @@ DIRECTIVE = f"#:schema ./{FILE}"
 _DURATION = {"$ref": "#/definitions/duration"}
 _DROPPED = ("title", "writeOnly", "$defs")
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+"""A link to a page of the documentation, which an editor cannot follow."""
 
 Schema = dict[str, Any]
 
@@ -135,7 +138,9 @@ def _in_place(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sche
         found |= {"allOf": [_DURATION]}
         schema = {key: schema[key] for key in schema.keys() & {"description"}}
     for key, value in schema.items():
-        if key in _BOUNDS:
+        if key == "description":
+            found[key] = _LINK.sub(r"\1", value)
+        elif key in _BOUNDS:
             found[_BOUNDS[key]] = value
         elif key in ("anyOf", "oneOf"):
             given = [_in_place(one, definitions) for one in value if one != {"type": "null"}]
