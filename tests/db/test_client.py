@@ -25,7 +25,7 @@ from cronledger.client import (
     Status,
     Trigger,
 )
-from cronledger.ledger import calls, runners
+from cronledger.ledger import calls, senders
 from cronledger.settings import Settings
 from tests.db.support import rows
 from tests.db.support.clients import KINDS, Ask, asked
@@ -312,7 +312,7 @@ def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
         made = list(pool.map(enqueue, range(20)))
         assert len(set(made)) == 20
         assert [payload(work, one) for one in made if one is not None] == list(range(20))
-        name = runners.APPLICATION_NAME
+        name = senders.APPLICATION_NAME
         sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname"
         assert 1 <= value(work, sessions + " = current_database()", name) <= 10
 
@@ -327,7 +327,7 @@ async def test_f37_a_connection_that_ended_is_replaced(
     )
     async with asked(kind, database_url) as ask:
         await ask("enqueue", "work", 1)
-        assert value(work, end, runners.APPLICATION_NAME)
+        assert value(work, end, senders.APPLICATION_NAME)
         await ask("enqueue", "work", 2)
     assert count(work) == 2
 
