@@ -1,5 +1,6 @@
 """F37: the clients for Python."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
 from cronledger.client import (
@@ -24,6 +26,7 @@ from cronledger.client import (
     SkipReason,
     Status,
     Trigger,
+    explanations,
 )
 from cronledger.ledger import calls, senders
 from cronledger.settings import Settings
@@ -259,6 +262,42 @@ async def test_f37_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) ->
     assert answer.until - answer.since == timedelta(days=1)
     with pytest.raises(ValueError, match="is not after at="):
         await ask("why", "daily", MONDAY, until=MONDAY)
+
+
+async def test_f37_a_cancelled_why_reads_nothing_more(
+    work: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on, ended = asyncio.Event(), asyncio.Event(), threading.Event()
+    reads: list[Any] = []
+    explain = explanations.why
+
+    def why(*arguments: Any, **options: Any) -> Any:
+        try:
+            return explain(*arguments, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(explanations, "why", why)
+    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+        client = AsyncClient(connection=connection)
+        send_all = client.sender.send_all
+
+        async def slow(sent: Any) -> Any:
+            reads.append(sent)
+            began.set()
+            await goes_on.wait()
+            return await send_all(sent)
+
+        monkeypatch.setattr(client.sender, "send_all", slow)
+        asked = asyncio.create_task(client.why("daily", MONDAY))
+        await began.wait()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        goes_on.set()
+        assert await asyncio.to_thread(ended.wait, 60)
+        assert len(reads) == 1
+        assert connection.info.transaction_status is TransactionStatus.IDLE
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from cronledger.client import explanations
@@ -228,11 +228,30 @@ class AsyncClient(HasSender[AsyncSender]):
         )
 
     async def _computed(self, compute: Callable[[Reports], T]) -> T:
-        """Return what `compute` returns in a thread, whose reports are read on this loop."""
+        """Return what `compute` returns in a thread, whose reports are read on this loop.
+
+        Once a caller has cancelled it, the thread reads nothing more. A connection of the caller
+        may then belong to somebody else.
+        """
         loop = asyncio.get_running_loop()
+        reading: asyncio.Task[Any] | None = None
+        cancelled = False
+
+        async def rows(name: str, params: Mapping[str, object]) -> list[Row]:
+            nonlocal reading
+            if cancelled:
+                raise asyncio.CancelledError
+            reading = asyncio.current_task()
+            return await self.sender.send(calls.report(name, params))
 
         def read(name: str, params: Mapping[str, object]) -> list[Row]:
-            rows = self.sender.send(calls.report(name, params))
-            return asyncio.run_coroutine_threadsafe(rows, loop).result()
+            return asyncio.run_coroutine_threadsafe(rows(name, params), loop).result()
 
-        return await asyncio.to_thread(compute, Reports(read))
+        try:
+            return await asyncio.to_thread(compute, Reports(read))
+        except asyncio.CancelledError:
+            cancelled = True
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait([reading])
+            raise
