@@ -29,6 +29,7 @@ from cronledger.client import (
     explanations,
 )
 from cronledger.ledger import calls, senders
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from tests.db.support import rows
 from tests.db.support.clients import KINDS, Ask, asked
@@ -402,6 +403,8 @@ def test_f37_the_url_is_given_or_that_of_the_settings(
         with pytest.raises(psycopg.errors.LockNotAvailable):
             hasty.enqueue("work", 2)
         work.execute("ROLLBACK")
+    with pytest.raises(ConfigurationError, match="is not a PostgreSQL connection string"):
+        Client("").executions()
     for kind in (Client, AsyncClient):
         with pytest.raises(TypeError, match="has a url and a connection; pass one of them"):
             kind(database_url, connection=work)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ class AsyncClient(HasSender[AsyncSender]):
         if connection is not None:
             super().__init__(AsyncCallerSender(connection, settings.schema_name))
             return
-        access = Access.from_settings(settings, url or dsn_of(settings))
+        access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
         super().__init__(AsyncOwnSender(access, settings.schema_name, settings.lock_timeout))
 
     async def __aenter__(self) -> Self:

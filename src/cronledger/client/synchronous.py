@@ -55,7 +55,7 @@ class Client(HasSender[Sender]):
         if connection is not None:
             super().__init__(CallerSender(connection, settings.schema_name))
             return
-        access = Access.from_settings(settings, url or dsn_of(settings))
+        access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
         super().__init__(OwnSender(access, settings.schema_name, settings.lock_timeout))
 
     def __enter__(self) -> Self:
