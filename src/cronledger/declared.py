@@ -14,7 +14,7 @@ from cronledger.rules.model import GLOBAL, Job
 if TYPE_CHECKING:
     from cronledger.ledger.callers import AsyncCaller, SyncCaller
     from cronledger.ledger.calls import Call, JsonText
-    from cronledger.ledger.runners import AsyncRunner, HasRunner, Runner
+    from cronledger.ledger.senders import AsyncSender, HasSender, Sender
 
 F_co = TypeVar("F_co", bound=Callable[..., Any], covariant=True)
 P = TypeVar("P")
@@ -147,17 +147,17 @@ class JobFunction(_Declared[F_co], Protocol[F_co]):
 
     __name__: str
     __qualname__: str
-    enqueue: ClassVar[_Enqueue["HasRunner[Runner] | SyncCaller", int | None]]
-    enqueue_many: ClassVar[_EnqueueMany["HasRunner[Runner] | SyncCaller", list[int | None]]]
-    trigger: ClassVar[_Trigger["HasRunner[Runner] | SyncCaller", int]]
+    enqueue: ClassVar[_Enqueue["HasSender[Sender] | SyncCaller", int | None]]
+    enqueue_many: ClassVar[_EnqueueMany["HasSender[Sender] | SyncCaller", list[int | None]]]
+    trigger: ClassVar[_Trigger["HasSender[Sender] | SyncCaller", int]]
     enqueue_async: ClassVar[
-        _Enqueue["HasRunner[AsyncRunner] | AsyncCaller", Coroutine[Any, Any, int | None]]
+        _Enqueue["HasSender[AsyncSender] | AsyncCaller", Coroutine[Any, Any, int | None]]
     ]
     enqueue_many_async: ClassVar[
-        _EnqueueMany["HasRunner[AsyncRunner] | AsyncCaller", Coroutine[Any, Any, list[int | None]]]
+        _EnqueueMany["HasSender[AsyncSender] | AsyncCaller", Coroutine[Any, Any, list[int | None]]]
     ]
     trigger_async: ClassVar[
-        _Trigger["HasRunner[AsyncRunner] | AsyncCaller", Coroutine[Any, Any, int]]
+        _Trigger["HasSender[AsyncSender] | AsyncCaller", Coroutine[Any, Any, int]]
     ]
 
 
@@ -192,13 +192,13 @@ class JobCalls:
 
         The options are those of `Client.enqueue`: `key`, `scope`, `watermark`, `group_id`.
         """
-        return _runner(conn).one(self._enqueue(payload, options))
+        return _sender(conn).send(self._enqueue(payload, options))
 
     async def enqueue_async(
         self, payload: object = None, *, conn: object, **options: Any
     ) -> int | None:
         """Do the same on an asynchronous connection."""
-        return await _async_runner(conn).one(self._enqueue(payload, options))
+        return await _async_sender(conn).send(self._enqueue(payload, options))
 
     def enqueue_many(
         self, payloads: Iterable[object], *, conn: object, **options: Any
@@ -207,14 +207,14 @@ class JobCalls:
 
         The options are those of `Client.enqueue_many`: `keys`, `scopes`, `watermarks`, `group_id`.
         """
-        made = _runner(conn).run(self._enqueue_many(payloads, options))
+        made = _sender(conn).send_all(self._enqueue_many(payloads, options))
         return [one for part in made for one in part]
 
     async def enqueue_many_async(
         self, payloads: Iterable[object], *, conn: object, **options: Any
     ) -> list[int | None]:
         """Do the same on an asynchronous connection."""
-        made = await _async_runner(conn).run(self._enqueue_many(payloads, options))
+        made = await _async_sender(conn).send_all(self._enqueue_many(payloads, options))
         return [one for part in made for one in part]
 
     def trigger(self, payload: object = None, *, conn: object, **options: Any) -> int:
@@ -222,11 +222,11 @@ class JobCalls:
 
         The options are those of `Client.trigger`: `scope`, `force`, `require_runner`.
         """
-        return _runner(conn).one(self._trigger(payload, options))
+        return _sender(conn).send(self._trigger(payload, options))
 
     async def trigger_async(self, payload: object = None, *, conn: object, **options: Any) -> int:
         """Do the same on an asynchronous connection."""
-        return await _async_runner(conn).one(self._trigger(payload, options))
+        return await _async_sender(conn).send(self._trigger(payload, options))
 
     def _enqueue(self, payload: object, options: dict[str, Any]) -> "Call[int | None]":
         from cronledger.ledger import calls
@@ -305,13 +305,13 @@ def add_calls(function: Callable[..., Any], job: Job, bound: Bound) -> None:
     calls.jobs[job.name] = job
 
 
-def _runner(conn: object) -> "Runner":
-    from cronledger.ledger.runners import runner_of
+def _sender(conn: object) -> "Sender":
+    from cronledger.ledger.senders import sender_of
 
-    return runner_of(conn)
+    return sender_of(conn)
 
 
-def _async_runner(conn: object) -> "AsyncRunner":
-    from cronledger.ledger.runners import async_runner_of
+def _async_sender(conn: object) -> "AsyncSender":
+    from cronledger.ledger.senders import async_sender_of
 
-    return async_runner_of(conn)
+    return async_sender_of(conn)

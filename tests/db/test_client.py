@@ -1,5 +1,6 @@
 """F37: the clients for Python."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
 from pydantic import BaseModel
 
 from cronledger.client import (
@@ -24,8 +26,10 @@ from cronledger.client import (
     SkipReason,
     Status,
     Trigger,
+    explanations,
 )
-from cronledger.ledger import calls, runners
+from cronledger.ledger import calls, senders
+from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from tests.db.support import rows
 from tests.db.support.clients import KINDS, Ask, asked
@@ -261,6 +265,42 @@ async def test_f37_why_and_next_are_those_of_the_commands(ask: Ask, work: Db) ->
         await ask("why", "daily", MONDAY, until=MONDAY)
 
 
+async def test_f37_a_cancelled_why_reads_nothing_more(
+    work: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, goes_on, ended = asyncio.Event(), asyncio.Event(), threading.Event()
+    reads: list[Any] = []
+    explain = explanations.why
+
+    def why(*arguments: Any, **options: Any) -> Any:
+        try:
+            return explain(*arguments, **options)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(explanations, "why", why)
+    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+        client = AsyncClient(connection=connection)
+        send_all = client.sender.send_all
+
+        async def slow(sent: Any) -> Any:
+            reads.append(sent)
+            began.set()
+            await goes_on.wait()
+            return await send_all(sent)
+
+        monkeypatch.setattr(client.sender, "send_all", slow)
+        asked = asyncio.create_task(client.why("daily", MONDAY))
+        await began.wait()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        goes_on.set()
+        assert await asyncio.to_thread(ended.wait, 60)
+        assert len(reads) == 1
+        assert connection.info.transaction_status is TransactionStatus.IDLE
+
+
 @pytest.mark.parametrize(
     ("method", "arguments", "options"),
     [
@@ -312,7 +352,7 @@ def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
         made = list(pool.map(enqueue, range(20)))
         assert len(set(made)) == 20
         assert [payload(work, one) for one in made if one is not None] == list(range(20))
-        name = runners.APPLICATION_NAME
+        name = senders.APPLICATION_NAME
         sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname"
         assert 1 <= value(work, sessions + " = current_database()", name) <= 10
 
@@ -327,7 +367,7 @@ async def test_f37_a_connection_that_ended_is_replaced(
     )
     async with asked(kind, database_url) as ask:
         await ask("enqueue", "work", 1)
-        assert value(work, end, runners.APPLICATION_NAME)
+        assert value(work, end, senders.APPLICATION_NAME)
         await ask("enqueue", "work", 2)
     assert count(work) == 2
 
@@ -363,6 +403,8 @@ def test_f37_the_url_is_given_or_that_of_the_settings(
         with pytest.raises(psycopg.errors.LockNotAvailable):
             hasty.enqueue("work", 2)
         work.execute("ROLLBACK")
+    with pytest.raises(ConfigurationError, match="is not a PostgreSQL connection string"):
+        Client("").executions()
     for kind in (Client, AsyncClient):
         with pytest.raises(TypeError, match="has a url and a connection; pass one of them"):
             kind(database_url, connection=work)  # type: ignore[arg-type]

@@ -1,13 +1,14 @@
 """F38: work is enqueued in the transaction of the caller, through the library of the caller."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+import django.db
 import psycopg
 import pytest
 import sqlalchemy
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from psycopg import IsolationLevel
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -207,6 +208,25 @@ def test_f38_the_atomic_blocks_of_django_hold(shop: Db, database_url: str) -> No
         (newest, _) = Client(connection=connection).executions("ship")
         assert newest.requested_by
     assert [one["number"] for one in enqueued(shop)] == [2, 4]
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_f38_django_replaces_a_connection_that_has_ended(
+    shop: Db, database_url: str, checks: bool
+) -> None:
+    requests = range(3)
+    with django_connection(
+        database_url, CONN_MAX_AGE=None, CONN_HEALTH_CHECKS=checks
+    ) as connection:
+        ship.enqueue(Order(number=0), conn=connection)
+        pid = connection.connection.info.backend_pid
+        assert value(shop, "SELECT pg_terminate_backend(%s, 60000)", pid)
+        for number in requests:
+            close_old_connections()  # Django calls it before and after each request
+            with suppress(psycopg.OperationalError, django.db.Error):
+                ship.enqueue(Order(number=number), conn=connection)
+    assert enqueued(shop)[-1] == {"number": requests[-1]}
+    assert len(enqueued(shop)) == (4 if checks else 2)
 
 
 def test_f38_a_savepoint_of_sqlalchemy_holds(shop: Db, database_url: str) -> None:

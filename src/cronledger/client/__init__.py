@@ -2,7 +2,7 @@
 
 `Client` and `AsyncClient` call the public SQL functions and read the public views, as the command
 line does, so that the role `cronledger_operator` is enough. Both build the same calls
-(`ledger.calls`), and differ in their runner (`ledger.runners`).
+(`ledger.calls`), and differ in their sender (`ledger.senders`).
 """
 
 from cronledger.binding import PayloadInvalidError

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from cronledger.client import explanations
@@ -15,7 +15,7 @@ from cronledger.ledger.access import Access, dsn_of
 from cronledger.ledger.callers import AsyncCaller
 from cronledger.ledger.calls import Cancelled, Retried
 from cronledger.ledger.reports import Reports, Row
-from cronledger.ledger.runners import AsyncCallerRunner, AsyncOwnRunner, AsyncRunner, HasRunner
+from cronledger.ledger.senders import AsyncCallerSender, AsyncOwnSender, AsyncSender, HasSender
 from cronledger.ledger.values import Execution, SkippedRange
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import GLOBAL
@@ -24,7 +24,7 @@ from cronledger.settings import Settings
 T = TypeVar("T")
 
 
-class AsyncClient(HasRunner[AsyncRunner]):
+class AsyncClient(HasSender[AsyncSender]):
     """`Client` for an event loop: `async with AsyncClient(url) as client: await client.enqueue(…)`.
 
     The arguments, the results and the errors are those of `Client`. The tasks of one event loop may
@@ -46,10 +46,10 @@ class AsyncClient(HasRunner[AsyncRunner]):
             raise TypeError("AsyncClient has a url and a connection; pass one of them")
         settings = settings or Settings.load()
         if connection is not None:
-            super().__init__(AsyncCallerRunner(connection, settings.schema_name))
+            super().__init__(AsyncCallerSender(connection, settings.schema_name))
             return
-        access = Access.from_settings(settings, url or dsn_of(settings))
-        super().__init__(AsyncOwnRunner(access, settings.schema_name, settings.lock_timeout))
+        access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
+        super().__init__(AsyncOwnSender(access, settings.schema_name, settings.lock_timeout))
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,7 +64,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
 
     async def close(self) -> None:
         """Close the client's own connections. A later call raises RuntimeError."""
-        await self.runner.close()
+        await self.sender.close()
 
     # --- input ----------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
         group_id: UUID | None = None,
     ) -> int | None:
         """Enqueue work for a job, and return the id of the execution that does it."""
-        return await self.runner.one(
+        return await self.sender.send(
             calls.enqueue(
                 job, payload, key=key, scope=scope, scope_kind=scope_kind, watermark=watermark,
                 group_id=group_id,
@@ -99,7 +99,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
         group_id: UUID | None = None,
     ) -> list[int | None]:
         """Enqueue an item for each payload in one transaction, and return their ids in order."""
-        made = await self.runner.run(
+        made = await self.sender.send_all(
             calls.enqueue_many(
                 job, payloads, keys=keys, scopes=scopes, scope_kind=scope_kind,
                 watermarks=watermarks, group_id=group_id,
@@ -120,7 +120,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
         require_runner: bool = False,
     ) -> int:
         """Create one execution of a job, due now, and return its id."""
-        return await self.runner.one(
+        return await self.sender.send(
             calls.trigger(
                 job, payload, scope=scope, scope_kind=scope_kind, force=force,
                 require_runner=require_runner,
@@ -133,7 +133,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
         timeout: float | None = None,  # noqa: ASYNC109 - that of `Client`, which names the execution
     ) -> Execution:
         """Wait until an execution has ended and is not retried by itself, and return it."""
-        self.runner.require_no_transaction()
+        self.sender.require_no_transaction()
         patience = Patience(timeout)
         found = await self.execution(execution_id)
         while not found.ended:
@@ -145,25 +145,25 @@ class AsyncClient(HasRunner[AsyncRunner]):
         self, job: str, reason: str | None = None, *, until: datetime | None = None
     ) -> bool:
         """Pause a job until it is resumed, or until an instant. Running executions finish."""
-        return await self.runner.one(calls.pause(job, reason, until=until))
+        return await self.sender.send(calls.pause(job, reason, until=until))
 
     async def resume(self, job: str) -> bool:
         """Resume a job. Return False if it was not paused."""
-        return await self.runner.one(calls.resume(job))
+        return await self.sender.send(calls.resume(job))
 
     async def cancel(self, execution_id: int) -> Cancelled:
         """Request that an execution ends, and return what became of the request."""
-        return await self.runner.one(calls.cancel(execution_id))
+        return await self.sender.send(calls.cancel(execution_id))
 
     async def retry(self, execution_id: int, *, force: bool = False) -> Retried:
         """Give a FAILED or CANCELLED execution one more attempt, which is due now."""
-        return await self.runner.one(calls.retry(execution_id, force=force))
+        return await self.sender.send(calls.retry(execution_id, force=force))
 
     # --- reports --------------------------------------------------------------------------------
 
     async def execution(self, execution_id: int) -> Execution:
         """Return one execution. Raises NotFoundError."""
-        return await self.runner.one(calls.execution(execution_id))
+        return await self.sender.send(calls.execution(execution_id))
 
     async def executions(
         self,
@@ -176,7 +176,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
         limit: int = 50,
     ) -> list[Execution]:
         """Return executions with plan_time in [`since`, `until`), the newest rows first."""
-        return await self.runner.one(
+        return await self.sender.send(
             calls.executions(
                 job, scope=scope, statuses=statuses, since=since, until=until, limit=limit
             )
@@ -192,7 +192,7 @@ class AsyncClient(HasRunner[AsyncRunner]):
         limit: int = 50,
     ) -> list[SkippedRange]:
         """Return skips whose range reaches into [`since`, `until`), the latest first."""
-        return await self.runner.one(
+        return await self.sender.send(
             calls.skips(job, scope=scope, since=since, until=until, limit=limit)
         )
 
@@ -228,11 +228,30 @@ class AsyncClient(HasRunner[AsyncRunner]):
         )
 
     async def _computed(self, compute: Callable[[Reports], T]) -> T:
-        """Return what `compute` returns in a thread, whose reports are read on this loop."""
+        """Return what `compute` returns in a thread, whose reports are read on this loop.
+
+        Once a caller has cancelled it, the thread reads nothing more. A connection of the caller
+        may then belong to somebody else.
+        """
         loop = asyncio.get_running_loop()
+        reading: asyncio.Task[Any] | None = None
+        cancelled = False
+
+        async def rows(name: str, params: Mapping[str, object]) -> list[Row]:
+            nonlocal reading
+            if cancelled:
+                raise asyncio.CancelledError
+            reading = asyncio.current_task()
+            return await self.sender.send(calls.report(name, params))
 
         def read(name: str, params: Mapping[str, object]) -> list[Row]:
-            rows = self.runner.one(calls.report(name, params))
-            return asyncio.run_coroutine_threadsafe(rows, loop).result()
+            return asyncio.run_coroutine_threadsafe(rows(name, params), loop).result()
 
-        return await asyncio.to_thread(compute, Reports(read))
+        try:
+            return await asyncio.to_thread(compute, Reports(read))
+        except asyncio.CancelledError:
+            cancelled = True
+            if reading is not None:
+                reading.cancel()
+                await asyncio.wait([reading])
+            raise

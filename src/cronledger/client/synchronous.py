@@ -15,14 +15,14 @@ from cronledger.ledger.access import Access, dsn_of
 from cronledger.ledger.callers import SyncCaller
 from cronledger.ledger.calls import Cancelled, Retried
 from cronledger.ledger.reports import Reports
-from cronledger.ledger.runners import CallerRunner, HasRunner, OwnRunner, Runner
+from cronledger.ledger.senders import CallerSender, HasSender, OwnSender, Sender
 from cronledger.ledger.values import Execution, SkippedRange
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import GLOBAL
 from cronledger.settings import Settings
 
 
-class Client(HasRunner[Runner]):
+class Client(HasSender[Sender]):
     """The ledger for a program: `with Client(url) as client: client.enqueue("ship", {"id": 7})`.
 
     With `url`, each call is a transaction of its own. The client opens a connection when a call
@@ -53,10 +53,10 @@ class Client(HasRunner[Runner]):
             raise TypeError("Client has a url and a connection; pass one of them")
         settings = settings or Settings.load()
         if connection is not None:
-            super().__init__(CallerRunner(connection, settings.schema_name))
+            super().__init__(CallerSender(connection, settings.schema_name))
             return
-        access = Access.from_settings(settings, url or dsn_of(settings))
-        super().__init__(OwnRunner(access, settings.schema_name, settings.lock_timeout))
+        access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
+        super().__init__(OwnSender(access, settings.schema_name, settings.lock_timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class Client(HasRunner[Runner]):
 
     def close(self) -> None:
         """Close the client's own connections. A later call raises RuntimeError."""
-        self.runner.close()
+        self.sender.close()
 
     # --- input ----------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Client(HasRunner[Runner]):
 
         Raises PayloadInvalidError for a payload that is not JSON or is too large.
         """
-        return self.runner.one(
+        return self.sender.send(
             calls.enqueue(
                 job, payload, key=key, scope=scope, scope_kind=scope_kind, watermark=watermark,
                 group_id=group_id,
@@ -121,7 +121,7 @@ class Client(HasRunner[Runner]):
         Raises PayloadInvalidError, which names the payload, and ValueError for another number of
         elements.
         """
-        made = self.runner.run(
+        made = self.sender.send_all(
             calls.enqueue_many(
                 job, payloads, keys=keys, scopes=scopes, scope_kind=scope_kind,
                 watermarks=watermarks, group_id=group_id,
@@ -149,7 +149,7 @@ class Client(HasRunner[Runner]):
 
         Raises PayloadInvalidError for a payload that is not JSON or is too large.
         """
-        return self.runner.one(
+        return self.sender.send(
             calls.trigger(
                 job, payload, scope=scope, scope_kind=scope_kind, force=force,
                 require_runner=require_runner,
@@ -165,7 +165,7 @@ class Client(HasRunner[Runner]):
         Raises TimeoutError, which names the execution, and RuntimeError inside a transaction of
         the caller, where the end could never be seen.
         """
-        self.runner.require_no_transaction()
+        self.sender.require_no_transaction()
         return deque(polls(lambda: self.execution(execution_id), timeout), maxlen=1).pop()
 
     def pause(self, job: str, reason: str | None = None, *, until: datetime | None = None) -> bool:
@@ -173,11 +173,11 @@ class Client(HasRunner[Runner]):
 
         Return False if the job was paused already; then `reason` and `until` are replaced.
         """
-        return self.runner.one(calls.pause(job, reason, until=until))
+        return self.sender.send(calls.pause(job, reason, until=until))
 
     def resume(self, job: str) -> bool:
         """Resume a job. Return False if it was not paused."""
-        return self.runner.one(calls.resume(job))
+        return self.sender.send(calls.resume(job))
 
     def cancel(self, execution_id: int) -> Cancelled:
         """Request that an execution ends, and return what became of the request.
@@ -185,7 +185,7 @@ class Client(HasRunner[Runner]):
         `cancelled`: it was waiting, and has ended. `requested`: it is RUNNING, and its replica
         stops it. `already_finished`: it had ended. `busy`: its row is locked; call again.
         """
-        return self.runner.one(calls.cancel(execution_id))
+        return self.sender.send(calls.cancel(execution_id))
 
     def retry(self, execution_id: int, *, force: bool = False) -> Retried:
         """Give a FAILED or CANCELLED execution one more attempt, which is due now.
@@ -193,13 +193,13 @@ class Client(HasRunner[Runner]):
         `brought_forward`: it was awaiting a retry. It is refused if the end of the last attempt is
         unknown and the job is not reentrant. `force` overrides this.
         """
-        return self.runner.one(calls.retry(execution_id, force=force))
+        return self.sender.send(calls.retry(execution_id, force=force))
 
     # --- reports --------------------------------------------------------------------------------
 
     def execution(self, execution_id: int) -> Execution:
         """Return one execution. Raises NotFoundError."""
-        return self.runner.one(calls.execution(execution_id))
+        return self.sender.send(calls.execution(execution_id))
 
     def executions(
         self,
@@ -215,7 +215,7 @@ class Client(HasRunner[Runner]):
 
         `statuses`: such as `["FAILED"]`; by default all. Raises ValueError for an unknown one.
         """
-        return self.runner.one(
+        return self.sender.send(
             calls.executions(
                 job, scope=scope, statuses=statuses, since=since, until=until, limit=limit
             )
@@ -231,7 +231,9 @@ class Client(HasRunner[Runner]):
         limit: int = 50,
     ) -> list[SkippedRange]:
         """Return skips whose range reaches into [`since`, `until`), the latest first."""
-        return self.runner.one(calls.skips(job, scope=scope, since=since, until=until, limit=limit))
+        return self.sender.send(
+            calls.skips(job, scope=scope, since=since, until=until, limit=limit)
+        )
 
     def why(
         self,
@@ -268,4 +270,4 @@ class Client(HasRunner[Runner]):
         )
 
     def _reports(self) -> Reports:
-        return Reports(lambda name, params: self.runner.one(calls.report(name, params)))
+        return Reports(lambda name, params: self.sender.send(calls.report(name, params)))

@@ -35,9 +35,8 @@ class SqlalchemySession(Protocol):
 class DjangoConnection(Protocol):
     """`django.db.connection` and the values of `django.db.connections`."""
 
-    connection: Any
-
     def ensure_connection(self) -> None: ...
+    def cursor(self) -> Any: ...
 
 
 class SqlalchemyAsyncConnection(Protocol):
@@ -69,8 +68,9 @@ def psycopg_connection(caller: object) -> psycopg.Connection[Any]:
     if isinstance(found, psycopg.Connection):
         return found
     if hasattr(found, "ensure_connection"):
-        found.ensure_connection()
-        return _checked(caller, found.connection)
+        # Its own way to a connection, which also replaces, or reports to it, one that has ended.
+        with found.cursor() as cursor:
+            return _checked(caller, getattr(cursor, "connection", None))
     if hasattr(found, "exec_driver_sql") and not hasattr(found, "get_raw_connection"):
         driver = _checked(caller, found.connection.driver_connection)
         # As its own statements do. Otherwise its commit() would not commit ours.

@@ -1,6 +1,6 @@
 """The calls of clients: each is a statement, its parameters, and the value of its rows.
 
-A call does nothing until a runner sends it (`ledger.runners`).
+`ledger.senders` has what sends them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

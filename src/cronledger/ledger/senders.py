@@ -1,4 +1,4 @@
-"""Runners send calls: in the transaction of a caller, or in transactions of their own."""
+"""Senders of calls: in the transaction of a caller, or in transactions of their own."""
 
 import asyncio
 import threading
@@ -31,16 +31,16 @@ MOST_CONNECTIONS = 10
 """Connections of one client. Further calls wait for one of them."""
 
 
-class Runner(ABC):
+class Sender(ABC):
     """Sends calls. Raises LedgerError if the ledger refuses one, and psycopg.Error."""
 
     @abstractmethod
-    def run(self, calls: Sequence[Call[T]]) -> list[T]:
+    def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Send calls in one transaction, and return their values."""
 
-    def one(self, call: Call[T]) -> T:
+    def send(self, call: Call[T]) -> T:
         """Send a call, and return its value."""
-        return self.run([call])[0]
+        return self.send_all([call])[0]
 
     @abstractmethod
     def require_no_transaction(self) -> None:
@@ -48,19 +48,19 @@ class Runner(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections of the runner, but none of a caller."""
+        """Close the connections of the sender, but none of a caller."""
 
 
-class AsyncRunner(ABC):
+class AsyncSender(ABC):
     """The same for an event loop."""
 
     @abstractmethod
-    async def run(self, calls: Sequence[Call[T]]) -> list[T]:
+    async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Send calls in one transaction, and return their values."""
 
-    async def one(self, call: Call[T]) -> T:
+    async def send(self, call: Call[T]) -> T:
         """Send a call, and return its value."""
-        return (await self.run([call]))[0]
+        return (await self.send_all([call]))[0]
 
     @abstractmethod
     def require_no_transaction(self) -> None:
@@ -68,17 +68,17 @@ class AsyncRunner(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close the connections of the runner, but none of a caller."""
+        """Close the connections of the sender, but none of a caller."""
 
 
-R = TypeVar("R", bound=Runner | AsyncRunner)
+R = TypeVar("R", bound=Sender | AsyncSender)
 
 
-class HasRunner(Generic[R]):
-    """A client: the calls of others may use its runner."""
+class HasSender(Generic[R]):
+    """A client: the calls of others may use its sender."""
 
-    def __init__(self, runner: R) -> None:
-        self.runner = runner
+    def __init__(self, sender: R) -> None:
+        self.sender = sender
 
 
 @cache
@@ -87,35 +87,35 @@ def default_schema() -> str:
     return Settings.load().schema_name
 
 
-def runner_of(caller: object) -> Runner:
-    """Return the runner of a client, or a new one for the connection of a caller."""
-    if isinstance(caller, HasRunner) and isinstance(caller.runner, Runner):
-        return caller.runner
-    return CallerRunner(caller, default_schema())
+def sender_of(caller: object) -> Sender:
+    """Return the sender of a client, or a new one for the connection of a caller."""
+    if isinstance(caller, HasSender) and isinstance(caller.sender, Sender):
+        return caller.sender
+    return CallerSender(caller, default_schema())
 
 
-def async_runner_of(caller: object) -> AsyncRunner:
-    """Return the runner of an async client, or a new one for the connection of a caller."""
-    if isinstance(caller, HasRunner) and isinstance(caller.runner, AsyncRunner):
-        return caller.runner
-    return AsyncCallerRunner(caller, default_schema())
+def async_sender_of(caller: object) -> AsyncSender:
+    """Return the sender of an async client, or a new one for the connection of a caller."""
+    if isinstance(caller, HasSender) and isinstance(caller.sender, AsyncSender):
+        return caller.sender
+    return AsyncCallerSender(caller, default_schema())
 
 
 # --- in the transaction of a caller ---------------------------------------------------------------
 
 
-class CallerRunner(Runner):
+class CallerSender(Sender):
     """Sends calls in the transaction of `caller`, which it neither begins nor ends.
 
-    On a connection in autocommit mode, each `run` is a transaction. The connection is looked up at
-    each `run`, because a session has another one in each of its transactions.
+    On a connection in autocommit mode, each `send_all` is a transaction, which looks the connection
+    up, because a session has another one in each of its transactions.
     """
 
     def __init__(self, caller: object, schema: str) -> None:
         self._caller = caller
         self._schema = schema
 
-    def run(self, calls: Sequence[Call[T]]) -> list[T]:
+    def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         connection = psycopg_connection(self._caller)
         with refusals(), _together(connection, len(calls)):
             return [_send(connection, self._schema, call) for call in calls]
@@ -127,14 +127,14 @@ class CallerRunner(Runner):
         return
 
 
-class AsyncCallerRunner(AsyncRunner):
+class AsyncCallerSender(AsyncSender):
     """The same for an event loop."""
 
     def __init__(self, caller: object, schema: str) -> None:
         self._caller = caller
         self._schema = schema
 
-    async def run(self, calls: Sequence[Call[T]]) -> list[T]:
+    async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         connection = await psycopg_async_connection(self._caller)
         with refusals():
             if len(calls) > 1 and _is_idle(connection):
@@ -206,8 +206,8 @@ class _Idle(Generic[C]):
         return found
 
 
-class OwnRunner(Runner):
-    """Each `run` is a transaction on a connection of the runner. Threads may share it."""
+class OwnSender(Sender):
+    """Each `send_all` is a transaction on a connection of the sender. Threads may share it."""
 
     def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
         self._access = access
@@ -216,7 +216,7 @@ class OwnRunner(Runner):
         self._idle = _Idle[psycopg.Connection[Any]]()
         self._turns = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
-    def run(self, calls: Sequence[Call[T]]) -> list[T]:
+    def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         with (
             self._turns,
             self._connection() as connection,
@@ -246,10 +246,8 @@ class OwnRunner(Runner):
             connection.close()
 
 
-class AsyncOwnRunner(AsyncRunner):
-    """Each `run` is a transaction on a connection of the runner. The tasks of one loop may share
-    it.
-    """
+class AsyncOwnSender(AsyncSender):
+    """The same for an event loop, whose tasks may share it."""
 
     def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
         self._access = access
@@ -258,7 +256,7 @@ class AsyncOwnRunner(AsyncRunner):
         self._idle = _Idle[psycopg.AsyncConnection[Any]]()
         self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
 
-    async def run(self, calls: Sequence[Call[T]]) -> list[T]:
+    async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         async with self._turns, self._connection() as connection:
             with refusals():
                 async with transaction_async(connection, self._lock_timeout):
