@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger import App, Context
+from cronledger.engine.claiming.claim import Claim, ClaimResult
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.runtime import lifespans
 from cronledger.replica import LifespanError, Replica
@@ -236,6 +237,39 @@ async def test_f40_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) ->
     assert shop.steps == ["enter", "close", "enter", "close"]
 
 
+async def test_f40_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan(
+    ledger: Ledger, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed, go_on = asyncio.Event(), asyncio.Event()
+    began, end = threading.Event(), threading.Event()
+    run = Claim.run
+
+    async def pauses(claim: Claim) -> ClaimResult:
+        result = await run(claim)
+        if result.leases:
+            committed.set()
+            await go_on.wait()
+        return result
+
+    def works(ctx: Context, pool: Pool) -> str:
+        began.set()
+        end.wait(90)
+        return pool.serve("last")
+
+    handler(shop.app, "works", works)
+    async with live(ledger, shop.app) as replica:
+        monkeypatch.setattr(Claim, "run", pauses)
+        await trigger(ledger, "works")
+        await committed.wait()
+        await replica.unregister(shop.app)
+        go_on.set()
+        await eventually("it begins", began.is_set)
+        assert shop.steps == ["enter"]
+        end.set()
+        await eventually("it is closed", lambda: shop.steps == ["enter", "close"])
+    assert shop.pools[0].served == ["last"]
+
+
 async def test_f40_an_app_whose_lifespan_raises_is_not_registered(ledger: Ledger) -> None:
     broken = App("broken", lifespan=asynccontextmanager(fails))
     handler(broken, "never", lambda: None)
@@ -346,7 +380,7 @@ async def test_f40_a_lifespan_that_ends_early_without_an_error_is_seen(
     handler(app, "never", lambda: None)
     handler(shop.app, "other", lambda: None)
     with capture_logs() as logs:
-        async with live(ledger, app, shop.app, poll_interval="200ms") as replica:
+        async with live(ledger, app, shop.app, poll_interval="10m") as replica:
             breaks.set()
             await eventually("it is seen", lambda: not replica.health().ready)
             await eventually("it is published", lambda: published(ledger) == ["other"])
