@@ -116,7 +116,8 @@ def _usable(instant: datetime, field: str) -> datetime:
     if FIRST_INSTANT <= instant < END_OF_TIME:
         return instant
     raise click.BadParameter(
-        "is outside the years 1000 to 9998; use another time", param_hint=field
+        f"{instant.isoformat()} is outside the years 1000 to 9998; use another time",
+        param_hint=field,
     )
 
 
