@@ -359,6 +359,23 @@ def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
         assert 1 <= value(work, sessions + " = current_database()", name) <= 10
 
 
+async def test_f37_a_client_changes_no_setting_of_its_sessions(work: Db, database_url: str) -> None:
+    """Behind PgBouncer in transaction mode, other programs get the same sessions."""
+    url = make_conninfo(database_url, options="-c search_path=public -c datestyle=German")
+    shown = "SELECT current_setting('search_path'), current_setting('datestyle')"
+    with Client(url) as client:
+        client.enqueue("work", 1)
+        assert isinstance(client.sender, senders.OwnSender)
+        with client.sender._connection() as connection:
+            assert connection.execute(shown).fetchone() == ("public", "German, DMY")
+    async with AsyncClient(url) as async_client:
+        await async_client.enqueue("work", 1)
+        assert isinstance(async_client.sender, senders.AsyncOwnSender)
+        async with async_client.sender._connection() as async_connection:
+            found = await async_connection.execute(shown)
+            assert await found.fetchone() == ("public", "German, DMY")
+
+
 FORK = """
 import os, sys
 from cronledger.client import Client

@@ -178,6 +178,9 @@ def _require_no_transaction(caller: object) -> None:
 
 # --- in transactions of its own -------------------------------------------------------------------
 
+# Each transaction sets what it needs, and no setting of the session is changed (for_handler=True).
+# Behind a pooler, other programs use the same sessions.
+
 
 class _Idle(Generic[C]):
     """Connections that are not in use. Any thread may call this.
@@ -254,7 +257,7 @@ class OwnSender(Sender):
         while connection is not None and is_disconnected(connection):
             connection.close()
             connection = self._idle.take()
-        connection = connection or self._access.connect(APPLICATION_NAME)
+        connection = connection or self._access.connect(APPLICATION_NAME, for_handler=True)
         try:
             yield connection
         finally:
@@ -305,7 +308,8 @@ class AsyncOwnSender(AsyncSender):
         while connection is not None and is_disconnected(connection):
             await connection.close()
             connection = self._idle.take()
-        connection = connection or await self._access.connect_async(APPLICATION_NAME)
+        if connection is None:
+            connection = await self._access.connect_async(APPLICATION_NAME, for_handler=True)
         try:
             yield connection
         finally:
