@@ -1,6 +1,8 @@
 """F37: the clients for Python."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -355,6 +357,71 @@ def test_f37_threads_share_a_client(work: Db, database_url: str) -> None:
         name = senders.APPLICATION_NAME
         sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname"
         assert 1 <= value(work, sessions + " = current_database()", name) <= 10
+
+
+async def test_f37_a_client_changes_no_setting_of_its_sessions(work: Db, database_url: str) -> None:
+    """Behind PgBouncer in transaction mode, other programs get the same sessions."""
+    url = make_conninfo(database_url, options="-c search_path=public -c datestyle=German")
+    shown = "SELECT current_setting('search_path'), current_setting('datestyle')"
+    with Client(url) as client:
+        client.enqueue("work", 1)
+        assert isinstance(client.sender, senders.OwnSender)
+        with client.sender._connection() as connection:
+            assert connection.execute(shown).fetchone() == ("public", "German, DMY")
+    async with AsyncClient(url) as async_client:
+        await async_client.enqueue("work", 1)
+        assert isinstance(async_client.sender, senders.AsyncOwnSender)
+        async with async_client.sender._connection() as async_connection:
+            found = await async_connection.execute(shown)
+            assert await found.fetchone() == ("public", "German, DMY")
+
+
+FORK = """
+import os, sys
+from cronledger.client import Client
+
+client = Client(sys.argv[1])
+client.enqueue("work", "parent")
+child = os.fork()
+client.enqueue("work", "parent" if child else "child")
+client.close()
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+with Client(sys.argv[1]) as client:
+    client.enqueue("work", "parent")
+    if not (child := os.fork()):
+        client.enqueue("work", "child")
+        client.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    client.enqueue("work", "parent")
+"""
+
+
+def test_f37_a_forked_process_opens_connections_of_its_own(work: Db, database_url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, database_url], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert count(work) == 6
+
+
+def test_f37_event_loops_may_use_a_client_one_after_the_other(work: Db, database_url: str) -> None:
+    async def enqueue_many_times() -> None:
+        await asyncio.gather(*(client.enqueue("work", n) for n in range(20)))
+
+    async def enqueue_in_another_loop() -> None:
+        await client.enqueue("work")
+        with pytest.raises(RuntimeError, match="in use by another event loop; make one client for"):
+            await asyncio.to_thread(asyncio.run, enqueue_many_times())
+
+    client = AsyncClient(database_url)
+    asyncio.run(enqueue_many_times())
+    asyncio.run(enqueue_many_times())
+    asyncio.run(enqueue_in_another_loop())
+    asyncio.run(client.close())
+    assert count(work) == 41
 
 
 @pytest.mark.parametrize("kind", ["client", "async client"])

@@ -28,8 +28,8 @@ class AsyncClient(HasSender[AsyncSender]):
     """`Client` for an event loop: `async with AsyncClient(url) as client: await client.enqueue(…)`.
 
     The arguments, the results and the errors are those of `Client`. The tasks of one event loop may
-    share it. `connection` is a psycopg AsyncConnection, or an AsyncConnection or AsyncSession of
-    SQLAlchemy that uses psycopg 3.
+    share it, and another loop may use it after the first one is closed. `connection` is a psycopg
+    AsyncConnection, or an AsyncConnection or AsyncSession of SQLAlchemy that uses psycopg 3.
 
     `why` and `next` compute in a thread, so that they do not block the loop. Their statements run
     on the loop and on the connection of the client, as those of the other methods.

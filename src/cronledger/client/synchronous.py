@@ -26,9 +26,9 @@ class Client(HasSender[Sender]):
     """The ledger for a program: `with Client(url) as client: client.enqueue("ship", {"id": 7})`.
 
     With `url`, each call is a transaction of its own. The client opens a connection when a call
-    needs one, keeps it for the next call, and has at most ten. Threads may share the client, but
-    processes may not: make it after a fork. `close`, and the end of a `with` block, close its
-    connections.
+    needs one, keeps it for the next call, and has at most ten. Threads may share the client. A
+    forked process opens connections of its own; fork while no call is in progress. `close`, and
+    the end of a `with` block, close the connections.
 
     With `connection`, each call is part of the transaction of the caller, and the client commits
     nothing. It is a psycopg connection, or a connection or session of SQLAlchemy or Django that

@@ -1,11 +1,18 @@
 """Senders of calls: in the transaction of a caller, or in transactions of their own."""
 
 import asyncio
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from datetime import timedelta
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -171,12 +178,20 @@ def _require_no_transaction(caller: object) -> None:
 
 # --- in transactions of its own -------------------------------------------------------------------
 
+# Each transaction sets what it needs, and no setting of the session is changed (for_handler=True).
+# Behind a pooler, other programs use the same sessions.
+
 
 class _Idle(Generic[C]):
-    """Connections that are not in use. Any thread may call this."""
+    """Connections that are not in use. Any thread may call this.
+
+    After a fork, the child begins without connections. Those that it inherited stay open, because
+    to close them would end the sessions of its parent.
+    """
 
     def __init__(self) -> None:
-        self._connections: deque[C] = deque()
+        self._kept: tuple[int, deque[C]] = (os.getpid(), deque())
+        self._inherited: list[deque[C]] = []
         self.closed = False
 
     def take(self) -> C | None:
@@ -191,19 +206,30 @@ class _Idle(Generic[C]):
         except IndexError:
             return None
 
-    def give_back(self, connection: C) -> bool:
-        """Keep the connection if it can be used again. Return whether it was kept."""
-        usable = connection.info.transaction_status is TransactionStatus.IDLE
-        if usable and not self.closed:
-            self._connections.append(connection)
-        return usable and not self.closed
+    def give_back(self, connection: C) -> list[C]:
+        """Keep the connection if it can be used again. Return those that the caller closes."""
+        if connection.info.transaction_status is not TransactionStatus.IDLE:
+            return [connection]
+        self._connections.append(connection)
+        # Another thread may have closed the client in between.
+        return self.close() if self.closed else []
 
     def close(self) -> list[C]:
         """Return the connections, which the caller closes."""
         self.closed = True
-        found = list(self._connections)
-        self._connections.clear()
+        found: list[C] = []
+        with suppress(IndexError):
+            while True:
+                found.append(self._connections.pop())
         return found
+
+    @property
+    def _connections(self) -> deque[C]:
+        process, connections = self._kept
+        if process != os.getpid():
+            self._inherited.append(connections)
+            self._kept = (os.getpid(), connections := deque())
+        return connections
 
 
 class OwnSender(Sender):
@@ -231,12 +257,12 @@ class OwnSender(Sender):
         while connection is not None and is_disconnected(connection):
             connection.close()
             connection = self._idle.take()
-        connection = connection or self._access.connect(APPLICATION_NAME)
+        connection = connection or self._access.connect(APPLICATION_NAME, for_handler=True)
         try:
             yield connection
         finally:
-            if not self._idle.give_back(connection):
-                connection.close()
+            for unused in self._idle.give_back(connection):
+                unused.close()
 
     def require_no_transaction(self) -> None:
         return
@@ -247,20 +273,34 @@ class OwnSender(Sender):
 
 
 class AsyncOwnSender(AsyncSender):
-    """The same for an event loop, whose tasks may share it."""
+    """The same for an event loop, whose tasks may share it.
+
+    Another loop may use it after the first one is closed.
+    """
 
     def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
         self._access = access
         self._schema = schema
         self._lock_timeout = lock_timeout
         self._idle = _Idle[psycopg.AsyncConnection[Any]]()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
 
     async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        async with self._turns, self._connection() as connection:
+        async with self._turns_of_this_loop(), self._connection() as connection:
             with refusals():
                 async with transaction_async(connection, self._lock_timeout):
                     return [await _send_async(connection, self._schema, call) for call in calls]
+
+    def _turns_of_this_loop(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise RuntimeError(
+                    "the client is in use by another event loop; make one client for each loop"
+                )
+            self._loop, self._turns = loop, asyncio.Semaphore(MOST_CONNECTIONS)
+        return self._turns
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -268,12 +308,13 @@ class AsyncOwnSender(AsyncSender):
         while connection is not None and is_disconnected(connection):
             await connection.close()
             connection = self._idle.take()
-        connection = connection or await self._access.connect_async(APPLICATION_NAME)
+        if connection is None:
+            connection = await self._access.connect_async(APPLICATION_NAME, for_handler=True)
         try:
             yield connection
         finally:
-            if not self._idle.give_back(connection):
-                await connection.close()
+            for unused in self._idle.give_back(connection):
+                await unused.close()
 
     def require_no_transaction(self) -> None:
         return
