@@ -32,7 +32,10 @@ class Cursor:
         self._request: Request | None = None
         self._taken = 0
 
-    async def execute(self, query: Any, params: Any = None) -> "Cursor":
+    async def execute(
+        self, query: Any, params: Any = None, *, binary: bool | None = None
+    ) -> "Cursor":
+        assert binary is None, "steps have results as text"
         self._request = self._connection.send(query, params, self._row_factory)
         self._taken = 0
         if not self._connection.pipelined:
