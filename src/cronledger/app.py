@@ -244,8 +244,8 @@ class App:
             dst_fold: A time that a clock change repeats: run the "first" time, or "both".
             schedule_delay: Time between plan_time and the earliest start.
             jitter: Starts are spread over this time; the delay of one plan_time never changes.
-            starts_at: There is no plan_time before this time.
-            ends_at: There is no plan_time after this time.
+            starts_at: No plan_time lies before this time.
+            ends_at: No plan_time lies after this time.
             grace: How late the newest plan_time may start before it is missed. Default: 60 s.
             catch_up: Missed plan_times: "skip", run the "latest" (default), or run "all".
             catch_up_window: A plan_time that is missed for longer never runs. Default: 1 day.

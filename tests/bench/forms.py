@@ -1,7 +1,7 @@
 """The sizes of the three forms: short for every commit, plain, and full for the documents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.bench.backlog import Backlog
 
@@ -76,21 +76,13 @@ PLAIN = Form(
     full_plans=True,
     compares=True,
 )
-FULL = Form(
+FULL = replace(
+    PLAIN,
     name="full",
-    repeats=3,
-    each={10: 200, 100: 570, 1000: 3_270},
     enqueued=50_000,
     lateness_seconds=180,
-    burst=10_000,
-    burst_ahead=15,
-    burst_replicas=(1, 4),
-    replicas=(1, 2, 4, 8, 16),
-    shared=Backlog(200, 200),
     idle_seconds=180,
     schedules=1_000_000,
     schedules_seconds=120,
     rows=50_000_000,
-    full_plans=True,
-    compares=True,
 )

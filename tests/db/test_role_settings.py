@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cronledger.app import App, Context
 from cronledger.audit.verify import verify
 from cronledger.cli import main
 from cronledger.explain.doctor_server import durable
+from cronledger.ledger.connections import is_disconnected
 from cronledger.ledger.migrate import migrate
 from cronledger.ledger.rows import LeaseKey
 from cronledger.ledger.transactions import step_transaction
@@ -26,6 +28,7 @@ from cronledger.sources.apply import apply
 from tests.database import Databases
 from tests.db.support.engine import Ledger, runners
 from tests.marks import first_fast
+from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
 PINNED = "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c synchronous_commit=on"
@@ -219,6 +222,9 @@ async def test_everything_works_whatever_is_set(
     others.set(SETTINGS[name])
     async with others.replica(application(), pgbouncer=pooled) as replica:
         await replica.step()
+        if "idle_session_timeout" in SETTINGS[name]:  # the replica's own sessions outlive it
+            with closing(others.connect()) as idle:
+                await eventually("the server ends an idle client", lambda: is_disconnected(idle))
         with others.connect() as client:
             for job in ("twice", "writes", "writes_in_a_thread"):
                 client.execute("SELECT cronledger.enqueue(%s)", [job])

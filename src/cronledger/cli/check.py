@@ -66,8 +66,8 @@ def check(
     collision: a second of the 24 hours after --from in which more than --at-once executions of one
     queue are due. Each scope of a job counts, and jitter spreads its executions.
 
-    Exit codes: 0 if there is no error, 1 if valid jobs have an error or, with --strict, a warning,
-    2 if a source is invalid.
+    The command exits with 0 if it finds no error, and with 2 if a source is invalid. It exits with
+    1 if valid jobs have an error, or a warning with --strict.
     """
     from cronledger.cli.session import HERE
     from cronledger.rules.problems import Exit

@@ -75,7 +75,7 @@ RetryItem = Annotated[
 RetryFilter = Annotated[
     Annotated[tuple[RetryItem, ...], Field(max_length=100)] | None, BeforeValidator(_filter)
 ]
-"""What `retry_filters` explains. An empty list is no filter."""
+"""What `retry_filters` explains. An empty list filters nothing."""
 
 GLOBAL = "global"
 
@@ -220,8 +220,8 @@ class Job(BaseModel):
         description="Starts are spread over this time after plan_time + schedule_delay. The delay "
         "of one plan_time is a hash of (job, scope, plan_time), so that all replicas agree.",
     )
-    starts_at: Instant | None = Field(None, description="There is no plan_time before this time.")
-    ends_at: Instant | None = Field(None, description="There is no plan_time after this time.")
+    starts_at: Instant | None = Field(None, description="No plan_time lies before this time.")
+    ends_at: Instant | None = Field(None, description="No plan_time lies after this time.")
     grace: Duration = Field(
         timedelta(seconds=60),
         description="How late the newest plan_time may start before it counts as missed.",
