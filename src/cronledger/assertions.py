@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
-from typing import Self
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
+from cronledger.declared import JobFunction, job_of
 from cronledger.rules import zones
 from cronledger.rules.cron import Cron, Firing, parse
 from cronledger.rules.firings import change_note, cron_in, local_text, note
@@ -18,7 +19,7 @@ _DAY = timedelta(days=1)
 
 
 def assert_fires(
-    what: Job | str,
+    what: Job | JobFunction[Any] | str,
     on: date | str | None = None,
     *,
     year: int | None = None,
@@ -30,7 +31,8 @@ def assert_fires(
     """Assert when a job fires on a day or in a year, and return its firings there.
 
     Args:
-        what: A job such as `app.jobs["report"]`, or a schedule such as `30 2 * * *`.
+        what: A function that `@app.job` declared, a job such as `app.jobs["report"]`, or a schedule
+            such as `30 2 * * *`.
         on: The day: a date, or text such as `2027-03-28`.
         year: The year, instead of a day.
         at: The local times at which it fires, and no others: `02:30` or `02:30:15`, in a year with
@@ -44,7 +46,7 @@ def assert_fires(
     Raises:
         AssertionError: It fires at other times. The message has the clock changes that affect it.
         ValueError: An argument, or the schedule, is invalid.
-        TypeError: An argument has another type, such as a function instead of its job.
+        TypeError: An argument has another type, or `what` is a function of several jobs.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     schedule = _schedule(what, zone, scope)
@@ -125,19 +127,19 @@ class _Schedule:
         return lifetime(self.job, period.after, period.through)
 
 
-def _schedule(what: Job | str, zone: str | None, scope: str | None) -> _Schedule:
-    if isinstance(what, Job):
-        if scope is not None and what.scopes is not None and scope not in what.scopes:
+def _schedule(what: object, zone: str | None, scope: str | None) -> _Schedule:
+    job = what if isinstance(what, Job) else job_of(what)
+    if job is not None:
+        if scope is not None and job.scopes is not None and scope not in job.scopes:
             raise ValueError(
-                f"scope={scope!r} is not a scope of job {what.name!r}; "
-                f"{nearest(scope, what.scopes)}"
+                f"scope={scope!r} is not a scope of job {job.name!r}; {nearest(scope, job.scopes)}"
             )
-        text = f"job {what.name!r} ({what.schedule or 'without a schedule'}, {what.timezone})"
-        return _Schedule(text, cron_in(what, scope), what, zones.named(zone or what.timezone))
+        text = f"job {job.name!r} ({job.schedule or 'without a schedule'}, {job.timezone})"
+        return _Schedule(text, cron_in(job, scope), job, zones.named(zone or job.timezone))
     if not isinstance(what, str):
         raise TypeError(
-            f"{what!r} is neither a job nor a schedule; pass app.jobs[NAME], or text such as "
-            "'30 2 * * *'"
+            f"{what!r} is neither a job nor a schedule; pass a function that @app.job declared, "
+            "app.jobs[NAME], or text such as '30 2 * * *'"
         )
     timezone = zone or "UTC"
     cron = parse(what, timezone=timezone, scope=scope or "")

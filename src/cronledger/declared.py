@@ -231,7 +231,7 @@ class JobCalls:
     def _enqueue(self, payload: object, options: dict[str, Any]) -> "Call[int | None]":
         from cronledger.ledger import calls
 
-        job = self._job()
+        job = self.job()
         # An item without a payload may merge into one that has a payload.
         value = self._checked(job, payload, "the payload", merges=options.get("key") is not None)
         return calls.enqueue(job.name, value, **options)
@@ -241,7 +241,7 @@ class JobCalls:
     ) -> "list[Call[list[int | None]]]":
         from cronledger.ledger import calls
 
-        job, merges = self._job(), options.get("keys") is not None
+        job, merges = self.job(), options.get("keys") is not None
         values = [
             self._checked(job, payload, f"payloads[{n}]", merges=merges)
             for n, payload in enumerate(payloads)
@@ -251,16 +251,17 @@ class JobCalls:
     def _trigger(self, payload: object, options: dict[str, Any]) -> "Call[int]":
         from cronledger.ledger import calls
 
-        job = self._job()
+        job = self.job()
         value = self._checked(job, payload, "the payload")
         return calls.trigger(job.name, value, **options)
 
-    def _job(self) -> Job:
+    def job(self) -> Job:
+        """Return the job of the function. Raises TypeError if it is declared as several jobs."""
         if len(self.jobs) == 1:
             return next(iter(self.jobs.values()))
         raise TypeError(
             f"{self.function.__qualname__} is declared as the jobs {', '.join(sorted(self.jobs))};"
-            " use a Client, whose methods take the name of the job"
+            " use a Client, whose methods take the name of the job, or app.jobs[NAME]"
         )
 
     def _checked(
@@ -296,13 +297,27 @@ def add_calls(function: Callable[..., Any], job: Job, bound: Bound) -> None:
     """
     if not isinstance(function, FunctionType):
         return
-    calls = getattr(getattr(function, "enqueue", None), "__self__", None)
-    # A decorator may have copied the attributes of another function.
-    if not isinstance(calls, JobCalls) or calls.function is not function:
+    calls = _calls_of(function)
+    if calls is None:
         calls = JobCalls(function, bound)
         for name in METHODS:
             setattr(function, name, getattr(calls, name))
     calls.jobs[job.name] = job
+
+
+def job_of(function: object) -> Job | None:
+    """Return the job of a function that `@app.job` declared, or None for anything else.
+
+    Raises TypeError if it is declared as several jobs.
+    """
+    calls = _calls_of(function)
+    return None if calls is None else calls.job()
+
+
+def _calls_of(function: object) -> JobCalls | None:
+    calls = getattr(getattr(function, "enqueue", None), "__self__", None)
+    # A decorator may have copied the attributes of another function.
+    return calls if isinstance(calls, JobCalls) and calls.function is function else None
 
 
 def _sender(conn: object) -> "Sender":

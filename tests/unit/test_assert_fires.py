@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, date, datetime
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -50,6 +51,19 @@ def test_f49_a_day_on_which_the_clocks_change() -> None:
     assert_fires(app.jobs["exact"], "2027-03-28", at=[])
     assert_fires(app.jobs["exact"], "2027-10-31", at=["02:30", "02:30"])
     assert_fires(app.jobs["exact"], "2027-10-31", at=["02:30", "02:30+02:00"])
+
+
+def test_f49_a_declared_function_is_its_job() -> None:
+    assert_fires(backup, "2027-03-28", at=["03:00"])
+    assert failure(manual, year=2027)[0].startswith("job 'manual' (without a schedule, UTC)")
+    two = App("two")
+
+    @two.job("@daily", name="one")
+    @two.job("@hourly", name="other")
+    def twice() -> None: ...
+
+    with pytest.raises(TypeError, match=r"is declared as the jobs one, other; .*app\.jobs\[NAME\]"):
+        assert_fires(twice, year=2027)
 
 
 def test_f49_a_year() -> None:
@@ -139,8 +153,10 @@ def test_a_wrong_argument_is_named(
 
 
 def test_a_wrong_type_names_the_right_one() -> None:
-    with pytest.raises(TypeError, match=r"pass app\.jobs\[NAME\]"):
-        assert_fires(backup, "2027-01-01")  # type: ignore[arg-type]
+    given: Any
+    for given in (print, partial(backup), 3):
+        with pytest.raises(TypeError, match=r"pass a function .* declared, app\.jobs\[NAME\], or"):
+            assert_fires(given, "2027-01-01")
     with pytest.raises(TypeError, match="neither a date nor text"):
         assert_fires("@daily", datetime(2027, 1, 1, tzinfo=UTC))
     with pytest.raises(TypeError, match=r"at='00:00' is not a list; write at=\['00:00'\]"):
