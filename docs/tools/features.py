@@ -91,6 +91,9 @@ GROUPS: dict[str, dict[int, str]] = {
         48: "the shell completes names from the ledger",
         49: "`assert_fires`: assertions on schedules in users' tests, without a database",
     },
+    "In frameworks": {
+        50: "Starlette and FastAPI: a replica in each process of the server",
+    },
 }
 """Every feature by its number."""
 

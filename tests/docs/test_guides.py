@@ -22,7 +22,7 @@ GUIDES = sorted(
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_reader_can_follow(guide: str, database_url: str, tmp_path: Path) -> None:
-    variables = {"CRONLEDGER_DATABASE_URL": database_url}
+    variables = {"CRONLEDGER_DATABASE_URL": database_url, "UVICORN_PORT": "0"}
     programs = find_binaries(chosen_binaries()).directory
     with Shell(tmp_path, variables, programs) as shell:
         for block in blocks(ROOT / guide):

@@ -22,14 +22,19 @@ from tests.waiting import PATIENCE, until
 ROOT = Path(__file__).parents[3]
 
 
-class Process:
-    """One replica. Its log is a list of events."""
+RUNNER = "tests.cluster.support.runner"
 
-    def __init__(self, arguments: Sequence[str], log: Path, environ: dict[str, str]) -> None:
+
+class Process:
+    """One replica, or a server with several. Its log is a list of events."""
+
+    def __init__(
+        self, arguments: Sequence[str], log: Path, environ: dict[str, str], module: str = RUNNER
+    ) -> None:
         self._log = log
         with log.open("wb") as file:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "tests.cluster.support.runner", *arguments],
+                [sys.executable, "-m", module, *arguments],
                 cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
@@ -101,15 +106,23 @@ class Cluster:
         **settings: Any,
     ) -> Process:
         """A replica that runs `app` of `tests.cluster.support.jobs`; `wait`: it has started."""
-        environ = {**clean_environ(), VARIABLE: str(self._marks), **environ}
-        process = Process(
-            [url or self.url, f"tests.cluster.support.jobs:{app}", json.dumps(settings)],
-            self._directory / f"replica-{len(self._processes)}.log",
-            environ,
-        )
-        self._processes.append(process)
+        arguments = [url or self.url, f"tests.cluster.support.jobs:{app}", json.dumps(settings)]
+        process = self._begin(RUNNER, arguments, environ)
         if wait:
             process.event("runner_started")
+        return process
+
+    def serve(self, *options: str, **variables: str) -> Process:
+        """Return a uvicorn that serves `tests.cluster.support.web:api` on a free port."""
+        arguments = ["tests.cluster.support.web:api", "--port", "0", *options]
+        environ = {"CRONLEDGER_DATABASE_URL": self.url, **variables}
+        return self._begin("uvicorn", arguments, environ)
+
+    def _begin(self, module: str, arguments: Sequence[str], environ: Mapping[str, str]) -> Process:
+        log = self._directory / f"replica-{len(self._processes)}.log"
+        given = {**clean_environ(), VARIABLE: str(self._marks), **environ}
+        process = Process(arguments, log, given, module)
+        self._processes.append(process)
         return process
 
     def trigger(self, *jobs: str) -> None:

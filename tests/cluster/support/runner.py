@@ -35,7 +35,8 @@ async def serve(url: str, app: App, settings: dict[str, Any]) -> None:
     await drain
 
 
-def main(url: str, reference: str, settings: str = "{}") -> None:
+def log_json() -> None:
+    """Log each event as a line of JSON on standard output."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -45,6 +46,10 @@ def main(url: str, reference: str, settings: str = "{}") -> None:
             structlog.processors.JSONRenderer(default=str),
         ]
     )
+
+
+def main(url: str, reference: str, settings: str = "{}") -> None:
+    log_json()
     module, _, name = reference.partition(":")
     app: App = getattr(importlib.import_module(module), name)
     given = json.loads(settings)

@@ -1,0 +1,1 @@
+"""Integrations with web frameworks. Each has an extra of its own."""
