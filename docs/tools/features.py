@@ -93,6 +93,7 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "In frameworks": {
         50: "Starlette and FastAPI: a replica in each process of the server",
+        51: "an app for Django: `manage.py cronledger`, autodiscovery, Django's connections",
     },
 }
 """Every feature by its number."""

@@ -13,7 +13,7 @@ def test_each_package_stands_above_what_it_imports() -> None:
     assert found["cronledger.rules"] == 0
     assert found["cronledger.engine.runtime"] > found["cronledger.engine.claiming"]
     assert found["cronledger.engine.claiming"] > found["cronledger.ledger"]
-    assert found["cronledger.cli"] == max(found.values())
+    assert found["cronledger.contrib"] > found["cronledger.cli"] > found["cronledger.replica"]
 
 
 def test_a_cycle_is_an_error() -> None:

@@ -1,1 +1,1 @@
-"""Integrations with web frameworks. Each has an extra of its own."""
+"""Integrations with web frameworks. Each needs its extra, and only its users import it."""

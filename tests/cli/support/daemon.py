@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,18 @@ from tests.processes import CRONLEDGER
 class Run:
     """A command as a process of its own; its standard error is read from a file."""
 
-    def __init__(self, directory: Path, environment: dict[str, str], *arguments: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environment: dict[str, str],
+        *arguments: str,
+        program: Sequence[str] = CRONLEDGER,
+    ) -> None:
         self._err = directory / "stderr"
         self._out = directory / "stdout"
         with self._err.open("w") as err, self._out.open("w") as out:
             self.process = subprocess.Popen(
-                [*CRONLEDGER, *arguments],
+                [*program, *arguments],
                 cwd=directory, env=environment, stdout=out, stderr=err,
             )  # fmt: skip
 

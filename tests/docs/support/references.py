@@ -15,6 +15,7 @@ from cronledger.log import EVENTS
 from cronledger.settings import VARIABLES
 from docs.tools.commands import commands
 from docs.tools.configuration import ENVIRONMENT
+from tests.db.support.django_process import configure
 from tests.docs.support.pages import ROOT
 
 FOLDERS = ("docs", "examples", "migrations", "src", "tests")
@@ -183,6 +184,8 @@ def _is_object(name: str) -> bool:
 
 
 def _is_python(name: str) -> bool:
+    if name.startswith("cronledger.contrib.django"):
+        configure()  # its modules read the settings
     module, rest = name, ""
     while module:
         try:

@@ -1,0 +1,125 @@
+"""Django's connections around handlers, and the connection string of DATABASES."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connection, connections
+
+from cronledger.app import App
+from cronledger.contrib.django.connections import CLOSE_OLD_CONNECTIONS
+from cronledger.contrib.django.database import dsn
+from cronledger.rules.problems import ConfigurationError
+from tests.db.support.django_process import on_database
+from tests.db.support.whole_replica import Whole
+
+LIVE = "SELECT pid FROM pg_stat_activity WHERE pid = ANY (%s)"
+
+
+@pytest.fixture(autouse=True)
+def options(database_url: str) -> Iterator[dict[str, Any]]:
+    """The settings of the default database, which is that of the test, for the test to change."""
+    with on_database(database_url) as found:
+        yield found
+
+
+@pytest.fixture
+def whole(whole: Whole) -> Whole:
+    whole.app = App("shop", middleware=[CLOSE_OLD_CONNECTIONS])
+    return whole
+
+
+def backend() -> int:
+    """The server process of Django's connection in this thread."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        found: int = cursor.fetchone()[0]
+    return found
+
+
+async def test_f51_a_sync_handler_leaves_no_connection_that_is_too_old(
+    whole: Whole, options: dict[str, Any]
+) -> None:
+    def first() -> list[int]:
+        return [backend(), backend()]
+
+    def last() -> None:
+        connection.close()
+
+    job, end = whole.job(first), whole.job(last)
+    async with whole.replica(slots=1):
+        one, same = (await whole.run(job))["result"]
+        assert one == same
+        assert whole.rows(LIVE, [one]) == []
+        options["CONN_MAX_AGE"] = None
+        kept, _ = (await whole.run(job))["result"]
+        assert (await whole.run(job))["result"] == [kept, kept]
+        whole.rows("SELECT pg_terminate_backend(%s, 5000)", kept)
+        assert (await whole.run(job))["status"] == "FAILED"
+        assert (await whole.run(job))["status"] == "SUCCESS"
+        await whole.run(end)
+
+
+async def test_f51_async_handlers_have_connections_of_their_own(
+    whole: Whole, options: dict[str, Any]
+) -> None:
+    options["CONN_MAX_AGE"] = None
+    together = asyncio.Barrier(2)
+
+    async def first() -> list[int]:
+        one = await sync_to_async(backend)()
+        await together.wait()
+        return [one, await sync_to_async(backend)()]
+
+    async def second() -> list[int]:
+        found = await first()
+        raise LookupError(found)
+
+    jobs = [whole.job(first), whole.job(second)]
+    async with whole.replica():
+        rows = [await whole.end(x) for x in [await whole.trigger(job) for job in jobs]]
+    one, same = rows[0]["result"]
+    assert one == same
+    assert str(one) not in rows[1]["error_msg"]
+    assert "LookupError: [" in rows[1]["error_msg"]
+    others = [int(x) for x in rows[1]["error_msg"].split("[")[1].split("]")[0].split(",")]
+    assert whole.rows(LIVE, [one, *others]) == []
+
+
+def test_f51_the_connection_string_is_that_of_the_settings(options: dict[str, Any]) -> None:
+    options["CONN_MAX_AGE"] = None
+    options["OPTIONS"] |= {"options": "-c work_mem=5MB", "server_side_binding": True}
+    with psycopg.connect(dsn("default")) as plain:
+        row = plain.execute("SELECT current_database(), current_setting('work_mem')").fetchone()
+    assert row == (options["NAME"], "5MB")
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"NAME": "", "OPTIONS": {}}, "DATABASES['default']: settings.DATABASES is improperly"),
+        (
+            {"OPTIONS": {"assume_role": "boss"}},
+            "DATABASES['default'].OPTIONS.assume_role = \"boss\"",
+        ),
+    ],
+)
+def test_f51_settings_that_no_connection_string_has_are_refused(
+    options: dict[str, Any], changed: dict[str, Any], named: str
+) -> None:
+    options.update(changed)
+    with pytest.raises(ConfigurationError) as refused:
+        dsn("default")
+    assert named in str(refused.value)
+
+
+def test_f51_psycopg2_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Psycopg2:
+        __name__ = "psycopg2"
+
+    monkeypatch.setattr(connections["default"], "Database", Psycopg2())
+    with pytest.raises(ConfigurationError, match="uses psycopg2, not psycopg 3; uninstall"):
+        dsn("default")
