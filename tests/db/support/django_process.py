@@ -29,8 +29,17 @@ def configure() -> None:
     settings.configure(
         CRONLEDGER={"NAME": "shop"},
         DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "replaced"}},
-        INSTALLED_APPS=["cronledger.contrib.django", SHOP],
+        INSTALLED_APPS=[
+            *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages")),
+            "cronledger.contrib.django",
+            SHOP,
+        ],
         LOGGING_CONFIG=None,
+        ROOT_URLCONF=f"{SHOP}.urls",
+        SECRET_KEY="of tests",
+        TEMPLATES=[
+            {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
+        ],
         USE_TZ=True,
     )
     django.setup()
