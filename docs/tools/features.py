@@ -95,6 +95,7 @@ GROUPS: dict[str, dict[int, str]] = {
         50: "Starlette and FastAPI: a replica in each process of the server",
         51: "an app for Django: `manage.py cronledger`, autodiscovery, Django's connections",
         52: "Django's admin shows the ledger, and changes nothing",
+        53: "a backend for `django.tasks`, whose tasks may have schedules",
     },
 }
 """Every feature by its number."""

@@ -310,10 +310,26 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.covering_execution({schema}.schedules) IS 'Returns the execution that covers all input of this scope once it succeeds: one that is RUNNING since the newest input, or one that waits.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.check_due_at(
+    job text, due_at timestamptz, key text, watermark bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF key IS NOT NULL OR watermark IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: due_at % is given with a %', job, due_at,
+                CASE WHEN key IS NOT NULL THEN 'key' ELSE 'watermark' END
+            USING HINT = 'What is merged is due now; leave due_at out, or key and watermark.',
+                  ERRCODE = 'invalid_parameter_value';
+    ELSIF NOT isfinite(due_at) THEN
+        RAISE EXCEPTION 'job %: due_at % is not an instant', job, due_at
+            USING HINT = 'Leave it out to enqueue for now.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_due_at(text, timestamptz, text, bigint) IS 'Raises if this work cannot wait until due_at.';
+
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
     job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
     key text DEFAULT NULL, scope_kind text DEFAULT NULL, group_id uuid DEFAULT NULL,
-    requested_by text DEFAULT NULL)
+    requested_by text DEFAULT NULL, due_at timestamptz DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -327,6 +343,9 @@ DECLARE
 BEGIN
     IF length(key) NOT BETWEEN 1 AND 200 THEN
         PERFORM {schema}_internal.check_enqueue(job, key, NULL, NULL, NULL);
+    END IF;
+    IF due_at IS NOT NULL THEN
+        PERFORM {schema}_internal.check_due_at(job, due_at, key, watermark);
     END IF;
     IF payload IS NOT NULL THEN
         PERFORM {schema}_internal.check_json(job, 'payload', payload);
@@ -367,7 +386,7 @@ BEGIN
     IF made IS NULL THEN
         at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
         made := {schema}_internal.create_enqueued(
-            definition, scope, at, at, slot, payload, watermark, group_id, requester);
+            definition, scope, at, greatest(at, due_at), slot, payload, watermark, group_id, requester);
     END IF;
     IF slot IS NOT NULL THEN
         PERFORM {schema}_internal.give_up_superseded(scope);
@@ -375,7 +394,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution, which starts at due_at or later if that is given. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_times(
     scope {schema}.schedules, near timestamptz, count integer)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from django import VERSION
 
 from tests.cli.support.daemon import Run
 from tests.db.support.django_process import database
@@ -28,10 +29,15 @@ class Project:
         (directory / "shop" / "__init__.py").touch()
         self.add("mysite/settings.py", f"DATABASES = {{'default': {database(url)!r}}}\n")
         for block in blocks(PAGE):
+            assert block.remark or block.language == "sh", block
             if block.remark.startswith("file: "):
                 self.add(block.remark.removeprefix("file: "), block.text)
+        if VERSION < (6, 0):
+            self.add("mysite/settings.py", "INSTALLED_APPS += ['django_tasks']\n")
 
     def add(self, file: str, text: str) -> None:
+        if VERSION < (6, 0):
+            text = text.replace("from django.tasks", "from django_tasks")
         with (self.directory / file).open("a") as to:
             to.write(text)
 
@@ -52,24 +58,36 @@ def project(tmp_path: Path, database_url: str) -> Project:
     return Project(tmp_path, database_url)
 
 
-async def test_f51_the_project_of_the_documentation_runs(project: Project, whole: Whole) -> None:
+BUY = "from shop.views import buy; print(buy(None, 'ann').content.decode())"
+
+
+async def test_f51_f53_the_project_of_the_documentation_runs(
+    project: Project, whole: Whole
+) -> None:
     checked = json.loads(project.manage("cronledger", "check", "--format", "json"))
-    assert {job["job"] for job in checked["jobs"]} >= {"expire_carts", "count_carts"}
+    scheduled = {"expire_carts", "count_carts", "shop.tasks.remind"}
+    assert {job["job"] for job in checked["jobs"]} >= scheduled
     whole.rows("CREATE TABLE shop_cart (id bigserial, owner text, expires_at timestamptz)")
     whole.rows("INSERT INTO shop_cart (expires_at) VALUES ('-infinity'), ('infinity')")
     manage = (sys.executable, "manage.py", "cronledger")
     run = Run(project.directory, project.environment, "run", program=manage)
     try:
         run.until_event("runner_started")
-        expired, counted = [await whole.run(job) for job in ("expire_carts", "count_carts")]
+        expired, counted, reminded = [
+            await whole.run(job) for job in ("expire_carts", "count_carts", "shop.tasks.remind")
+        ]
+        bought = project.manage("shell", "-v", "0", "-c", BUY)
+        receipt = await whole.end(int(json.loads(bought)["receipt"]))
     finally:
         run.signal(signal.SIGTERM)
     assert run.end() == 0
     assert (expired["status"], expired["result"]) == ("SUCCESS", 1)
     assert counted["result"].startswith("1 carts at ")
+    assert reminded["result"] == "reminded after 7 days"
+    assert receipt["result"] == "receipt of cart 3"
     (source,) = whole.rows("SELECT DISTINCT source FROM cronledger.jobs")
     assert source == {"source": "mysite"}
-    assert project.manage("cronledger", "jobs", "apply") == "unchanged: 2\n"
+    assert project.manage("cronledger", "jobs", "apply") == "unchanged: 4\n"
 
 
 def test_f51_what_no_replica_can_use_is_named_with_a_remedy(project: Project) -> None:

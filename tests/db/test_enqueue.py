@@ -1,6 +1,7 @@
 """F1: work is pushed at a job; what has the same key is merged while it waits."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -124,6 +125,9 @@ def test_f01_a_scope_appears_by_a_push(ledger: Ledger) -> None:
             ({}, {"key": ""}, errors.InvalidParameterValue, "key"),
             ({}, {"key": "k" * 201}, errors.InvalidParameterValue, "key"),
             ({}, {"job": "nobody"}, errors.NoDataFound, "nobody"),
+            ({}, {"key": "k", "due_at": "now"}, errors.InvalidParameterValue, "due_at .* a key"),
+            ({}, {"watermark": 1, "due_at": "now"}, errors.InvalidParameterValue, "a watermark"),
+            ({}, {"due_at": "infinity"}, errors.InvalidParameterValue, "due_at infinity"),
         ]
     ),
 )
@@ -155,6 +159,19 @@ async def test_f01_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_
         assert await one.settle() == []
         ledger.values("SELECT resume('job')")
         assert len(await one.settle()) == 1
+
+
+async def test_f01_a_message_waits_until_it_is_due(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    now = ledger.now()
+    later = enqueue(ledger, due_at=now + timedelta(minutes=5))
+    past = enqueue(ledger, due_at=now - timedelta(minutes=5))
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        assert start.claimed.id == past
+        await one.finish(start)
+        ledger.travel(by=timedelta(minutes=6))
+        assert [start.claimed.id for start in await one.settle()] == [later]
 
 
 def test_f01_one_execution_is_not_of_two_groups(ledger: Ledger) -> None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import django
+from django import VERSION
 from django.conf import settings
 from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
@@ -32,30 +33,46 @@ def configure() -> None:
         INSTALLED_APPS=[
             *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages")),
             "cronledger.contrib.django",
+            *([] if VERSION >= (6, 0) else ["django_tasks"]),
             SHOP,
         ],
         LOGGING_CONFIG=None,
         ROOT_URLCONF=f"{SHOP}.urls",
         SECRET_KEY="of tests",
+        TASKS={
+            "default": {
+                "BACKEND": "cronledger.contrib.django.tasks.CronledgerBackend",
+                "QUEUES": ["default", "mail"],
+            }
+        },
         TEMPLATES=[
             {"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}
         ],
+        TIME_ZONE="America/New_York",
         USE_TZ=True,
     )
     django.setup()
 
 
 @contextmanager
-def on_database(url: str) -> Iterator[dict[str, Any]]:
+def on_database(url: str, **more: Any) -> Iterator[dict[str, Any]]:
     """Let the default connections of all threads lead to `url`. Yield their settings."""
     configure()
-    found = connections["default"].settings_dict
+    handler: Any = connections
+    found = handler.settings["default"]
     before = dict(found)
-    connections.close_all()
-    found.update(database(url))
+    found.update(database(url), **more)
+    _forget(handler)
     try:
         yield found
     finally:
-        connections.close_all()
+        _forget(handler)
         found.clear()
         found.update(before)
+
+
+def _forget(handler: Any) -> None:
+    """Close the connection of this thread. The next one is made by the settings of that time."""
+    handler.close_all()
+    if hasattr(handler._connections, "default"):
+        del handler["default"]

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-import django
 import sqlalchemy
-from django.conf import settings
 from django.db import connections
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from tests.db.support.django_process import on_database
 
 DRIVER = "postgresql+psycopg://"
 
@@ -35,18 +35,5 @@ async def async_engine(url: str) -> AsyncIterator[AsyncEngine]:
 @contextmanager
 def django_connection(url: str, **more: Any) -> Iterator[Any]:
     """`django.db.connection` leads to this database until the end of the block."""
-    if not settings.configured:
-        settings.configure(USE_TZ=True, TIME_ZONE="America/New_York", LOGGING_CONFIG=None)
-        django.setup()
-    options = conninfo_to_dict(url)
-    database = {
-        "ENGINE": "django.db.backends.postgresql", "NAME": options.pop("dbname"),
-        "OPTIONS": options, **more,
-    }  # fmt: skip
-    handler: Any = connections
-    handler.settings = handler.configure_settings({"default": database})
-    try:
-        yield handler["default"]
-    finally:
-        handler["default"].close()
-        del handler["default"]
+    with on_database(url, **more):
+        yield connections["default"]

@@ -10,10 +10,8 @@ from typing import Any
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from cronledger.contrib.django import options
 from cronledger.rules.model import CatchUp, Handler, Overlap, SkipReason, Status, Trigger
-from cronledger.settings import Settings
-
-_SCHEMA = Settings.load().schema_name
 
 
 def _view(name: str, singular: str, plural: str) -> type:
@@ -23,7 +21,7 @@ def _view(name: str, singular: str, plural: str) -> type:
         (),
         {
             "managed": False,
-            "db_table": f'"{_SCHEMA}"."{name}"',
+            "db_table": f'"{options.schema()}"."{name}"',
             "default_permissions": ("view",),
             "verbose_name": singular,
             "verbose_name_plural": plural,

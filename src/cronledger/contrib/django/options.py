@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections
 
 from cronledger.rules.problems import ConfigurationError, Problem, nearest, shown
+from cronledger.settings import Settings
 
 SETTING = "CRONLEDGER"
 WHERE = "the Django settings"
@@ -39,6 +41,12 @@ def load() -> Options:
     return Options(**{**values, "middleware": tuple(values.get("middleware", ()))})
 
 
+@cache
+def schema() -> str:
+    """Return the schema of the ledger, read at the first call. Raises ConfigurationError."""
+    return Settings.load().schema_name
+
+
 def alias() -> str:
     """Return the alias of the ledger's database. Raises ConfigurationError."""
     return load().database
@@ -63,7 +71,7 @@ def _problems(given: Mapping[str, Any]) -> list[Problem]:
     ]
     middleware = given.get("MIDDLEWARE", ())
     if not isinstance(middleware, list | tuple) or not all(isinstance(x, str) for x in middleware):
-        remedy = 'write it like ["shop.jobs.timed"]'
+        remedy = 'write it like ["shop.middleware.timed"]'
         found.append(_problem("MIDDLEWARE", middleware, "is not a list of dotted paths", remedy))
     database = given.get("DATABASE")
     if isinstance(database, str) and database and database not in connections:
