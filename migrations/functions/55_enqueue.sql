@@ -326,6 +326,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_due_at(text, timestamptz, text, bigint) IS 'Raises if this work cannot wait until due_at.';
 
+-- Without due_at. With both functions a call would be ambiguous; here, no caller finds neither.
+DROP FUNCTION IF EXISTS {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text);
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
     job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
     key text DEFAULT NULL, scope_kind text DEFAULT NULL, group_id uuid DEFAULT NULL,
