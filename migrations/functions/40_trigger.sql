@@ -131,8 +131,9 @@ RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
     at timestamptz := near;
 BEGIN
-    -- Never a whole second: those are the schedule's.
-    WHILE at = date_trunc('second', at) OR EXISTS (
+    -- An odd number of microseconds: whole seconds are the schedule's, and even numbers those of messages, whose
+    -- transactions may still be open.
+    WHILE extract(microseconds FROM at)::bigint % 2 = 0 OR EXISTS (
         SELECT FROM {schema}.executions e
         WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
             = (scope.job_name, scope.scope_kind, scope.scope_id, at)) LOOP
@@ -141,7 +142,7 @@ BEGIN
     PERFORM {schema}_internal.check_partition(scope.job_name, at);
     RETURN at;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.free_plan_time({schema}.schedules, timestamptz, interval) IS 'Returns the first instant from here on that no execution of this scope has and no schedule can have. The caller holds the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.free_plan_time({schema}.schedules, timestamptz, interval) IS 'Returns the first instant from here on that no execution of this scope has, and that neither a schedule nor a message can have. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}.trigger(
     job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',

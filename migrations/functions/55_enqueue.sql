@@ -6,6 +6,9 @@
 -- dirty.
 -- Lock order: queues, jobs, schedules, executions. success_watermark is derived, so a transaction that cannot
 -- lock the schedule row leaves it to the next one; no decision is made by an old value.
+-- A message locks nothing, because it is enqueued in transactions that may stay open: replicas would start nothing
+-- of its scope until the commit. Its plan_time follows from its id, so that two open transactions cannot choose the
+-- same one. If the job is retired before the commit, the sweeper cancels the message.
 
 CREATE OR REPLACE FUNCTION {schema}_internal.covered_watermark(scope {schema}.schedules) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -35,6 +38,38 @@ BEGIN
     RETURN made;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'Creates a PENDING execution with the attempts of the job, and returns its id. The caller holds the lock of the schedule row.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.message_plan_time(execution_id bigint, before timestamptz)
+RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT before - interval '1 microsecond'
+        * ((extract(microseconds FROM before)::bigint + 999998 - 2 * (execution_id % 499999)) % 1000000)
+$$;
+COMMENT ON FUNCTION {schema}_internal.message_plan_time(bigint, timestamptz) IS 'Returns the last instant up to before whose fraction of a second is that of this id: an even number of microseconds, 2 to 999,998. Within a second two messages share a fraction only if 499,999 ids lie between them.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.create_message(
+    definition {schema}.jobs, scope {schema}.schedules, due timestamptz, new_payload jsonb, of_group uuid,
+    requester text)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    made constant bigint := nextval('{schema}.execution_id');
+    now_ constant timestamptz := {schema}.db_clock();
+    at   timestamptz := {schema}_internal.message_plan_time(made, now_);
+BEGIN
+    LOOP
+        PERFORM {schema}_internal.check_partition(definition.name, at);
+        INSERT INTO {schema}.executions
+            (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
+             next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
+        VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, made, 'PENDING', 'enqueue',
+                definition.revision, definition.queue, greatest(due, now_), greatest(due, now_),
+                coalesce(new_payload, definition.payload), of_group, 0, definition.max_attempts, requester)
+        ON CONFLICT (job_name, scope_kind, scope_id, plan_time) DO NOTHING;
+        EXIT WHEN FOUND;
+        at := at - interval '1 second';  -- after the clock was set back, that second may occur again
+    END LOOP;
+    RETURN made;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.create_message({schema}.jobs, {schema}.schedules, timestamptz, jsonb, uuid, text) IS 'Creates a PENDING execution that is merged with no other one, due now or at due, and returns its id. It needs no lock.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
@@ -77,6 +112,23 @@ BEGIN
     RETURN held;
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'Locks and returns the schedule row of a scope. A missing scope is created, with a history that starts now, if the job has a scope_kind and no fixed scopes; otherwise it raises. A scope provider retires the scopes that it does not return.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.find_or_create_scope(definition {schema}.jobs, kind text, scope text)
+RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
+DECLARE
+    found_ {schema}.schedules;
+BEGIN
+    SELECT s.* INTO found_ FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (definition.name, kind, scope);
+    IF NOT FOUND THEN
+        found_ := {schema}_internal.lock_or_create_scope(definition.name, kind, scope);
+    END IF;
+    IF definition.retired_at IS NOT NULL OR (found_.retired_at IS NOT NULL AND found_.returned_at IS NULL) THEN
+        PERFORM {schema}_internal.check_trigger(definition, found_, force => true);
+    END IF;
+    RETURN found_;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.find_or_create_scope({schema}.jobs, text, text) IS 'Returns the schedule row of a scope without a lock. Creates a missing scope as lock_or_create_scope does, and raises if the job or the scope is retired.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_scopes(job text, kind text, wanted text[])
 RETURNS SETOF {schema}.schedules LANGUAGE plpgsql AS $$
@@ -326,6 +378,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_due_at(text, timestamptz, text, bigint) IS 'Raises if this work cannot wait until due_at.';
 
+DROP FUNCTION IF EXISTS {schema}_internal.enqueue_messages({schema}.jobs, {schema}.schedules[], text[], jsonb[], uuid, text);
+DROP FUNCTION IF EXISTS {schema}_internal.free_plan_times({schema}.schedules, timestamptz, integer);
 -- Without due_at. With both functions a call would be ambiguous; here, no caller finds neither.
 DROP FUNCTION IF EXISTS {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text);
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
@@ -355,6 +409,13 @@ BEGIN
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
+    END IF;
+    IF key IS NULL AND watermark IS NULL THEN
+        scope := {schema}_internal.find_or_create_scope(
+            definition, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
+        made := {schema}_internal.create_message(definition, scope, due_at, payload, group_id, requester);
+        PERFORM pg_notify('{schema}', 'pending');
+        RETURN made;
     END IF;
     scope := {schema}_internal.lock_or_create_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
     -- Again under the lock: no edit commits from here on.
@@ -388,7 +449,7 @@ BEGIN
     IF made IS NULL THEN
         at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
         made := {schema}_internal.create_enqueued(
-            definition, scope, at, greatest(at, due_at), slot, payload, watermark, group_id, requester);
+            definition, scope, at, at, slot, payload, watermark, group_id, requester);
     END IF;
     IF slot IS NOT NULL THEN
         PERFORM {schema}_internal.give_up_superseded(scope);
@@ -396,28 +457,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution, which starts at due_at or later if that is given. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Waits for the lock of the schedule row (lock_timeout).';
-
-CREATE OR REPLACE FUNCTION {schema}_internal.free_plan_times(
-    scope {schema}.schedules, near timestamptz, count integer)
-RETURNS timestamptz LANGUAGE plpgsql AS $$
-DECLARE
-    length constant interval := count * interval '1 microsecond';
-    at     timestamptz := near;
-    taken  timestamptz;
-BEGIN
-    LOOP
-        SELECT max(e.plan_time) INTO taken FROM {schema}.executions e
-        WHERE (e.job_name, e.scope_kind, e.scope_id) = (scope.job_name, scope.scope_kind, scope.scope_id)
-          AND e.plan_time BETWEEN at AND at + length;
-        EXIT WHEN taken IS NULL;
-        at := taken + interval '1 microsecond';
-    END LOOP;
-    PERFORM {schema}_internal.check_partition(scope.job_name, at);
-    PERFORM {schema}_internal.check_partition(scope.job_name, at + length);
-    RETURN at;
-END $$;
-COMMENT ON FUNCTION {schema}_internal.free_plan_times({schema}.schedules, timestamptz, integer) IS 'Returns the start of the first run of count + 1 microseconds, from near on, of which none is the plan_time of an execution of this scope. One more than count, because the caller passes over a whole second. The caller holds the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution, which starts at due_at or later if that is given. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Without key and watermark, a call for an existing scope takes no lock. Otherwise it waits for the lock of the schedule row (lock_timeout), and holds it until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_items(
     job text, payloads jsonb[], keys text[], watermarks bigint[], scope_ids text[])
@@ -440,45 +480,43 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_items(text, jsonb[], text[], bigint[], text[]) IS 'Returns the number of items. Raises unless the arrays have one length, of at most 100,000.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.enqueue_messages(
-    definition {schema}.jobs, scopes {schema}.schedules[], scope_ids text[], payloads jsonb[], of_group uuid,
-    requester text)
+CREATE OR REPLACE FUNCTION {schema}_internal.create_messages(
+    definition {schema}.jobs, kind text, scope_ids text[], payloads jsonb[], of_group uuid, requester text)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     microsecond constant interval := '1 microsecond';
-    at          timestamptz := {schema}.db_clock();
-    names       text[];
-    starts      timestamptz[];
-    made        bigint[];
+    count       constant integer := cardinality(scope_ids);
+    now_        constant timestamptz := {schema}.db_clock();
+    ids         constant bigint[] := ARRAY(SELECT nextval('{schema}.execution_id') FROM generate_series(1, count));
+    -- Each message is due a microsecond after the one before it, and the last one now: they start in their order.
+    last        timestamptz := now_ - count * microsecond;
+    created     integer;
+    missing     integer := count;
 BEGIN
     PERFORM {schema}_internal.check_json(definition.name, 'payload', u.payload) FROM unnest(payloads) u(payload)
     WHERE {schema}_internal.json_problem(u.payload) IS NOT NULL;
-    SELECT array_agg(q.scope_id), array_agg({schema}_internal.free_plan_times(s, at, q.count::integer))
-    INTO names, starts
-    FROM (SELECT u.scope_id, count(*) FROM unnest(scope_ids) u(scope_id) GROUP BY u.scope_id) q
-    JOIN unnest(scopes) s USING (scope_id);
-    WITH message AS MATERIALIZED (
-        SELECT u.n, u.scope_id, u.payload, nextval('{schema}.execution_id') AS id, r.start,
-               (row_number() OVER (PARTITION BY u.scope_id ORDER BY u.n) - 1) * microsecond AS after
-        FROM unnest(scope_ids, payloads) WITH ORDINALITY u(scope_id, payload, n)
-        JOIN unnest(names, starts) r(scope_id, start) USING (scope_id)
-    ), created AS (
+    LOOP
+        PERFORM {schema}_internal.check_partition(definition.name, last - interval '1 second');
+        PERFORM {schema}_internal.check_partition(definition.name, last);
         INSERT INTO {schema}.executions
             (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
              next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
-        SELECT definition.name, (scopes[1]).scope_kind, m.scope_id, t.at, m.id, 'PENDING', 'enqueue',
-               definition.revision, definition.queue, t.at, t.at, coalesce(m.payload, definition.payload),
-               of_group, 0, definition.max_attempts, requester
-        FROM message m CROSS JOIN LATERAL (
-            -- From the first whole second of the run on, one microsecond later: whole seconds are the schedule's.
-            SELECT m.start + m.after + CASE WHEN m.start + m.after
-                >= date_trunc('second', m.start + interval '999999 microseconds') THEN microsecond
-                ELSE interval '0' END AS at) t
-    )
-    SELECT array_agg(m.id ORDER BY m.n) INTO made FROM message m;
-    RETURN made;
+        SELECT definition.name, kind, m.scope_id, {schema}_internal.message_plan_time(m.id, last), m.id, 'PENDING',
+               'enqueue', definition.revision, definition.queue, now_ - (count - m.n) * microsecond,
+               now_ - (count - m.n) * microsecond, coalesce(m.payload, definition.payload), of_group, 0,
+               definition.max_attempts, requester
+        FROM unnest(ids, scope_ids, payloads) WITH ORDINALITY m(id, scope_id, payload, n)
+        -- Of the second round on. The first one creates all, unless the clock was set back.
+        WHERE missing = count OR NOT EXISTS (SELECT FROM {schema}.executions e WHERE e.id = m.id)
+        ON CONFLICT (job_name, scope_kind, scope_id, plan_time) DO NOTHING;
+        GET DIAGNOSTICS created = ROW_COUNT;
+        missing := missing - created;
+        EXIT WHEN missing = 0;
+        last := last - interval '1 second';
+    END LOOP;
+    RETURN ids;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.enqueue_messages({schema}.jobs, {schema}.schedules[], text[], jsonb[], uuid, text) IS 'Creates a PENDING execution for each of these payloads, and returns their ids. The caller holds the locks of the schedule rows.';
+COMMENT ON FUNCTION {schema}_internal.create_messages({schema}.jobs, text, text[], jsonb[], uuid, text) IS 'Creates a PENDING execution for each of these payloads as create_message does, due now, and returns their ids. It needs no lock.';
 
 CREATE OR REPLACE FUNCTION {schema}.enqueue_many(
     job text, payloads jsonb[] DEFAULT NULL, keys text[] DEFAULT NULL, watermarks bigint[] DEFAULT NULL,
@@ -491,6 +529,7 @@ DECLARE
     requester  constant text := coalesce(requested_by, session_user);
     of_scopes  text[] := coalesce(scope_ids, array_fill('global'::text, ARRAY[count]));
     definition {schema}.jobs;
+    kind       text;
     scopes     {schema}.schedules[];
     scope      {schema}.schedules;
     item       record;
@@ -503,9 +542,19 @@ BEGIN
     ELSIF count = 0 THEN
         RETURN ids;
     END IF;
+    kind := coalesce(enqueue_many.scope_kind, definition.scope_kind);
+    IF keys IS NULL AND watermarks IS NULL THEN
+        PERFORM {schema}_internal.find_or_create_scope(definition, kind, u.id)
+        FROM (SELECT DISTINCT o.id COLLATE "C" AS id FROM unnest(of_scopes) o(id) ORDER BY 1) u
+        LEFT JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (job, kind, u.id)
+        WHERE s.scope_id IS NULL OR definition.retired_at IS NOT NULL
+           OR (s.retired_at IS NOT NULL AND s.returned_at IS NULL);
+        ids := {schema}_internal.create_messages(definition, kind, of_scopes, payloads, group_id, requester);
+        PERFORM pg_notify('{schema}', 'pending');
+        RETURN ids;
+    END IF;
     scopes := ARRAY(SELECT s FROM {schema}_internal.lock_scopes(
-        job, coalesce(enqueue_many.scope_kind, definition.scope_kind),
-        ARRAY(SELECT DISTINCT u.id COLLATE "C" FROM unnest(of_scopes) u(id) ORDER BY 1)) s);
+        job, kind, ARRAY(SELECT DISTINCT u.id COLLATE "C" FROM unnest(of_scopes) u(id) ORDER BY 1)) s);
     -- Again under the locks: no edit commits from here on.
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
     IF NOT FOUND THEN
@@ -516,11 +565,6 @@ BEGIN
             PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
         END IF;
     END LOOP;
-    IF keys IS NULL AND watermarks IS NULL THEN
-        ids := {schema}_internal.enqueue_messages(definition, scopes, of_scopes, payloads, group_id, requester);
-        PERFORM pg_notify('{schema}', 'pending');
-        RETURN ids;
-    END IF;
     FOR item IN
         SELECT array_agg(u.n) AS places, u.scope_id, u.key, max(u.watermark) AS watermark,
                (array_agg(u.payload ORDER BY u.n DESC) FILTER (WHERE u.payload IS NOT NULL))[1] AS payload
@@ -529,7 +573,7 @@ BEGIN
                                          THEN u.n END
         ORDER BY min(u.n)
     LOOP
-        made := {schema}.enqueue(job, item.scope_id, item.watermark, item.payload, item.key, (scopes[1]).scope_kind,
+        made := {schema}.enqueue(job, item.scope_id, item.watermark, item.payload, item.key, kind,
                                  group_id, requester);
         FOR place IN 1 .. cardinality(item.places) LOOP
             ids[item.places[place]] := made;
@@ -537,7 +581,7 @@ BEGIN
     END LOOP;
     RETURN ids;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue_many(text, jsonb[], text[], bigint[], text[], text, uuid, text) IS 'Enqueues many items of one job in one transaction, as enqueue does one by one, and returns an id for each item, in their order. The item n has the elements n of these arrays; an array that is left out is NULL for every item (scope_ids: the scope of a global job). Items of one scope and key are merged first, and so are watermarks alone of one scope: the greatest watermark, the newest payload that is not NULL. Their ids are the same. At most 100,000 items. Locks the schedule rows of all scopes in key order, and waits for them (lock_timeout).';
+COMMENT ON FUNCTION {schema}.enqueue_many(text, jsonb[], text[], bigint[], text[], text, uuid, text) IS 'Enqueues many items of one job in one transaction, as enqueue does one by one, and returns an id for each item, in their order. The item n has the elements n of these arrays; an array that is left out is NULL for every item (scope_ids: the scope of a global job). Items of one scope and key are merged first, and so are watermarks alone of one scope: the greatest watermark, the newest payload that is not NULL. Their ids are the same. At most 100,000 items. Without keys and watermarks, a call for existing scopes takes no lock. Otherwise it locks the schedule rows of all scopes in key order, and waits for them (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.is_dirty(
     job text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)

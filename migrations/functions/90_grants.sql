@@ -56,8 +56,8 @@ LANGUAGE sql IMMUTABLE AS $$
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
-             check_items check_partition create_enqueued create_partition create_partitions enqueue_messages
-             free_plan_times lock_scopes merge_enqueued retry_refusal
+             check_items check_partition create_enqueued create_partition create_partitions create_message
+             create_messages find_or_create_scope message_plan_time lock_scopes merge_enqueued retry_refusal
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
              enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope'),

@@ -468,7 +468,7 @@ def test_f37_the_url_is_given_or_that_of_the_settings(
         work.execute("BEGIN")
         work.execute("SELECT FROM cronledger.schedules WHERE job_name = 'work' FOR UPDATE")
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            hasty.enqueue("work", 2)
+            hasty.enqueue("work", 2, key="k")
         work.execute("ROLLBACK")
     with pytest.raises(ConfigurationError, match="is not a PostgreSQL connection string"):
         Client("").executions()

@@ -151,6 +151,20 @@ def test_f01_a_retired_job_refuses_and_a_paused_one_keeps_it(ledger: Ledger) -> 
         enqueue(ledger)
 
 
+async def test_f01_a_message_that_is_committed_after_the_retirement_is_cancelled(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule=None)
+    with psycopg.connect(database_url) as open_:
+        open_.execute("SELECT cronledger.enqueue('job')")
+        ledger.values("SELECT retire('job')")  # waits for nothing
+    assert ledger.statuses() == ["PENDING"]
+    async with runners(database_url, {}) as (one,):
+        assert await one.settle() == []
+        await one.repair()
+    assert ledger.statuses() == ["CANCELLED"]
+
+
 async def test_f01_a_paused_job_starts_it_once_resumed(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ledger.values("SELECT pause('job')")

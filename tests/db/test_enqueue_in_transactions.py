@@ -320,6 +320,32 @@ def test_f38_conflicts_are_errors_of_the_driver(shop: Db, database_url: str) -> 
     shop.execute("ROLLBACK")
 
 
+@pytest.mark.parametrize("level", IsolationLevel)
+def test_f38_a_message_in_an_open_transaction_delays_nobody(
+    shop: Db, database_url: str, level: IsolationLevel
+) -> None:
+    """Other callers and replicas go on with its scope, which a lock of the schedule would stop."""
+    options = "-c lock_timeout=20ms"
+    with (
+        psycopg.connect(database_url) as open_, psycopg.connect(database_url, options=options) as b
+    ):  # fmt: skip
+        open_.isolation_level = b.isolation_level = level
+        first = ship.enqueue(Order(number=1), conn=open_)
+        many = ship.enqueue_many([Order(number=2), Order(number=3)], conn=open_)
+        second = ship.enqueue(Order(number=4), conn=b)
+        ship.enqueue(Order(number=5), key="k", conn=b)
+        b.commit()
+        # As a claim does.
+        lock = "SELECT FROM cronledger.schedules WHERE job_name = 'ship' FOR NO KEY UPDATE NOWAIT"
+        shop.execute(lock)
+        assert value(shop, EVERY) == 2
+        open_.commit()
+    stored = "SELECT id, payload ->> 'number' AS number FROM cronledger.execution_payloads"
+    numbers = {row["id"]: int(row["number"]) for row in shop.execute(stored)}
+    assert [numbers[made] for made in (first, *many, second)] == [1, 2, 3, 4]
+    assert len(numbers) == 5
+
+
 async def test_f38_what_is_no_connection_of_psycopg_is_named(database_url: str) -> None:
     order = Order(number=1)
     wrong: Any

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -60,7 +60,7 @@ def test_f36_messages_become_executions_of_their_own_in_their_order(ledger: Ledg
     ]
     assert ledger.values(
         "SELECT DISTINCT status, trigger, attempt, max_attempts, enqueue_key, group_id,"
-        " requested_by, due_at = plan_time AND next_attempt_at = due_at FROM executions"
+        " requested_by, due_at >= plan_time AND next_attempt_at = due_at FROM executions"
     ) == [("PENDING", "enqueue", 0, 4, None, group, "ann", True)]
     assert ledger.one("SELECT pending FROM group_status(%s)", group) == 500
 
@@ -81,19 +81,27 @@ def test_f36_a_payload_of_null_is_the_payload_of_the_job(ledger: Ledger) -> None
 def test_f36_no_plan_time_is_a_whole_second_or_has_two_executions(
     ledger: Ledger,
 ) -> None:
-    """The clock stands just before a whole second, and the runs of four calls cross it."""
+    """The clock stands still at a whole second, and the ids return to the same fractions."""
     ledger.job(schedule=None)
     noon = ledger.now().replace(microsecond=0)
     ledger.values(
         "CREATE OR REPLACE FUNCTION db_clock() RETURNS timestamptz LANGUAGE sql VOLATILE"
-        f" AS $$ SELECT timestamptz '{noon.astimezone(UTC).isoformat()}' - interval '5 us' $$"
+        f" AS $$ SELECT timestamptz '{noon.astimezone(UTC).isoformat()}' $$"
     )
-    made = [i for size in (3, 1, 9, 100) for i in messages(ledger, [{}] * size)]
-    made.append(enqueue(ledger) or 0)
-    rows = ledger.values("SELECT id, plan_time FROM executions ORDER BY plan_time")
-    assert [i for i, _ in rows] == made
-    assert noon not in {at for _, at in rows}
-    assert (rows[-1][1] - rows[0][1]).microseconds == 114  # no instant but the whole second is free
+    first = [i for size in (3, 1, 9, 100) for i in messages(ledger, [{}] * size)]
+    first.append(enqueue(ledger) or 0)
+    assert ledger.values("SELECT id FROM executions ORDER BY plan_time") == first
+    assert ledger.one("SELECT max(plan_time) < %s FROM executions", noon)
+    ledger.one("SELECT setval('execution_id', %s)", first[0] + 499_999 - 1)
+    second = [*messages(ledger, [{}] * 20), enqueue(ledger), *messages(ledger, [{}] * 200)]
+    made = ledger.values(
+        "SELECT id, extract(microseconds FROM plan_time)::int % 2, x.plan_time -"
+        " (SELECT e.plan_time FROM executions e WHERE e.id = x.id + 499999)"
+        " FROM executions x ORDER BY id"
+    )
+    assert [i for i, _, _ in made] == [*first, *second]
+    assert {odd for _, odd, _ in made} == {0}
+    assert {before for _, _, before in made[: len(first)]} == {timedelta(seconds=1)}
 
 
 def test_f36_items_of_one_key_are_merged_before_they_are_enqueued(ledger: Ledger) -> None:
@@ -105,10 +113,10 @@ def test_f36_items_of_one_key_are_merged_before_they_are_enqueued(ledger: Ledger
     assert a == again
     assert len({a, b, message}) == 3
     assert ledger.values(
-        "SELECT id, payload, watermark, enqueue_key FROM executions ORDER BY plan_time"
+        "SELECT id, payload, watermark, enqueue_key FROM executions ORDER BY due_at, id"
     ) == [(a, {"n": 3}, 7, "a"), (b, {"n": 2}, None, "b"), (message, {"n": 4}, None, None)]
     assert enqueue_many(ledger, [Item({"n": 5}, "b"), Item(None, "a")]) == [b, a]
-    assert ledger.values("SELECT payload FROM executions ORDER BY plan_time") == [
+    assert ledger.values("SELECT payload FROM executions ORDER BY due_at, id") == [
         {"n": 3}, {"n": 5}, {"n": 4},
     ]  # fmt: skip
 
@@ -274,7 +282,7 @@ def test_f36_an_edit_beside_a_call_that_creates_a_scope_is_no_deadlock(
     with psycopg.connect(database_url) as holder:
         holder.execute("SELECT FROM cronledger.schedules WHERE scope_id = 'b' FOR UPDATE")
         for number, statement in enumerate((
-            "SELECT enqueue_many('job', scope_ids => '{a, b, new}')",
+            "SELECT enqueue_many('job', keys => '{k, k, k}', scope_ids => '{a, b, new}')",
             "UPDATE jobs SET payload = '1'",
         ), 1):  # fmt: skip
             callers.append(threading.Thread(target=call, args=[statement]))

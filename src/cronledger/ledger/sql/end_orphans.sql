@@ -1,5 +1,6 @@
 -- Cancels the executions that wait for an attempt of a job that is retired or deleted: they were RUNNING
--- at the retirement, and failed or were released since. One row for each: its id.
+-- at the retirement, and failed or were released since, or they were enqueued in a transaction that committed
+-- after it. One row for each: its id.
 -- Lock: executions FOR UPDATE in key order, SKIP LOCKED. Uses a loose scan of the names of jobs that have
 -- such rows. Zero rows: there are none.
 WITH RECURSIVE d AS (
