@@ -42,12 +42,12 @@ COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.sc
 CREATE OR REPLACE FUNCTION {schema}_internal.message_plan_time(execution_id bigint, before timestamptz)
 RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT before - interval '1 microsecond'
-        * ((extract(microseconds FROM before)::bigint + 999998 - 2 * (execution_id % 499999)) % 1000000)
+        * ((date_part('microseconds', before)::bigint + 999998 - 2 * (execution_id % 499999)) % 1000000)
 $$;
 COMMENT ON FUNCTION {schema}_internal.message_plan_time(bigint, timestamptz) IS 'Returns the last instant up to before whose fraction of a second is that of this id: an even number of microseconds, 2 to 999,998. Within a second two messages share a fraction only if 499,999 ids lie between them.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.create_message(
-    definition {schema}.jobs, scope {schema}.schedules, due timestamptz, new_payload jsonb, of_group uuid,
+    definition {schema}.jobs, kind text, scope text, due timestamptz, new_payload jsonb, of_group uuid,
     requester text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -55,21 +55,21 @@ DECLARE
     now_ constant timestamptz := {schema}.db_clock();
     at   timestamptz := {schema}_internal.message_plan_time(made, now_);
 BEGIN
-    LOOP
-        PERFORM {schema}_internal.check_partition(definition.name, at);
-        INSERT INTO {schema}.executions
-            (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
-             next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
-        VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, made, 'PENDING', 'enqueue',
-                definition.revision, definition.queue, greatest(due, now_), greatest(due, now_),
-                coalesce(new_payload, definition.payload), of_group, 0, definition.max_attempts, requester)
-        ON CONFLICT (job_name, scope_kind, scope_id, plan_time) DO NOTHING;
-        EXIT WHEN FOUND;
-        at := at - interval '1 second';  -- after the clock was set back, that second may occur again
+    -- After the clock was set back, a second occurs again. ON CONFLICT would cost as much as the rest of the INSERT.
+    WHILE EXISTS (SELECT FROM {schema}.executions e
+                  WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (definition.name, kind, scope, at)) LOOP
+        at := at - interval '1 second';
     END LOOP;
+    PERFORM {schema}_internal.check_partition(definition.name, at);
+    INSERT INTO {schema}.executions
+        (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
+         next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
+    VALUES (definition.name, kind, scope, at, made, 'PENDING', 'enqueue', definition.revision, definition.queue,
+            greatest(due, now_), greatest(due, now_), coalesce(new_payload, definition.payload), of_group, 0,
+            definition.max_attempts, requester);
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_message({schema}.jobs, {schema}.schedules, timestamptz, jsonb, uuid, text) IS 'Creates a PENDING execution that is merged with no other one, due now or at due, and returns its id. It needs no lock.';
+COMMENT ON FUNCTION {schema}_internal.create_message({schema}.jobs, text, text, timestamptz, jsonb, uuid, text) IS 'Creates a PENDING execution that is merged with no other one, due now or at due, and returns its id. It needs no lock.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
@@ -113,22 +113,19 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.lock_or_create_scope(text, text, text) IS 'Locks and returns the schedule row of a scope. A missing scope is created, with a history that starts now, if the job has a scope_kind and no fixed scopes; otherwise it raises. A scope provider retires the scopes that it does not return.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.find_or_create_scope(definition {schema}.jobs, kind text, scope text)
+CREATE OR REPLACE FUNCTION {schema}_internal.find_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
 DECLARE
-    found_ {schema}.schedules;
+    known {schema}.schedules;
 BEGIN
-    SELECT s.* INTO found_ FROM {schema}.schedules s
-    WHERE (s.job_name, s.scope_kind, s.scope_id) = (definition.name, kind, scope);
+    SELECT s.* INTO known FROM {schema}.schedules s
+    WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, scope);
     IF NOT FOUND THEN
-        found_ := {schema}_internal.lock_or_create_scope(definition.name, kind, scope);
+        known := {schema}_internal.lock_or_create_scope(job, kind, scope);
     END IF;
-    IF definition.retired_at IS NOT NULL OR (found_.retired_at IS NOT NULL AND found_.returned_at IS NULL) THEN
-        PERFORM {schema}_internal.check_trigger(definition, found_, force => true);
-    END IF;
-    RETURN found_;
+    RETURN known;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.find_or_create_scope({schema}.jobs, text, text) IS 'Returns the schedule row of a scope without a lock. Creates a missing scope as lock_or_create_scope does, and raises if the job or the scope is retired.';
+COMMENT ON FUNCTION {schema}_internal.find_or_create_scope(text, text, text) IS 'Returns the schedule row of a scope without a lock. Creates a missing scope as lock_or_create_scope does.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_scopes(job text, kind text, wanted text[])
 RETURNS SETOF {schema}.schedules LANGUAGE plpgsql AS $$
@@ -391,6 +388,7 @@ SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     requester  text := coalesce(requested_by, session_user);
     definition {schema}.jobs;
+    kind       text;
     scope      {schema}.schedules;
     slot       text := coalesce(key, CASE WHEN payload IS NULL AND watermark IS NOT NULL THEN '' END);
     is_new     boolean;
@@ -410,14 +408,17 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
     END IF;
+    kind := coalesce(enqueue.scope_kind, definition.scope_kind);
     IF key IS NULL AND watermark IS NULL THEN
-        scope := {schema}_internal.find_or_create_scope(
-            definition, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
-        made := {schema}_internal.create_message(definition, scope, due_at, payload, group_id, requester);
+        scope := {schema}_internal.find_or_create_scope(job, kind, scope_id);
+        IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+            PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+        END IF;
+        made := {schema}_internal.create_message(definition, kind, scope_id, due_at, payload, group_id, requester);
         PERFORM pg_notify('{schema}', 'pending');
         RETURN made;
     END IF;
-    scope := {schema}_internal.lock_or_create_scope(job, coalesce(enqueue.scope_kind, definition.scope_kind), scope_id);
+    scope := {schema}_internal.lock_or_create_scope(job, kind, scope_id);
     -- Again under the lock: no edit commits from here on.
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = enqueue.job;
     IF NOT FOUND THEN
@@ -544,11 +545,13 @@ BEGIN
     END IF;
     kind := coalesce(enqueue_many.scope_kind, definition.scope_kind);
     IF keys IS NULL AND watermarks IS NULL THEN
-        PERFORM {schema}_internal.find_or_create_scope(definition, kind, u.id)
-        FROM (SELECT DISTINCT o.id COLLATE "C" AS id FROM unnest(of_scopes) o(id) ORDER BY 1) u
-        LEFT JOIN {schema}.schedules s ON (s.job_name, s.scope_kind, s.scope_id) = (job, kind, u.id)
-        WHERE s.scope_id IS NULL OR definition.retired_at IS NOT NULL
-           OR (s.retired_at IS NOT NULL AND s.returned_at IS NULL);
+        FOREACH scope IN ARRAY ARRAY(
+                SELECT {schema}_internal.find_or_create_scope(job, kind, u.id)
+                FROM (SELECT DISTINCT o.id COLLATE "C" AS id FROM unnest(of_scopes) o(id) ORDER BY 1) u) LOOP
+            IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
+                PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
+            END IF;
+        END LOOP;
         ids := {schema}_internal.create_messages(definition, kind, of_scopes, payloads, group_id, requester);
         PERFORM pg_notify('{schema}', 'pending');
         RETURN ids;
