@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncPipeline
 from structlog.testing import capture_logs
 
+from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, Runner, runners, waiting
 from tests.waiting import eventually
@@ -30,19 +30,17 @@ def lose_the_answer(runner: Runner, monkeypatch: pytest.MonkeyPatch, *, lands: b
         monkeypatch.undo()
         cursor = await real(c, plans)
         if lands:
-            monkeypatch.setattr(AsyncPipeline, "_exit_gen", lost)
+            monkeypatch.setattr(RoundTrips, "make", lost)
         else:
             await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
         return cursor
 
-    leave = AsyncPipeline._exit_gen
+    make = RoundTrips.make
 
-    def lost(self: AsyncPipeline, *error: Any) -> Any:
-        yield from leave(self, *error)
-        if self.level > 1:
-            return  # the pipeline of the transaction lies inside of ours
+    async def lost(self: RoundTrips) -> None:
         monkeypatch.undo()
-        self.pgconn.finish()
+        await make(self)
+        self._connection.pgconn.finish()
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     monkeypatch.setattr(runner.statements, "advance_schedules", breaking)

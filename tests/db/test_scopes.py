@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg import AsyncCursor
 from structlog.testing import capture_logs
 
 from cronledger.app import App
@@ -22,6 +21,7 @@ from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.explain.doctor import DoctorContext
 from cronledger.explain.doctor_ledger import scopes as scopes_check
 from cronledger.ledger.access import Access
+from cronledger.ledger.connections import StepCursor
 from cronledger.ledger.rows import ScopeChanges
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Job
@@ -137,7 +137,7 @@ class Sent(Statements):
 
     async def set_scopes(
         self, c: Connection, job: str, kind: str, scopes: str
-    ) -> AsyncCursor[ScopeChanges]:
+    ) -> StepCursor[ScopeChanges]:
         self.lists.append(scopes)
         return await super().set_scopes(c, job, kind, scopes)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 
-from psycopg import AsyncCursor
+from cronledger.ledger.connections import StepCursor
 
 LEAP = timedelta(seconds=1)
 DRIFT = 1e-4  # the largest difference in speed between two clocks, in seconds per second
@@ -77,7 +77,7 @@ class DatabaseClock:
         return max(0.0, (instant - self.at(monotonic())).total_seconds())
 
 
-async def fetch_now(result: AsyncCursor[datetime]) -> datetime:
+async def fetch_now(result: StepCursor[datetime]) -> datetime:
     """Return the database's time from the result of `Statements.read_clock`."""
     now = await result.fetchone()
     assert now is not None, "the statement returns one row"

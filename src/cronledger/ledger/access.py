@@ -119,7 +119,7 @@ class Access:
                 pool.note_server(started)
 
         pool = AsyncPool(
-            kwargs={**self.parameters(name), "cursor_factory": StepCursor},
+            kwargs=self.parameters(name),
             min_size=size,
             max_size=size,
             timeout=self.connect_timeout.total_seconds() + 5,
@@ -146,6 +146,8 @@ class Access:
         """
         assert isinstance(connection, StepConnection)
         connection.expected, connection.lock_timeout = self.expected, self.lock_timeout
+        if for_steps:
+            connection.cursor_factory = StepCursor  # type: ignore[assignment]
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if not settings:
             return None

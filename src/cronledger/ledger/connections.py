@@ -8,17 +8,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, AsyncPipeline, AsyncTransaction
-from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg import AsyncConnection
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 from psycopg.rows import Row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from cronledger.ledger.identity import ExpectedLedger
+from cronledger.ledger.round_trips import Params, Query, RoundTrips, Statement
 from cronledger.ledger.session_settings import HUNG_SECONDS
+
+BEGIN, COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
+OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 def shutdown_socket(connection: AsyncConnection[tuple[Any, ...]]) -> None:
@@ -42,79 +46,93 @@ def is_disconnected(connection: psycopg.Connection[Any] | AsyncConnection[Any]) 
     return bool(poll.poll(0))
 
 
-class _RoundTrips(AsyncPipeline):
-    """A pipeline that sends its statements together, when somebody waits for a result.
-
-    psycopg would wait for the socket before it sends each of them, which takes more CPU time than
-    everything else in a step.
-    """
-
-    def _communicate_gen(self) -> PQGen[None]:
-        queue = self.command_queue
-        if queue and queue[-1] == self.pgconn.pipeline_sync:
-            self._write_queue(but=1)
-            yield from super()._communicate_gen()
-
-    def _fetch_gen(self, *, flush: bool) -> PQGen[None]:
-        self._write_queue()
-        yield from super()._fetch_gen(flush=flush)
-
-    def _write_queue(self, but: int = 0) -> None:
-        """Write the queued commands, except for the last ones, into libpq's buffer."""
-        while len(self.command_queue) > but:
-            self.command_queue.popleft()()
-
-
 class StepConnection(AsyncConnection[tuple[Any, ...]]):
     """A connection on which a step takes as few round trips as it has to wait for results.
-
-    BEGIN travels with the first statements of a transaction, and COMMIT with the last ones. A
-    cursor ends a round trip with a Sync instead of the Flush of psycopg: for the server, a pipeline
-    without a Sync is a statement that continues, so that it does not count the silence of its
-    client.
 
     `expected`: the ledger in which its steps work; each transaction of a step checks it.
     `lock_timeout`: the longest wait for a lock in a step.
     """
 
-    pipelined: AsyncPipeline | None = None
     expected: ExpectedLedger | None = None
     lock_timeout = timedelta(seconds=5)
 
+    def __init__(self, *arguments: Any, **parameters: Any) -> None:
+        super().__init__(*arguments, **parameters)
+        self.trips = RoundTrips(self)
+        self.gathers = False
+
     @asynccontextmanager
-    async def step_pipeline(self) -> AsyncIterator[None]:
-        """Run a transaction in pipeline mode. An error ends it, also one that comes with COMMIT."""
-        self._pipeline = _RoundTrips(self)
+    async def begin(self) -> AsyncIterator[None]:
+        """Run a transaction. An error ends it, also one that comes with COMMIT.
+
+        BEGIN travels with the first statements of the transaction, and COMMIT with the last ones.
+        """
+        self.gathers = True
         try:
-            # Not `transaction()`, which would end a round trip after BEGIN and one before COMMIT.
-            async with self.pipeline() as self.pipelined, AsyncTransaction(self):
-                yield
+            await self.execute(BEGIN, prepare=False)
+            yield
+            await self.execute(COMMIT, prepare=False)
+            await self.trips.make()
         except BaseException:
-            if self.info.transaction_status == TransactionStatus.INERROR:
+            self.trips.drop()
+            if self.info.transaction_status in OPEN:
                 with suppress(psycopg.Error):  # the pool discards the connection
                     await self.rollback()
-                    if self.prepare_threshold is not None:  # psycopg's own may have been aborted
-                        await self.execute("DEALLOCATE ALL")
             raise
         finally:
-            self._pipeline = self.pipelined = None
+            self.gathers = False
 
 
-class StepCursor(AsyncCursor[Row]):
-    """A cursor of a StepConnection."""
+class StepCursor(Generic[Row]):
+    """The rows of one statement of a StepConnection: what steps use of psycopg's cursors.
 
-    async def _sync(self) -> None:
-        pipeline = getattr(self.connection, "pipelined", None)
-        if pipeline is not None and self.pgresult is None:
-            await pipeline.sync()
+    In a transaction of a step the statement is sent when rows are fetched, by this cursor or
+    another one, or with the COMMIT. Otherwise it is sent at once.
+    """
+
+    _encoding = "utf-8"  # psycopg's row factories decode the names of columns
+
+    def __init__(self, connection: StepConnection, *, row_factory: Any) -> None:
+        self.connection = connection
+        self._statement: Statement | None = None
+        self._row_factory = row_factory
+        self._loaded = 0
+
+    @property
+    def pgresult(self) -> PGresult | None:
+        return None if self._statement is None else self._statement.result
+
+    async def execute(
+        self, query: Query, params: Params | None = None, *, prepare: bool | None = None
+    ) -> Self:
+        """Send the statement, or add it to the next round trip. Raises psycopg.Error."""
+        trips, allowed = self.connection.trips, self.connection.prepare_threshold is not None
+        self._statement = trips.add(query, params, prepare=allowed and prepare is not False)
+        if not self.connection.gathers:
+            await trips.make()
+        return self
 
     async def fetchone(self) -> Row | None:
-        await self._sync()
-        return await super().fetchone()
+        """Return the next row, or None after the last one. Raises psycopg.Error."""
+        rows = await self._fetch(1)
+        return rows[0] if rows else None
 
     async def fetchall(self) -> list[Row]:
-        await self._sync()
-        return await super().fetchall()
+        """Return all further rows. Raises psycopg.Error."""
+        return await self._fetch(None)
+
+    async def _fetch(self, most: int | None) -> list[Row]:
+        trips = self.connection.trips
+        if self.pgresult is None:
+            await trips.make()
+        result = self.pgresult
+        if result is None or result.status != ExecStatus.TUPLES_OK:
+            raise psycopg.ProgrammingError("the statement has not returned rows")
+        first, last = self._loaded, result.ntuples
+        if most is not None:
+            last = min(last, first + most)
+        self._loaded = last
+        return trips.load(result, first, last, self._row_factory(self)) if first < last else []
 
 
 class AsyncPool(AsyncConnectionPool[StepConnection]):

@@ -23,6 +23,12 @@ def text(name: str, schema: str) -> str:
     return file.read_text("utf-8").replace("{schema}", schema)
 
 
+@cache
+def encoded(name: str, schema: str) -> bytes:
+    """Return the same as it is sent."""
+    return text(name, schema).encode()
+
+
 def scope(key: ScopeKey) -> dict[str, str]:
     """Return the parameters with which statements name a (job, scope)."""
     return {"job": key.job_name, "kind": key.scope_kind, "scope": key.scope_id}
@@ -37,7 +43,7 @@ def run(
     binary: bool | None = None,
 ) -> psycopg.Cursor[Row]:
     """Run the statement of `sql/NAME.sql` and return its cursor. Raises psycopg.Error."""
-    return cursor.execute(text(name, schema).encode(), params or None, binary=binary)
+    return cursor.execute(encoded(name, schema), params or None, binary=binary)
 
 
 def rows(
@@ -54,11 +60,9 @@ async def run_async(
     name: str,
     schema: str,
     params: Mapping[str, Any] | None = None,
-    *,
-    binary: bool | None = None,
 ) -> psycopg.AsyncCursor[Row]:
     """Send the statement of `sql/NAME.sql` and return its cursor. Raises psycopg.Error.
 
-    In a pipeline the rows arrive when they are fetched.
+    In a round trip of a step, the rows arrive when they are fetched.
     """
-    return await cursor.execute(text(name, schema).encode(), params or None, binary=binary)
+    return await cursor.execute(encoded(name, schema), params or None)

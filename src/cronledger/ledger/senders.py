@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 from psycopg.rows import dict_row
 
 from cronledger.ledger import queries
@@ -339,6 +339,7 @@ def _send(connection: psycopg.Connection[Any], schema: str, call: Call[T]) -> T:
 
 async def _send_async(connection: psycopg.AsyncConnection[Any], schema: str, call: Call[T]) -> T:
     async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
-        await queries.run_async(cursor, call.name, schema, call.params, binary=True)
+        cursor.format = Format.BINARY
+        await queries.run_async(cursor, call.name, schema, call.params)
         rows = await cursor.fetchall()
     return call.decode(rows)

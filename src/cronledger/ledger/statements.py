@@ -1,20 +1,20 @@
 """One method for each file in `sql/` that a runner sends: arrays in, a cursor of rows out.
 
-Every method sends its statement on the given connection and returns a cursor. In a pipeline the
-rows arrive when they are fetched. The head of each file states what the statement guarantees, what
-it locks, and what zero rows mean. The methods raise psycopg.Error.
+Every method sends its statement on the given connection and returns a cursor. In the transaction of
+a step, statements are sent together when rows are fetched or the transaction ends. The head of each
+file states what the statement guarantees, what it locks, and what zero rows mean. The methods raise
+psycopg.Error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from psycopg import AsyncCursor
 from psycopg.rows import args_row, dict_row, scalar_row, tuple_row
 from psycopg.types.json import Jsonb
 
-from cronledger.ledger.connections import StepConnection
+from cronledger.ledger.connections import StepConnection, StepCursor
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
     BrokenJob,
@@ -50,7 +50,7 @@ from cronledger.ledger.server_settings import ServerSettings
 from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey
 
 Connection = StepConnection
-Rows = AsyncCursor[tuple[Any, ...]]
+Rows = StepCursor[tuple[Any, ...]]
 T = TypeVar("T")
 
 
@@ -127,29 +127,29 @@ class Statements:
 
     async def _send(
         self, c: Connection, name: str, factory: Any, params: Mapping[str, Any]
-    ) -> AsyncCursor[Any]:
+    ) -> StepCursor[Any]:
         cursor = c.cursor(row_factory=factory)
-        return await run_async(cursor, name, self.schema, params)
+        return cast("StepCursor[Any]", await run_async(cursor, name, self.schema, params))
 
     async def _rows(self, c: Connection, name: str, **params: Any) -> Rows:
         return await self._send(c, name, tuple_row, params)
 
     async def _made(
         self, c: Connection, name: str, make: Callable[..., T], **params: Any
-    ) -> AsyncCursor[T]:
+    ) -> StepCursor[T]:
         return await self._send(c, name, args_row(make), params)
 
-    async def _values(self, c: Connection, name: str, **params: Any) -> AsyncCursor[Any]:
+    async def _values(self, c: Connection, name: str, **params: Any) -> StepCursor[Any]:
         """Send a statement with one column. Its rows are the values of that column."""
         return await self._send(c, name, scalar_row, params)
 
-    async def read_clock(self, c: Connection) -> AsyncCursor[datetime]:
+    async def read_clock(self, c: Connection) -> StepCursor[datetime]:
         return await self._values(c, "read_clock")
 
-    async def read_server_settings(self, c: Connection) -> AsyncCursor[ServerSettings]:
+    async def read_server_settings(self, c: Connection) -> StepCursor[ServerSettings]:
         return await self._made(c, "read_server_settings", ServerSettings)
 
-    async def begin_in_ledger(self, c: Connection) -> AsyncCursor[UUID]:
+    async def begin_in_ledger(self, c: Connection) -> StepCursor[UUID]:
         return await self._values(c, "begin_in_ledger")
 
     async def require_own_database(self, c: Connection) -> Rows:
@@ -164,13 +164,13 @@ class Statements:
         max_rows: int,
         max_woken: int,
         ahead: timedelta,
-    ) -> AsyncCursor[ScheduleRow]:
+    ) -> StepCursor[ScheduleRow]:
         return await self._made(
             c,
             "lock_due_schedules",
             schedule,
-            queues=list(queues),
-            excluded_jobs=list(excluded_jobs),
+            queues=array(queues),
+            excluded_jobs=array(excluded_jobs),
             max_rows=max_rows,
             max_woken=max_woken,
             ahead=ahead,
@@ -189,64 +189,64 @@ class Statements:
         sql_commands: bool,
         excluded_jobs: Sequence[str],
         max_rows: int,
-    ) -> AsyncCursor[DueExecution]:
+    ) -> StepCursor[DueExecution]:
         """`tokens`: an array literal; made once for many claims, most of which use none."""
         return await self._made(
             c,
             "claim_due",
             due_execution,
             runner=runner,
-            queues=list(queues),
-            kinds=list(kinds),
-            functions=list(functions),
+            queues=array(queues),
+            kinds=array(kinds),
+            functions=array(functions),
             tokens=tokens,
             trusted_since=trusted_since,
             sql_commands=sql_commands,
-            excluded_jobs=list(excluded_jobs),
+            excluded_jobs=array(excluded_jobs),
             max_rows=max_rows,
         )
 
     async def read_unclaimed(
         self, c: Connection, scopes: Sequence[ScopeKey]
-    ) -> AsyncCursor[UnclaimedExecution]:
+    ) -> StepCursor[UnclaimedExecution]:
         return await self._made(c, "read_unclaimed", unclaimed, **_scopes(scopes))
 
     async def plan_pending(self, c: Connection, claims: Sequence[NewClaim]) -> Rows:
         """The tokens and leases of `claims` are not used."""
         return await self._rows(c, "plan_pending", **_new_executions(claims))
 
-    async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> AsyncCursor[str]:
-        return await self._values(c, "lock_limited_queues", queues=list(queues))
+    async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> StepCursor[str]:
+        return await self._values(c, "lock_limited_queues", queues=array(queues))
 
-    async def lock_limited_jobs(self, c: Connection, jobs: Sequence[str]) -> AsyncCursor[str]:
-        return await self._values(c, "lock_limited_jobs", jobs=list(jobs))
+    async def lock_limited_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[str]:
+        return await self._values(c, "lock_limited_jobs", jobs=array(jobs))
 
     async def count_running_queues(
         self, c: Connection, queues: Sequence[str]
-    ) -> AsyncCursor[QueueRoom]:
-        return await self._made(c, "count_running_queues", QueueRoom, queues=list(queues))
+    ) -> StepCursor[QueueRoom]:
+        return await self._made(c, "count_running_queues", QueueRoom, queues=array(queues))
 
-    async def read_jobs(self, c: Connection, jobs: Sequence[str]) -> AsyncCursor[JobFacts]:
-        return await self._made(c, "read_jobs", JobFacts, jobs=list(jobs))
+    async def read_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[JobFacts]:
+        return await self._made(c, "read_jobs", JobFacts, jobs=array(jobs))
 
     async def read_revisions(
         self, c: Connection, jobs: Sequence[str], revisions: Sequence[int]
-    ) -> AsyncCursor[dict[str, Any]]:
+    ) -> StepCursor[dict[str, Any]]:
         """`revisions`: the first revision of each job to return. The rows are dictionaries."""
-        params = {"jobs": list(jobs), "revisions": list(revisions)}
+        params = {"jobs": array(jobs), "revisions": array(revisions)}
         return await self._send(c, "read_revisions", dict_row, params)
 
     async def read_running(
         self, c: Connection, scopes: Sequence[ScopeKey]
-    ) -> AsyncCursor[RunningExecution]:
+    ) -> StepCursor[RunningExecution]:
         return await self._made(c, "read_running", running, **_scopes(scopes))
 
     async def create_missing_partitions(
         self, c: Connection, plans: Sequence[datetime]
-    ) -> AsyncCursor[str]:
-        return await self._values(c, "create_missing_partitions", plans=list(plans))
+    ) -> StepCursor[str]:
+        return await self._values(c, "create_missing_partitions", plans=array(plans))
 
-    async def read_live_handlers(self, c: Connection) -> AsyncCursor[LiveFunction]:
+    async def read_live_handlers(self, c: Connection) -> StepCursor[LiveFunction]:
         return await self._made(c, "read_live_handlers", LiveFunction)
 
     async def sleep_until(self, c: Connection, at: datetime, at_most: timedelta) -> Rows:
@@ -254,7 +254,7 @@ class Statements:
 
     async def try_claim_new(
         self, c: Connection, runner: str, claims: Sequence[NewClaim], *, ahead: bool = False
-    ) -> AsyncCursor[Claimed]:
+    ) -> StepCursor[Claimed]:
         leases = _attributes(claims, tokens="token", stale_timeouts="stale_timeout")
         params = {"runner": runner, "ahead": ahead, **_new_executions(claims), **leases}
         return await self._made(c, "try_claim_new", claimed, **params)
@@ -281,7 +281,7 @@ class Statements:
     async def request_replacement(self, c: Connection, keys: Sequence[ExecutionKey]) -> Rows:
         return await self._rows(c, "request_replacement", **_keys(keys))
 
-    async def set_spec_errors(self, c: Connection, broken: Sequence[BrokenJob]) -> AsyncCursor[str]:
+    async def set_spec_errors(self, c: Connection, broken: Sequence[BrokenJob]) -> StepCursor[str]:
         """Return the names of the jobs whose spec_error was set."""
         params = _attributes(broken, jobs="name", revisions="revision", errors="error")
         return await self._values(c, "set_spec_errors", **params)
@@ -291,17 +291,17 @@ class Statements:
 
     async def next_due(
         self, c: Connection, *, queues: Sequence[str], excluded_jobs: Sequence[str], since: datetime
-    ) -> AsyncCursor[NextDue]:
+    ) -> StepCursor[NextDue]:
         return await self._made(
             c,
             "next_due",
             NextDue,
-            queues=list(queues),
-            excluded_jobs=list(excluded_jobs),
+            queues=array(queues),
+            excluded_jobs=array(excluded_jobs),
             since=since,
         )
 
-    async def check_in(self, c: Connection, **runner: Any) -> AsyncCursor[CheckInReply]:
+    async def check_in(self, c: Connection, **runner: Any) -> StepCursor[CheckInReply]:
         runner["fingerprint"] = Jsonb(runner["fingerprint"])
         return await self._made(c, "check_in", CheckInReply, **runner)
 
@@ -313,19 +313,19 @@ class Statements:
 
     async def heartbeat_leases(
         self, c: Connection, leases: Sequence[LeaseKey]
-    ) -> AsyncCursor[Renewed]:
+    ) -> StepCursor[Renewed]:
         rest = _attributes(leases, tokens="token", stale_timeouts="stale_timeout")
         keys = _keys([lease.key for lease in leases])
         return await self._made(c, "heartbeat_leases", Renewed, **keys, **rest)
 
     async def read_leases(
         self, c: Connection, keys: Sequence[ExecutionKey], tokens: Sequence[UUID]
-    ) -> AsyncCursor[LeaseState]:
-        return await self._made(c, "read_leases", LeaseState, **_keys(keys), tokens=list(tokens))
+    ) -> StepCursor[LeaseState]:
+        return await self._made(c, "read_leases", LeaseState, **_keys(keys), tokens=array(tokens))
 
     async def finish_executions(
         self, c: Connection, endings: Sequence[Ending]
-    ) -> AsyncCursor[Finished]:
+    ) -> StepCursor[Finished]:
         params = self.finish_parameters(endings)
         return await self._made(c, "finish_executions", Finished, **params)
 
@@ -347,18 +347,18 @@ class Statements:
         tokens: Sequence[UUID],
         error_code: str,
         error_msg: str,
-    ) -> AsyncCursor[UUID]:
+    ) -> StepCursor[UUID]:
         """The rows are the tokens of the executions that were released."""
         return await self._values(
             c,
             "release_executions",
             **_keys(keys),
-            tokens=list(tokens),
+            tokens=array(tokens),
             error_code=error_code,
             error_msg=error_msg,
         )
 
-    async def has_waiting(self, c: Connection) -> AsyncCursor[bool]:
+    async def has_waiting(self, c: Connection) -> StepCursor[bool]:
         return await self._values(c, "has_waiting")
 
     async def lock_schedule(self, c: Connection, key: ScopeKey) -> Rows:
@@ -367,7 +367,7 @@ class Statements:
 
     async def rearm_unblocked(
         self, c: Connection, ended: Sequence[tuple[ScopeKey, str]]
-    ) -> AsyncCursor[Unblocked]:
+    ) -> StepCursor[Unblocked]:
         """`ended`: (job, scope) and queue, once for each execution that ended."""
         scopes, queues = _scopes([key for key, _ in ended]), array([queue for _, queue in ended])
         return await self._made(c, "rearm_unblocked", unblocked, **scopes, queues=queues)
@@ -375,21 +375,19 @@ class Statements:
     async def settle_inputs(self, c: Connection, scopes: Sequence[ScopeKey]) -> Rows:
         return await self._rows(c, "settle_inputs", **_scopes(scopes))
 
-    async def settle_left_behind(self, c: Connection) -> AsyncCursor[int]:
+    async def settle_left_behind(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "settle_left_behind")
 
-    async def end_orphans(self, c: Connection) -> AsyncCursor[int]:
+    async def end_orphans(self, c: Connection) -> StepCursor[int]:
         return await self._values(c, "end_orphans")
 
     async def rearm_left_behind(self, c: Connection) -> Rows:
         return await self._rows(c, "rearm_left_behind")
 
-    async def sweep_stale(
-        self, c: Connection, trusted_since: datetime | None
-    ) -> AsyncCursor[Swept]:
+    async def sweep_stale(self, c: Connection, trusted_since: datetime | None) -> StepCursor[Swept]:
         return await self._made(c, "sweep_stale", swept, trusted_since=trusted_since)
 
-    async def resume_paused(self, c: Connection) -> AsyncCursor[str]:
+    async def resume_paused(self, c: Connection) -> StepCursor[str]:
         return await self._values(c, "resume_paused")
 
     async def reap_runners(self, c: Connection) -> Rows:
@@ -397,12 +395,12 @@ class Statements:
 
     async def maintain_partitions(
         self, c: Connection, retention: timedelta, width: timedelta
-    ) -> AsyncCursor[MaintainedPartition]:
+    ) -> StepCursor[MaintainedPartition]:
         return await self._made(
             c, "maintain_partitions", MaintainedPartition, retention=retention, width=width
         )
 
-    async def take_turn(self, c: Connection, subject: str) -> AsyncCursor[bool]:
+    async def take_turn(self, c: Connection, subject: str) -> StepCursor[bool]:
         return await self._values(c, "take_turn", subject=subject)
 
     async def record_scopes_asked(
@@ -412,11 +410,11 @@ class Statements:
 
     async def compare_scopes(
         self, c: Connection, job: str, kind: str, digest: str
-    ) -> AsyncCursor[bool]:
+    ) -> StepCursor[bool]:
         return await self._values(c, "compare_scopes", job=job, kind=kind, digest=digest)
 
     async def set_scopes(
         self, c: Connection, job: str, kind: str, scopes: str
-    ) -> AsyncCursor[ScopeChanges]:
+    ) -> StepCursor[ScopeChanges]:
         """`scopes`: an array literal, of 100,000 elements perhaps; made outside the event loop."""
         return await self._made(c, "set_scopes", ScopeChanges, job=job, kind=kind, scopes=scopes)

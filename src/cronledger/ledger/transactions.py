@@ -73,13 +73,13 @@ def _command_limits(
 async def step_transaction(
     connection: StepConnection, silence: float | None = None
 ) -> AsyncIterator[None]:
-    """Run a transaction in pipeline mode, with pinned planning.
+    """Run a transaction in few round trips, with pinned planning.
 
     A wait for a lock ends after the `lock_timeout` of the connection. The transaction ends if its
     client is silent for `silence` seconds (None: SILENT_CLIENT_SECONDS).
 
-    The settings are part of the pipeline instead of the start of the connection, because only those
-    hold behind PgBouncer in transaction mode. The tables that the transaction writes make its
+    The settings are part of the transaction instead of the start of the connection, because only
+    those hold behind PgBouncer in transaction mode. The tables that the transaction writes make its
     COMMIT durable (functions/14_transactions.sql).
 
     Raises psycopg.Error (CL006), and does nothing, if the connection leads to another ledger than
@@ -92,7 +92,7 @@ async def step_transaction(
         # A server that waits for the rest of a round trip does not count the client as idle.
         **_transaction_timeout(connection, HUNG_SECONDS),
     }
-    async with connection.step_pipeline():
+    async with connection.begin():
         await connection.execute(
             f"SELECT {SET_STEP}, {set_parameters(limits)}"
             + ("" if expected is None else f", {internal(expected.schema)}.require_ledger(%s)"),

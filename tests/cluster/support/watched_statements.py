@@ -12,8 +12,9 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
 
 from cronledger.ledger import migrate as migrations
-from cronledger.ledger.connections import shutdown_socket
+from cronledger.ledger.connections import StepCursor, shutdown_socket
 from cronledger.ledger.queries import text
+from cronledger.ledger.round_trips import RoundTrips
 
 
 class Watch:
@@ -112,20 +113,7 @@ def divided(script: str) -> list[str]:
 
 def install(watch: Watch) -> None:
     """From here on every statement of psycopg passes `watch`."""
-    execute_async, execute = AsyncCursor.execute, Cursor.execute
-
-    async def execute_watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
-        connection = self.connection
-        if not watch.counts(connection):
-            return await execute_async(self, query, *args, **more)
-        name = named(query, connection)
-        this = watch.before(name)
-        answer = await execute_async(self, query, *args, **more)
-        if watch.after(this):
-            if connection._pipeline is not None:  # queued, until somebody asks
-                await connection.wait(connection._pipeline._sync_gen())
-            watch.die(name)
-        return answer
+    execute = Cursor.execute
 
     def execute_watched_sync(self: Any, query: Any, *args: Any, **more: Any) -> Any:
         if not watch.counts(self.connection):
@@ -141,14 +129,37 @@ def install(watch: Watch) -> None:
             watch.die(name)
         return answer
 
-    AsyncCursor.execute = execute_watched  # type: ignore[method-assign]
     Cursor.execute = execute_watched_sync  # type: ignore[method-assign]
+    for cursor in (AsyncCursor, StepCursor):
+        _install_async(cursor, watch)
     for kind in (AsyncConnection, Connection):
         _install_commands(kind, watch)
 
 
+def _install_async(kind: Any, watch: Watch) -> None:
+    """Statements of handlers, and of steps, where they may wait to be sent with others."""
+    execute = kind.execute
+
+    async def watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
+        if not watch.counts(self.connection):
+            return await execute(self, query, *args, **more)
+        name = named(query, self.connection)
+        this = watch.before(name)
+        answer = await execute(self, query, *args, **more)
+        if watch.is_sent(this):
+            _send_waiting(self.connection.trips)
+            watch.die(name)
+        if watch.after(this):
+            if kind is StepCursor:
+                await self.connection.trips.make()
+            watch.die(name)
+        return answer
+
+    kind.execute = watched
+
+
 def _install_commands(kind: Any, watch: Watch) -> None:
-    """BEGIN, COMMIT, ROLLBACK: psycopg sends them by itself."""
+    """BEGIN, COMMIT, ROLLBACK, where psycopg sends them by itself."""
     command = kind._exec_command
 
     def watched(self: Any, query: Any, *args: Any, **more: Any) -> Any:
@@ -166,8 +177,6 @@ def _install_commands(kind: Any, watch: Watch) -> None:
             watch.die(name)
         answer = yield from command(self, query, *args, **more)
         if watch.after(this):
-            if self._pipeline is not None:
-                yield from self._pipeline._sync_gen()
             watch.die(name)
         return answer
 
@@ -175,14 +184,18 @@ def _install_commands(kind: Any, watch: Watch) -> None:
 
 
 def _send(connection: Any, query: bytes) -> None:
-    """Everything that is queued, and `query`, has left this process; no answer is read."""
-    pgconn = connection.pgconn
-    if connection._pipeline is None:
-        pgconn.send_query(query)
-    else:
-        for queued in connection._pipeline.command_queue:
-            queued()
-        pgconn.send_query_params(query, None)
-        pgconn.pipeline_sync()
+    """`query` has left this process; no answer is read."""
+    connection.pgconn.send_query(query)
+    while connection.pgconn.flush():
+        pass
+
+
+def _send_waiting(trips: RoundTrips) -> None:
+    """The statements that wait have left this process; no answer is read."""
+    pgconn = trips._connection.pgconn
+    pgconn.enter_pipeline_mode()
+    for statement in trips._waiting:
+        trips._write(pgconn, statement)
+    pgconn.pipeline_sync()
     while pgconn.flush():
         pass

@@ -32,10 +32,7 @@ class Cursor:
         self._request: Request | None = None
         self._taken = 0
 
-    async def execute(
-        self, query: Any, params: Any = None, *, binary: bool | None = None
-    ) -> "Cursor":
-        assert binary is None, "steps have results as text"
+    async def execute(self, query: Any, params: Any = None) -> "Cursor":
         self._request = self._connection.send(query, params, self._row_factory)
         self._taken = 0
         if not self._connection.pipelined:
@@ -156,7 +153,7 @@ class Connection:
             self.pipelined -= 1
 
     @contextlib.asynccontextmanager
-    async def step_pipeline(self) -> AsyncIterator[None]:
+    async def begin(self) -> AsyncIterator[None]:
         async with self.pipeline(), self.transaction():
             yield
 

@@ -21,7 +21,6 @@ from datetime import datetime, timedelta
 from time import monotonic
 
 import psycopg
-from psycopg import AsyncCursor
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.breadth import LARGEST_CLAIM, MAX_EXTRA_SCHEDULES, Breadth
@@ -32,7 +31,7 @@ from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.engine.lease import Lease
-from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.connections import AsyncPool, StepCursor
 from cronledger.ledger.database_errors import is_unreachable
 from cronledger.ledger.rows import BrokenJob, Claimed, DueExecution, NewClaim, NextDue
 from cronledger.ledger.statements import Connection, Statements
@@ -142,7 +141,7 @@ class Claim:
         self._max_due = context.breadth.rows(request.max_rows)
         self._due: Sequence[DueExecution] = ()
         self._existing: list[Claimed] = []
-        self._inserted: AsyncCursor[Claimed] | None = None
+        self._inserted: StepCursor[Claimed] | None = None
         self._sent = self._read_at = 0.0
         self._starts_at: datetime | None = None
         self.schedules: Sequence[ScheduleRow] = ()
@@ -188,7 +187,7 @@ class Claim:
         yield from self._existing
         yield from self.decision.new
 
-    async def _claim_existing(self, c: Connection) -> AsyncCursor[DueExecution]:
+    async def _claim_existing(self, c: Connection) -> StepCursor[DueExecution]:
         context, request = self._context, self._request
         abilities = context.abilities
         tokens = context.tokens.offer(request.max_rows)
@@ -202,7 +201,7 @@ class Claim:
             excluded_jobs=request.jobs_not_to_run, max_rows=tokens.size,
         )  # fmt: skip
 
-    async def _lock_due_schedules(self, c: Connection) -> AsyncCursor[ScheduleRow]:
+    async def _lock_due_schedules(self, c: Connection) -> StepCursor[ScheduleRow]:
         return await self._statements.lock_due_schedules(
             c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(),
             max_rows=self._max_due, max_woken=MAX_EXTRA_SCHEDULES, ahead=self._request.ahead,
@@ -282,7 +281,7 @@ class Claim:
         if decision.plans:
             await s.advance_schedules(c, decision.plans)
 
-    async def _read_next_due(self, c: Connection, since: datetime) -> AsyncCursor[NextDue]:
+    async def _read_next_due(self, c: Connection, since: datetime) -> StepCursor[NextDue]:
         """Read when more is due. `since`: the database's time before step 1."""
         self._read_at = monotonic()
         return await self._statements.next_due(

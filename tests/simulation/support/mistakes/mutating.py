@@ -15,17 +15,17 @@ from tests.simulation.support.mistakes.text_anchors import AnchorError, definiti
 @contextmanager
 def statement(name: str, *changes: tuple[str, str]) -> Iterator[None]:
     """The statement of sql/NAME.sql with texts replaced."""
-    original = queries.text
-    changed = replaced(original(name, "cronledger"), *changes)
+    original = queries.encoded
+    changed = replaced(queries.text(name, "cronledger"), *changes).encode()
     used = []
 
-    def text(asked: str, schema: str) -> str:
+    def encoded(asked: str, schema: str) -> bytes:
         if asked == name:
             used.append(asked)
             return changed
         return original(asked, schema)
 
-    with mock.patch.object(queries, "text", text):
+    with mock.patch.object(queries, "encoded", encoded):
         yield
     if not used:
         raise AnchorError(f"{name}.sql was never sent")
