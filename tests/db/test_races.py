@@ -61,13 +61,13 @@ async def test_what_a_lost_answer_has_written_counts_as_written(
             ledger.one("SELECT cancel(%s)", execution)
         real = one.finisher._send
 
-        async def lost(c: Any, batch: Any) -> Any:
+        async def lost(*write: Any) -> Any:
             monkeypatch.undo()
             if how == "swept":
                 ledger.expire()
                 await two.sweep()
-                return await real(c, batch)
-            await real(c, batch)
+                return await real(*write)
+            await real(*write)
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
         monkeypatch.setattr(one.finisher, "_send", lost)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
@@ -158,3 +159,26 @@ async def test_a_cancelled_round_trip_leaves_a_connection_that_can_be_used(
     assert not ledger.values(active)
     async with pool.connection() as c, step_transaction(c):
         assert await values(c, "SELECT 1") == [1]
+
+
+@pytest.mark.parametrize("failing", [0, 1, None])
+async def test_two_transactions_of_a_round_trip_commit_one_after_the_other(
+    ledger: Ledger, pool: AsyncPool, failing: int | None
+) -> None:
+    """The first one stands, whatever becomes of the second."""
+    ledger.values("CREATE TABLE public.written (number int)")
+    transactions = []
+    async with pool.connection() as c:
+        with pytest.raises(psycopg.errors.DivisionByZero) if failing is not None else nullcontext():
+            async with c.round_trip():
+                for number in range(2):
+                    async with step_transaction(c) as transaction:
+                        transactions.append(transaction)
+                        await c.execute("INSERT INTO public.written VALUES (%s)", [number])
+                        await c.execute("SELECT 1 / %s::int", [0 if number == failing else 1])
+                    assert not transaction.committed
+                assert ledger.values("SELECT count(*) FROM public.written") == [0]
+        assert c.info.transaction_status is TransactionStatus.IDLE
+    written = list(range(2 if failing is None else failing))
+    assert ledger.values("SELECT number FROM public.written ORDER BY 1") == written
+    assert [x.committed for x in transactions] == [number in written for number in range(2)]

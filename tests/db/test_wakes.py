@@ -11,6 +11,7 @@ import pytest
 from cronledger.engine.claiming import claim
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
+from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, runners
 from tests.db.support.whole_replica import Whole
@@ -123,6 +124,57 @@ async def test_a_claim_comes_back_for_a_schedule_that_it_parked_too_late(
         assert ledger.parked() is None
         assert two.delay == REARMED_SECONDS
         assert len(await two.settle()) == 1
+
+
+async def test_an_end_is_written_and_frees_what_waits_in_one_round_trip(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (running,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        assert await one.settle() == []
+        assert ledger.parked() == "waiting"
+        made, make = [], RoundTrips.make
+
+        async def count(trips: RoundTrips) -> None:
+            if trips._waiting:
+                made.append(len(trips._waiting))
+            await make(trips)
+
+        monkeypatch.setattr(RoundTrips, "make", count)
+        await one.finish(running)
+        assert made == [9]  # two transactions, each with its settings
+        assert ledger.parked() is None
+
+
+async def test_an_end_is_written_even_if_what_waits_for_it_cannot_be_freed(
+    ledger: Ledger, database_url: str
+) -> None:
+    """The next step tries again, and reports an error that lasts."""
+    ledger.job(schedule="* * * * *", overlap="wait")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        (running,) = await one.settle()
+        ledger.travel(by=MINUTE)
+        await one.settle()
+        real = one.statements.rearm_unblocked
+
+        async def fails(c: Any, ended: Any) -> Any:
+            return await c.execute("SELECT 1 / 0")
+
+        one.statements.rearm_unblocked = fails  # type: ignore[method-assign]
+        await one.finish(running)
+        assert [x.lease for x in one.written] == [running]
+        assert (one.finisher.waiting, ledger.statuses()) == (0, ["SUCCESS"])
+        assert ledger.parked() == "waiting"
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await one.finisher.step()
+        one.statements.rearm_unblocked = real  # type: ignore[method-assign]
+        wakes = one.wakes
+        assert await one.finisher.step() is None
+        assert (one.wakes, ledger.parked()) == (wakes + 1, None)
 
 
 @pytest.fixture

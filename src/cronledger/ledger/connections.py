@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, Generic, Self
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from psycopg.rows import Row
@@ -62,16 +62,18 @@ class StepConnection(AsyncConnection[tuple[Any, ...]]):
         self.gathers = False
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[None]:
-        """Run a transaction. An error ends it, also one that comes with COMMIT.
+    async def round_trip(self) -> AsyncIterator[None]:
+        """Send the statements of the block together, when it ends or when rows are fetched.
 
-        BEGIN travels with the first statements of the transaction, and COMMIT with the last ones.
+        A block in another one belongs to it. An error ends the block: what follows the statement
+        that failed is not executed, and the transaction that is open is rolled back.
         """
+        if self.gathers:
+            yield
+            return
         self.gathers = True
         try:
-            await self.execute(BEGIN, prepare=False)
             yield
-            await self.execute(COMMIT, prepare=False)
             await self.trips.make()
         except BaseException:
             self.trips.drop()
@@ -81,6 +83,31 @@ class StepConnection(AsyncConnection[tuple[Any, ...]]):
             raise
         finally:
             self.gathers = False
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator["Transaction"]:
+        """Run a transaction. An error ends it, also one that comes with COMMIT.
+
+        BEGIN travels with the first statements of the transaction, and COMMIT with the last ones.
+        Within `round_trip`, the transactions of the block travel together.
+        """
+        async with self.round_trip():
+            await self.execute(BEGIN, prepare=False)
+            transaction = Transaction()
+            yield transaction
+            transaction.end = await self.execute(COMMIT, prepare=False)
+
+
+class Transaction:
+    """A transaction of a step. `end`: its COMMIT, once that is to be sent."""
+
+    end: AsyncCursor[Any] | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether the server has confirmed the COMMIT."""
+        result = None if self.end is None else self.end.pgresult
+        return result is not None and result.command_status == COMMIT
 
 
 class StepCursor(Generic[Row]):

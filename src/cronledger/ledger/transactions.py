@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from cronledger.ledger.connections import StepConnection
+from cronledger.ledger.connections import StepConnection, Transaction
 from cronledger.ledger.schemas import internal
 from cronledger.ledger.session_settings import (
     HUNG_SECONDS,
@@ -72,7 +72,7 @@ def _command_limits(
 @asynccontextmanager
 async def step_transaction(
     connection: StepConnection, silence: float | None = None
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Transaction]:
     """Run a transaction in few round trips, with pinned planning.
 
     A wait for a lock ends after the `lock_timeout` of the connection. The transaction ends if its
@@ -92,13 +92,13 @@ async def step_transaction(
         # A server that waits for the rest of a round trip does not count the client as idle.
         **_transaction_timeout(connection, HUNG_SECONDS),
     }
-    async with connection.begin():
+    async with connection.begin() as begun:
         await connection.execute(
             f"SELECT {SET_STEP}, {set_parameters(limits)}"
             + ("" if expected is None else f", {internal(expected.schema)}.require_ledger(%s)"),
             [*limits.values(), *([] if expected is None else [expected.id])],
         )
-        yield
+        yield begun
 
 
 def _transaction_timeout(

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
@@ -239,8 +240,13 @@ class Runner:
         await self.finisher.step()
 
     async def only_write(self) -> None:
-        """The outcomes that were put are written, and nothing that follows."""
-        await self.finisher._write(self.finisher._waiting, Settled())
+        """The outcomes that were put are written, and nothing is re-armed: a crash in between."""
+
+        async def crashed(*_: object) -> bool:
+            return False
+
+        with mock.patch.object(self.finisher, "_rearm", crashed):
+            await self.finisher._write(self.finisher._waiting, Settled())
 
     def put(self, start: Lease, ended: Outcome | None = None, release: bool = False) -> None:
         ended = ended or outcome.success(None)

@@ -1,8 +1,8 @@
 """What the engine takes for connections: every statement travels, is served and is answered, and
 the seed decides how long each way takes and what goes wrong on it.
 
-`Connection` is the client's side: the part of psycopg that the engine uses, with its pipelines and
-transactions. The server's side is `Session`.
+`Connection` is the client's side: the part of psycopg that the engine uses, with its round trips
+and transactions. The server's side is `Session`.
 """
 
 import asyncio
@@ -59,6 +59,16 @@ class Cursor:
         return self._request.rowcount
 
 
+class Transaction:
+    """As that of a StepConnection."""
+
+    end: Request | None = None
+
+    @property
+    def committed(self) -> bool:
+        return self.end is not None and self.end.answer.done() and self.end.error is None
+
+
 class Connection:
     """A connection of one process, in autocommit mode. `expected`: the ledger of its steps."""
 
@@ -73,7 +83,7 @@ class Connection:
         self._process = process
         self.name = name
         self.session = Session(cluster, process, self)
-        self.pipelined = 0
+        self.pipelined = False
         self._sent: list[Request] = []
 
     @property
@@ -139,23 +149,32 @@ class Connection:
                 raise request.error
 
     @contextlib.asynccontextmanager
-    async def pipeline(self) -> AsyncIterator[None]:
-        self.pipelined += 1
-        try:
+    async def round_trip(self) -> AsyncIterator[None]:
+        if self.pipelined:
             yield
-        except BaseException:
-            with contextlib.suppress(psycopg.Error):
-                await self.sync()
-            raise
-        else:
+            return
+        self.pipelined = True
+        try:
+            try:
+                yield
+            except BaseException:
+                with contextlib.suppress(psycopg.Error):
+                    await self.sync()
+                raise
             await self.sync()
+        except BaseException:
+            await self._rollback()
+            raise
         finally:
-            self.pipelined -= 1
+            self.pipelined = False
 
     @contextlib.asynccontextmanager
-    async def begin(self) -> AsyncIterator[None]:
-        async with self.pipeline(), self.transaction():
-            yield
+    async def begin(self) -> AsyncIterator["Transaction"]:
+        async with self.round_trip():
+            await self.execute("BEGIN")
+            transaction = Transaction()
+            yield transaction
+            transaction.end = self.send("COMMIT", None, None)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -167,15 +186,7 @@ class Connection:
                 await self.sync()
             await self._rollback()
             raise
-        commit = self.send("COMMIT", None)
-        if not self.pipelined:
-            await self.answered(commit)
-            return
-        try:
-            await self.sync()
-        except psycopg.Error:
-            await self._rollback()
-            raise
+        await self.execute("COMMIT")
 
     async def _rollback(self) -> None:
         if not self.closed and self.session.in_transaction:

@@ -16,7 +16,7 @@ from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import reason
 from cronledger.ledger.connections import AsyncPool, StepConnection
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS, is_unreachable
-from cronledger.ledger.rows import Ending, LeaseState, Unblocked
+from cronledger.ledger.rows import Ending, LeaseState
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
@@ -77,11 +77,12 @@ class Settled:
     """The outcomes of a batch that need no further write.
 
     `committed`: the ledger has them. `dropped`: the lease was lost, or the ledger cannot store the
-    outcome.
+    outcome. `may_start`: others may start now, because a schedule or an execution was waiting.
     """
 
     committed: list[Ended] = field(default_factory=list)
     dropped: list[Ended] = field(default_factory=list)
+    may_start: bool = False
 
     @property
     def tokens(self) -> set[UUID]:
@@ -140,7 +141,7 @@ class Finisher:
     async def step(self) -> float | None:
         """Write a batch. Return the seconds until the next step, or None to wait for `wake`."""
         if not self._waiting:
-            if await self._rearm():
+            if await self._follow_up(rearm=True):
                 self._written((), may_start=True)
             return self._rest()
         if len(self._waiting) < LARGEST_BATCH and self._gather:
@@ -148,7 +149,7 @@ class Finisher:
         batch, settled = self._waiting[:LARGEST_BATCH], Settled()
         await self._write(batch, settled)
         self._forget(batch, settled.tokens)
-        may_start = await self._rearm()
+        may_start = await self._follow_up(rearm=False) or settled.may_start
         if not self._waiting:
             self._empty.set()
         self._written(settled.committed, may_start=may_start)
@@ -158,12 +159,11 @@ class Finisher:
         return LOCKED_SECONDS if self._to_rearm or self._to_settle else None
 
     def _forget(self, batch: Sequence[Ended], settled: Container[UUID]) -> None:
-        """Remove settled outcomes and their leases. Note the schedules that may wait for them."""
+        """Remove settled outcomes and their leases."""
         self._waiting[: len(batch)] = [x for x in batch if x.token not in settled]
         for ended in batch:
             if ended.token in settled:
                 self._leases.remove(ended.token)
-                self._to_rearm.append((ended.lease.claimed.key.scope, ended.lease.queue))
 
     async def _write(self, batch: Sequence[Ended], settled: Settled) -> None:
         """Write all outcomes, even if one of them holds a value that cannot be stored."""
@@ -195,7 +195,7 @@ class Finisher:
 
     async def _write_once(self, batch: Sequence[Ended], settled: Settled) -> None:
         async with self._pool.connection() as c:
-            written = await self._send(c, batch)
+            written = await self._send(c, batch, settled)
             settled.committed.extend(x for x in batch if x.token in written)
             # Whoever wrote a missing row may have left input to settle as well.
             self._to_settle.update(
@@ -205,24 +205,38 @@ class Finisher:
             if missing:
                 await self._look_up(c, missing, settled)
 
-    async def _send(self, c: StepConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
-        """Write the batch in one transaction.
+    async def _send(
+        self, c: StepConnection, batch: Sequence[Ended], settled: Settled
+    ) -> dict[UUID, bool]:
+        """Write the batch in one transaction, and re-arm what waited for it in another one.
+
+        Both are one round trip. They are two transactions, because schedules come before executions
+        in the lock order, and because a claim that parks a schedule must see the outcome. If the
+        second one fails, the outcomes are written nevertheless.
 
         Return the written tokens, and for each whether its scope has input to settle.
         """
         finishing = [x.row for x in batch if not x.release]
         releasing = [x for x in batch if x.release]
-        finished, released = None, []
-        async with step_transaction(c):
-            if finishing:
-                finished = await self._statements.finish_executions(c, finishing)
-            for x in releasing:
-                released.append(
-                    await self._statements.release_executions(
-                        c, [x.lease.claimed.key], [x.token],
-                        x.outcome.error_code or "", x.outcome.error_msg or "",
-                    )
-                )  # fmt: skip
+        to_rearm = [*self._to_rearm, *_scopes(batch)]
+        writing, finished, released = None, None, []
+        try:
+            async with c.round_trip():
+                async with step_transaction(c) as writing:
+                    if finishing:
+                        finished = await self._statements.finish_executions(c, finishing)
+                    for x in releasing:
+                        released.append(
+                            await self._statements.release_executions(
+                                c, [x.lease.claimed.key], [x.token],
+                                x.outcome.error_code or "", x.outcome.error_msg or "",
+                            )
+                        )  # fmt: skip
+                settled.may_start |= await self._rearm(c, to_rearm)
+        except psycopg.Error:
+            if writing is None or not writing.committed:
+                raise
+            self._to_rearm = to_rearm  # the next step repeats it, and reports an error that lasts
         written: dict[UUID, bool] = {}
         if finished is not None:
             written.update((row.token, row.has_input) for row in await finished.fetchall())
@@ -253,26 +267,30 @@ class Finisher:
                     "lease_lost", **ended.lease.log_fields, refused=ended.outcome.status.value
                 )
 
-    async def _rearm(self) -> bool:
-        """Re-arm the schedules that waited for these executions, and settle their input.
+    async def _rearm(self, c: StepConnection, ended: Sequence[tuple[ScopeKey, str]]) -> bool:
+        """Re-arm the schedules that waited for these executions. Return whether others may start.
 
-        Return whether others may start now. Schedules that others have locked stay to be re-armed:
-        a claim, for example, locks the schedules of executions that it then does not start.
+        Schedules that others have locked stay to be re-armed: a claim, for example, locks the
+        schedules of executions that it then does not start. The sweeper re-arms whatever a crash
+        leaves behind.
+        """
+        async with step_transaction(c):
+            result = await self._statements.rearm_unblocked(c, ended)
+            waiting = await self._statements.has_waiting(c)
+        unblocked = await result.fetchall()
+        self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
+        return any(x.rearmed for x in unblocked) or bool(await waiting.fetchone())
 
-        In transactions of their own after the outcome, because schedules come before executions in
-        the lock order. The sweeper re-arms whatever a crash leaves behind.
+    async def _follow_up(self, *, rearm: bool) -> bool:
+        """Settle the input of executions that ended, and with `rearm` re-arm what was locked.
+
+        In transactions of their own. Return whether others may start now.
         """
         may_start = False
         try:
-            if self._to_rearm:
+            if rearm and self._to_rearm:
                 async with self._pool.connection() as c:
-                    async with step_transaction(c):
-                        result = await self._statements.rearm_unblocked(c, self._to_rearm)
-                        waiting = await self._statements.has_waiting(c)
-                    unblocked: Sequence[Unblocked] = await result.fetchall()
-                self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
-                rearmed = len(unblocked) - len(self._to_rearm)
-                may_start = rearmed > 0 or bool(await waiting.fetchone())
+                    may_start = await self._rearm(c, self._to_rearm)
             if self._to_settle:
                 scopes = sorted(self._to_settle)
                 async with self._pool.connection() as c, step_transaction(c):
@@ -285,3 +303,7 @@ class Finisher:
             if not is_unreachable(error):
                 raise
         return may_start
+
+
+def _scopes(batch: Sequence[Ended]) -> list[tuple[ScopeKey, str]]:
+    return [(x.lease.claimed.key.scope, x.lease.queue) for x in batch]

@@ -17,9 +17,8 @@ def rearms_nothing(_: Database) -> AbstractContextManager[None]:
     """A finish leaves what waited for it to the sweeper."""
 
     def make(original: Any) -> Any:
-        async def rearm(self: Any) -> None:
-            self._to_rearm = []
-            await original(self)
+        async def rearm(self: Any, c: Any, ended: Any) -> bool:
+            return bool(await original(self, c, []))
 
         return rearm
 
