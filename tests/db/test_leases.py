@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 from uuid import UUID, uuid4
 
 import psycopg
@@ -213,6 +214,18 @@ def test_all_leases_of_a_runner_are_renewed_in_one_statement(
     assert sent[0] == 20
     assert beating.extended.keys() == {str(one.token) for one in made}
     assert not any(beating.told.values())
+
+
+def test_a_new_lease_wakes_the_thread_only_if_it_is_due_before_the_next_step(
+    beating: Beating,
+) -> None:
+    with beating.beating() as heartbeats:
+        until("it sleeps", lambda: heartbeats._steps_at < NEVER)
+        with mock.patch.object(heartbeats, "wake") as wake:
+            heartbeats.added(beating.hold("long", length=60))
+            assert not wake.called
+        heartbeats.added(beating.hold("short", length=3))
+        until("it is renewed", lambda: beating.renewed() == {"short"})
 
 
 def test_a_busy_row_is_not_a_lost_one(beating: Beating) -> None:

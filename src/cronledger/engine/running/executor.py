@@ -81,7 +81,7 @@ class Executor:
         runner: str,
         slots: int,
         freed: Callable[[], None],
-        added: Callable[[], None],
+        added: Callable[[Sequence[Lease]], None],
     ) -> None:
         self._leases = leases
         self._finisher = finisher
@@ -123,7 +123,7 @@ class Executor:
         """Run the executions of these leases. Heartbeats extend the leases from now on."""
         started = [self._begin(lease) for lease in leases]
         self._leases.add(leases)
-        self._added()
+        self._added(leases)
         for running in started:
             running.task = asyncio.create_task(
                 self._run(running), name=f"execution {running.lease.claimed.id}"

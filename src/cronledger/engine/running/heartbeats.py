@@ -6,14 +6,14 @@ the main loop would cost the other executions their leases.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 
 import psycopg
 
-from cronledger.engine.lease import Lease, Leases
+from cronledger.engine.lease import NEVER, Lease, Leases
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger.access import Access
 from cronledger.ledger.connections import is_disconnected, shutdown_socket
@@ -70,6 +70,7 @@ class Heartbeats:
         self._extend = extend
         self._connection: Connection | None = None
         self._busy: asyncio.Task[None] | None = None
+        self._steps_at = NEVER
         self._stopping = False
         self._lines = LogThrottle()
         self.failing: str | None = None
@@ -83,10 +84,18 @@ class Heartbeats:
         self._started.wait()
 
     def wake(self) -> None:
-        """Make the thread step now, because a lease was added that may be due earlier."""
+        """Make the thread step now."""
         loop, event = self._loop, self._wake
         if loop is not None and event is not None and not loop.is_closed():
             loop.call_soon_threadsafe(event.set)
+
+    def added(self, leases: Iterable[Lease]) -> None:
+        """Make the thread step now if a heartbeat of these new leases is due before its next step.
+
+        Mostly none is, and a change of threads for each claim would take more time than the claim.
+        """
+        if any(lease.next_beat < self._steps_at for lease in leases):
+            self.wake()
 
     def renew_now(self) -> None:
         """Extend every lease now. The replies show which executions have a cancel request."""
@@ -107,12 +116,14 @@ class Heartbeats:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._started.set()
         while not self._stopping:
+            self._steps_at = NEVER  # this step may not see a lease that is added meanwhile
             try:
                 delay = self.step()
             except Exception:
                 # The thread has to survive, because without it every lease would end.
                 log.exception("heartbeats_crashed")
                 delay = self.RETRY
+            self._steps_at = monotonic() + delay
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):

@@ -114,7 +114,7 @@ class Components:
             runner=self._runner,
             slots=s.slots,
             freed=self._slot_freed,
-            added=self.heartbeats.wake,
+            added=self.heartbeats.added,
         )
         self.claimer = Claimer(
             self._pool,
