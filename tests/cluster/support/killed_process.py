@@ -60,7 +60,8 @@ async def claim(url: str, watch: Watch) -> None:
 async def ahead(url: str, watch: Watch) -> None:
     """A claim of what is due a few seconds later."""
     runner = await opened(url)
-    await runner.settle()  # what is due now, and the plan of the schedule
+    for start in await runner.settle():  # what is due now, and the plan of the schedule
+        await runner.finish(start)
     with closing(Ledger(url)) as ledger:
         minute = (ledger.now() + timedelta(minutes=1)).replace(second=0, microsecond=0)
         ledger.travel(to=minute - timedelta(seconds=3))
