@@ -39,6 +39,8 @@ BEGIN
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     IF held.status <> 'RUNNING' THEN
+        -- For the programs that wait for it. Ends on the hot path notify only those that are awaited.
+        PERFORM pg_notify('{schema}_ended', held.id::text);
         RETURN 'cancelled';
     END IF;
     PERFORM pg_notify('{schema}', 'cancel');

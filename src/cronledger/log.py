@@ -110,6 +110,8 @@ EVENTS: Mapping[str, str] = {
     "source_applied": "The jobs of the source were applied to the ledger.",
     "source_refused": "A newer deploy of this source was applied before. Its jobs stay unchanged.",
     "step_failed": "A step of a loop failed, and is retried.",
+    "wait_cannot_listen": "A client that waits for executions receives no notifications of their "
+    "ends. It polls, and connects again.",
 }
 """Every event that this package logs, and its meaning."""
 

@@ -1,8 +1,5 @@
 """Each finding of the doctor: it appears with what is wrong, and goes when that is put right."""
 
-import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -13,17 +10,17 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
-from cronledger.embedded.binaries import as_ordinary_user
 from cronledger.explain import doctor_ledger, doctor_server
 from cronledger.explain.doctor import DoctorContext, Finding, examine
 from cronledger.ledger.migrate import REPEATED, migrate
 from cronledger.rules import cron
 from cronledger.settings import Settings
 from tests.db.support.engine import Ledger
+from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.marks import first_fast
 from tests.waiting import until
 
@@ -135,7 +132,7 @@ def test_connections(ledger: Ledger) -> None:
     assert one(ledger.url, "connections").severity == "ok"
 
 
-@pytest.mark.skipif(shutil.which("pgbouncer") is None, reason="there is no pgbouncer")
+@needs_pgbouncer
 def test_pooler(ledger: Ledger, tmp_path: Path) -> None:
     assert one(ledger.url, "pooler").found == "none"
     assert one(ledger.url, "pooler", pgbouncer=True).severity == "warning"
@@ -167,39 +164,6 @@ def test_listening(
     monkeypatch.setattr(doctor_server, "ARRIVES_SECONDS", 0.2)
     other = one(ledger.url, "listening", listen_url=SecretStr(empty_database_url))
     assert (other.severity, "leads to a different database" in other.found) == ("problem", True)
-
-
-@contextmanager
-def pgbouncer(url: str, directory: Path) -> Iterator[str]:
-    """A PgBouncer in transaction mode before the server of `url`."""
-    to = conninfo_to_dict(url)
-    known = " ".join(
-        f"{key}={to[key]}" for key in ("host", "port", "user", "password") if key in to
-    )
-    file = directory / "pgbouncer.ini"
-    file.write_text(
-        f"[databases]\n* = {known}\n[pgbouncer]\nunix_socket_dir = {directory}\n"
-        "listen_port = 6432\nauth_type = any\npool_mode = transaction\n"
-        "ignore_startup_parameters = extra_float_digits,options\n"
-    )
-    program = shutil.which("pgbouncer")
-    assert program is not None
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen(
-            [*as_ordinary_user(Path(program)), program, str(file)],
-            stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        until(f"it listens: {(directory / 'log').read_text()}", lambda: _accepts(directory))
-        yield make_conninfo(url, host=str(directory), port=6432, user="anybody")
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _accepts(directory: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:  # its file exists before it listens
-        return client.connect_ex(str(directory / ".s.PGSQL.6432")) == 0
 
 
 def test_schema(ledger: Ledger, empty_database_url: str) -> None:

@@ -16,6 +16,15 @@ from tests.db.support.rows import Db
 from tests.db.support.whole_replica import Whole
 
 
+def end(db: Db, execution: int, status: str = "SUCCESS") -> None:
+    """The execution ends, and nobody notifies it."""
+    db.execute(
+        "UPDATE cronledger.executions SET status = %s, finished_at = started_at, duration_ms = 1,"
+        " next_attempt_at = NULL WHERE id = %s",
+        [status, execution],
+    )
+
+
 @pytest.fixture(params=KINDS)
 async def ask(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Ask]:
     async with asked(request.param, database_url) as found:
@@ -92,15 +101,11 @@ def test_f39_an_end_right_after_a_poll_is_found_by_the_next_one(
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 3:
-            db.execute(
-                "UPDATE cronledger.executions SET status = %s, finished_at = started_at,"
-                " duration_ms = 1 WHERE id = %s",
-                [status, made],
-            )
+            end(db, made, status)
 
-    monkeypatch.setattr("cronledger.client.waiting.time.sleep", sleep)
-    with Client(database_url) as client:
-        assert client.wait(made).status == status
+    monkeypatch.setattr("cronledger.ledger.ends.time.sleep", sleep)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        assert Client(connection=connection).wait(made).status == status
     assert len(pauses) == 3
     assert all(FIRST_SECONDS <= pause <= LONGEST_SECONDS for pause in pauses)
 

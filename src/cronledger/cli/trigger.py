@@ -85,7 +85,7 @@ def _wait(ledger: "Session", made: int, timeout: timedelta | None) -> dict[str, 
     seconds = None if timeout is None else timeout.total_seconds()
     printed = None
     try:
-        for found in polls(lambda: client.execution(made), seconds):
+        for found in polls(client.sender, made, seconds):
             if (status := _status(found)) != printed:
                 echo(status, err=True)
                 printed = status

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from cronledger.client import explanations
-from cronledger.client.waiting import Patience
+from cronledger.client.waiting import wait_async
 from cronledger.explain.why import Answer
 from cronledger.ledger import calls
 from cronledger.ledger.access import Access, dsn_of
@@ -49,7 +49,8 @@ class AsyncClient(HasSender[AsyncSender]):
             super().__init__(AsyncCallerSender(connection, settings.schema_name))
             return
         access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
-        super().__init__(AsyncOwnSender(access, settings.schema_name, settings.lock_timeout))
+        schema, listens = settings.schema_name, access.for_listening(settings)
+        super().__init__(AsyncOwnSender(access, schema, settings.lock_timeout, listens))
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,13 +134,7 @@ class AsyncClient(HasSender[AsyncSender]):
         timeout: float | None = None,  # noqa: ASYNC109 - that of `Client`, which names the execution
     ) -> Execution:
         """Wait until an execution has ended and is not retried by itself, and return it."""
-        self.sender.require_no_transaction()
-        patience = Patience(timeout)
-        found = await self.execution(execution_id)
-        while not found.ended:
-            await asyncio.sleep(patience.pause(found))
-            found = await self.execution(execution_id)
-        return found
+        return await wait_async(self.sender, execution_id, timeout)
 
     async def pause(
         self, job: str, reason: str | None = None, *, until: datetime | None = None

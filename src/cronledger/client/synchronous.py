@@ -56,7 +56,8 @@ class Client(HasSender[Sender]):
             super().__init__(CallerSender(connection, settings.schema_name))
             return
         access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
-        super().__init__(OwnSender(access, settings.schema_name, settings.lock_timeout))
+        listens = access.for_listening(settings)
+        super().__init__(OwnSender(access, settings.schema_name, settings.lock_timeout, listens))
 
     def __enter__(self) -> Self:
         return self
@@ -160,13 +161,13 @@ class Client(HasSender[Sender]):
         """Wait until an execution has ended and is not retried by itself, and return it.
 
         The client polls. The pause between two polls is a tenth of the time already waited, at
-        most a second. `timeout`: in seconds; None: no limit.
+        most a second. After 0.1 s, a client with a url also LISTENs, and the replica that ends the
+        execution notifies it. `timeout`: in seconds; None: no limit.
 
         Raises TimeoutError, which names the execution, and RuntimeError inside a transaction of
         the caller, where the end could never be seen.
         """
-        self.sender.require_no_transaction()
-        return deque(polls(lambda: self.execution(execution_id), timeout), maxlen=1).pop()
+        return deque(polls(self.sender, execution_id, timeout), maxlen=1).pop()
 
     def pause(self, job: str, reason: str | None = None, *, until: datetime | None = None) -> bool:
         """Pause a job until it is resumed, or until an instant. Running executions finish.

@@ -1,12 +1,14 @@
-"""The polls of `wait`: soon at first, then rarer, until the execution has ended.
+"""`wait`: polls soon at first, then rarer, and as soon as a replica notifies it of the end.
 
-A poll reads the state of the execution, so no end is missed. The ledger sends no notification at
-the end of an execution, because each finish would pay for it.
+A poll reads the state of the execution, and a notification only makes a poll come sooner. So no
+end is missed, whatever becomes of the notification.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from cronledger.ledger import calls
+from cronledger.ledger.senders import AsyncSender, Sender
 from cronledger.ledger.values import Execution
 
 FIRST_SECONDS = 0.01
@@ -22,12 +24,17 @@ class Patience:
         self._timeout = timeout
         self._start = time.monotonic()
 
+    @property
+    def waited(self) -> float:
+        """The seconds since the wait has begun."""
+        return time.monotonic() - self._start
+
     def pause(self, found: Execution) -> float:
         """Return the seconds until the next poll, after a poll that has `found` no end.
 
         Raises TimeoutError when the time is over.
         """
-        waited = time.monotonic() - self._start
+        waited = self.waited
         pause = min(max(FIRST_SECONDS, waited * SHARE), LONGEST_SECONDS)
         if self._timeout is None:
             return pause
@@ -40,14 +47,41 @@ class Patience:
         return min(pause, self._timeout - waited)
 
 
-def polls(read: Callable[[], Execution], timeout: float | None) -> Iterator[Execution]:
-    """Yield what each poll reads. The last one has ended. Raises TimeoutError, and what `read`
+def polls(sender: Sender, execution_id: int, timeout: float | None) -> Iterator[Execution]:
+    """Yield what each poll reads. The last one has ended. Raises TimeoutError, and what `sender`
     raises.
     """
-    patience = Patience(timeout)
-    while True:
-        found = read()
-        yield found
-        if found.ended:
-            return
-        time.sleep(patience.pause(found))
+    sender.require_no_transaction()
+    patience, read = Patience(timeout), calls.execution(execution_id)
+    with sender.awaiting(execution_id) as pauses:
+        while True:
+            found = sender.send(read)
+            yield found
+            if found.ended:
+                return
+            pause = patience.pause(found)
+            if pauses.announces(patience.waited):
+                # In a transaction before the poll: it may end before the replicas know of the wait.
+                sender.send(calls.announce_wait(execution_id))
+            else:
+                pauses.pause(pause)
+
+
+async def wait_async(
+    sender: AsyncSender,
+    execution_id: int,
+    timeout: float | None,  # noqa: ASYNC109 - its error names the execution
+) -> Execution:
+    """Poll in the same way on an event loop, and return what the last poll reads."""
+    sender.require_no_transaction()
+    patience, read = Patience(timeout), calls.execution(execution_id)
+    found = await sender.send(read)
+    async with sender.awaiting(execution_id) as pauses:
+        while not found.ended:
+            pause = patience.pause(found)
+            if pauses.announces(patience.waited):
+                await sender.send(calls.announce_wait(execution_id))
+            else:
+                await pauses.pause(pause)
+            found = await sender.send(read)
+    return found

@@ -46,6 +46,15 @@ class Access:
             expected=expected,
         )
 
+    def for_listening(self, settings: Settings) -> Self | None:
+        """Return the access for LISTEN of a process with these settings and this access.
+
+        None: it leads through a pooler in transaction mode, which does not support LISTEN.
+        """
+        if settings.listen_url is not None:
+            return type(self)(settings.listen_url.get_secret_value())
+        return None if settings.pgbouncer else self
+
     def parameters(self, name: str) -> dict[str, Any]:
         """Return the parameters of a connection in autocommit mode with this application name.
 
@@ -71,32 +80,34 @@ class Access:
     def _tcp_user_timeout(self) -> str:
         return str(round(self.tcp_user_timeout.total_seconds() * 1000))
 
-    def connect(self, name: str = "cronledger", *, for_handler: bool = False) -> psycopg.Connection:
+    def connect(
+        self, name: str = "cronledger", *, role_settings: bool = False
+    ) -> psycopg.Connection:
         """Return a blocking connection in autocommit mode, for commands, migrations and handlers.
 
         Its transactions are READ COMMITTED; `transaction` sets what else a command needs.
-        `for_handler`: see `connect_async`.
+        `role_settings`: see `connect_async`.
         """
         connection = psycopg.connect(**self.parameters(name))
         try:
             connection.isolation_level = IsolationLevel.READ_COMMITTED
-            if settings := self._session_settings(for_handler=for_handler):
+            if settings := self._session_settings(role_settings=role_settings):
                 connection.execute(_select(settings))
         except BaseException:
             connection.close()
             raise
         return connection
 
-    async def connect_async(self, name: str, *, for_handler: bool = False) -> StepConnection:
+    async def connect_async(self, name: str, *, role_settings: bool = False) -> StepConnection:
         """Return a connection in autocommit mode, whose transactions are READ COMMITTED.
 
-        `for_handler`: the other settings are those of the role, because the handler may rely on
-        them.
+        `role_settings`: the other settings are those of its role. A handler may rely on them, and
+        behind a pooler a client shares its sessions with other programs.
         """
         connection = await StepConnection.connect(**self.parameters(name))
         try:
-            settings = self._session_settings(for_handler=for_handler)
-            await self._configure(connection, settings, for_steps=not for_handler)
+            settings = self._session_settings(role_settings=role_settings)
+            await self._configure(connection, settings, for_steps=not role_settings)
         except BaseException:
             await connection.close()
             raise
@@ -109,7 +120,7 @@ class Access:
         """
 
         async def configure(connection: AsyncConnection[Any]) -> None:
-            settings = self._session_settings(for_handler=False)
+            settings = self._session_settings(role_settings=False)
             if self.direct:
                 # Keepalives do not detect a lost host while data is being sent. Not for handlers,
                 # because it would also end a client that pauses while it reads a result.
@@ -131,11 +142,11 @@ class Access:
         )
         return pool
 
-    def _session_settings(self, *, for_handler: bool) -> Mapping[str, str]:
+    def _session_settings(self, *, role_settings: bool) -> Mapping[str, str]:
         """Return the settings for the whole connection."""
         if not self.direct:  # a pooler keeps only these for each of its clients
-            return {} if for_handler else session_settings.DATES
-        return session_settings.SERVER_KEEPALIVES if for_handler else session_settings.SESSION
+            return {} if role_settings else session_settings.DATES
+        return session_settings.SERVER_KEEPALIVES if role_settings else session_settings.SESSION
 
     async def _configure(
         self, connection: AsyncConnection[Any], settings: Mapping[str, str], *, for_steps: bool

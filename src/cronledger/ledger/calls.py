@@ -162,6 +162,11 @@ def retry(execution_id: int, *, force: bool = False) -> Call[Retried]:
     return Call("call_retry", {"id": execution_id, "force": force}, _value)
 
 
+def announce_wait(execution_id: int) -> Call[None]:
+    """Announce to the replicas that a program waits for the end of an execution."""
+    return Call("call_announce_wait", {"id": execution_id}, lambda rows: None)
+
+
 # --- listings -----------------------------------------------------------------------------------
 
 

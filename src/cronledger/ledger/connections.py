@@ -25,7 +25,7 @@ BEGIN, COMMIT = b"BEGIN ISOLATION LEVEL READ COMMITTED", b"COMMIT"
 OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
-def shutdown_socket(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+def shutdown_socket(connection: psycopg.Connection[Any] | AsyncConnection[Any]) -> None:
     """Make everything that waits on the connection fail now.
 
     A request to cancel would wait for the server.

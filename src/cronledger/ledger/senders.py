@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import (
+    AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
@@ -26,6 +27,14 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.callers import psycopg_async_connection, psycopg_connection
 from cronledger.ledger.calls import Call
 from cronledger.ledger.connections import is_disconnected
+from cronledger.ledger.ends import (
+    AsyncEndListener,
+    AsyncPauses,
+    AsyncPolls,
+    EndListener,
+    Pauses,
+    Polls,
+)
 from cronledger.ledger.refusals import refusals
 from cronledger.ledger.transactions import transaction, transaction_async
 from cronledger.settings import Settings
@@ -53,6 +62,10 @@ class Sender(ABC):
     def require_no_transaction(self) -> None:
         """Raise RuntimeError unless each call sees what was committed before it."""
 
+    def awaiting(self, execution_id: int) -> AbstractContextManager[Pauses]:
+        """Return the pauses between the polls of a wait for this execution."""
+        return nullcontext(Polls())
+
     @abstractmethod
     def close(self) -> None:
         """Close the connections of the sender, but none of a caller."""
@@ -72,6 +85,10 @@ class AsyncSender(ABC):
     @abstractmethod
     def require_no_transaction(self) -> None:
         """Raise RuntimeError unless each call sees what was committed before it."""
+
+    def awaiting(self, execution_id: int) -> AbstractAsyncContextManager[AsyncPauses]:
+        """Return the pauses between the polls of a wait for this execution."""
+        return nullcontext(AsyncPolls())
 
     @abstractmethod
     async def close(self) -> None:
@@ -178,8 +195,8 @@ def _require_no_transaction(caller: object) -> None:
 
 # --- in transactions of its own -------------------------------------------------------------------
 
-# Each transaction sets what it needs, and no setting of the session is changed (for_handler=True).
-# Behind a pooler, other programs use the same sessions.
+# Each transaction sets what it needs, and the session keeps the settings of its role. Behind a
+# pooler, other programs use the same sessions.
 
 
 class _Idle(Generic[C]):
@@ -233,12 +250,18 @@ class _Idle(Generic[C]):
 
 
 class OwnSender(Sender):
-    """Each `send_all` is a transaction on a connection of the sender. Threads may share it."""
+    """Each `send_all` is a transaction on a connection of the sender. Threads may share it.
 
-    def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
+    `listens`: how it connects to LISTEN, or None if it cannot.
+    """
+
+    def __init__(
+        self, access: Access, schema: str, lock_timeout: timedelta, listens: Access | None
+    ) -> None:
         self._access = access
         self._schema = schema
         self._lock_timeout = lock_timeout
+        self._listener = None if listens is None else EndListener(listens, schema)
         self._idle = _Idle[psycopg.Connection[Any]]()
         self._turns = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
@@ -257,7 +280,7 @@ class OwnSender(Sender):
         while connection is not None and is_disconnected(connection):
             connection.close()
             connection = self._idle.take()
-        connection = connection or self._access.connect(APPLICATION_NAME, for_handler=True)
+        connection = connection or self._access.connect(APPLICATION_NAME, role_settings=True)
         try:
             yield connection
         finally:
@@ -266,6 +289,11 @@ class OwnSender(Sender):
 
     def require_no_transaction(self) -> None:
         return
+
+    def awaiting(self, execution_id: int) -> AbstractContextManager[Pauses]:
+        if self._listener is None:
+            return super().awaiting(execution_id)
+        return self._listener.awaiting(execution_id)
 
     def close(self) -> None:
         for connection in self._idle.close():
@@ -278,10 +306,13 @@ class AsyncOwnSender(AsyncSender):
     Another loop may use it after the first one is closed.
     """
 
-    def __init__(self, access: Access, schema: str, lock_timeout: timedelta) -> None:
+    def __init__(
+        self, access: Access, schema: str, lock_timeout: timedelta, listens: Access | None
+    ) -> None:
         self._access = access
         self._schema = schema
         self._lock_timeout = lock_timeout
+        self._listener = None if listens is None else AsyncEndListener(listens, schema)
         self._idle = _Idle[psycopg.AsyncConnection[Any]]()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
@@ -309,7 +340,7 @@ class AsyncOwnSender(AsyncSender):
             await connection.close()
             connection = self._idle.take()
         if connection is None:
-            connection = await self._access.connect_async(APPLICATION_NAME, for_handler=True)
+            connection = await self._access.connect_async(APPLICATION_NAME, role_settings=True)
         try:
             yield connection
         finally:
@@ -318,6 +349,11 @@ class AsyncOwnSender(AsyncSender):
 
     def require_no_transaction(self) -> None:
         return
+
+    def awaiting(self, execution_id: int) -> AbstractAsyncContextManager[AsyncPauses]:
+        if self._listener is None:
+            return super().awaiting(execution_id)
+        return self._listener.awaiting(execution_id)
 
     async def close(self) -> None:
         for connection in self._idle.close():

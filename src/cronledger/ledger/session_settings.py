@@ -6,6 +6,7 @@ pooler keeps datestyle, timezone and client_encoding for each client.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 
 HUNG_SECONDS = 90.0
 """Longer than any step of a replica takes on a healthy database, including the wait for a scope
@@ -104,6 +105,17 @@ def set_expressions(settings: Mapping[str, str], *, local: bool) -> str:
 def set_parameters(names: Iterable[str]) -> str:
     """Return the SQL expressions that set these for the transaction, with a parameter for each."""
     return ", ".join(f"pg_catalog.set_config('{name}', %s, true)" for name in names)
+
+
+def limit_unread(patience: timedelta) -> bytes:
+    """Return a statement after which the server ends a session that does not read what it is sent.
+
+    For LISTEN. A process that is stopped, or whose loop is blocked, reads no notifications. Once
+    they fill the socket, the server's backend hangs in its write. The notification queue and every
+    DROP DATABASE on that server would hang with it.
+    """
+    milliseconds = round(patience.total_seconds() * 1000)
+    return f"SELECT pg_catalog.set_config('tcp_user_timeout', '{milliseconds}', false)".encode()
 
 
 SET_VALUES = set_expressions(VALUES, local=True)

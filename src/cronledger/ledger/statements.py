@@ -358,6 +358,9 @@ class Statements:
             error_msg=error_msg,
         )
 
+    async def notify_ended(self, c: Connection, execution_ids: Sequence[int]) -> Rows:
+        return await self._rows(c, "notify_ended", ids=list(execution_ids))
+
     async def has_waiting(self, c: Connection) -> StepCursor[bool]:
         return await self._values(c, "has_waiting")
 

@@ -13,6 +13,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from cronledger import testing
+from cronledger.engine.awaited import Awaited
 from cronledger.engine.claiming.abilities import KINDS, Abilities
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
@@ -131,15 +132,17 @@ class Runner:
         self.pool = Access(self.url).pool(f"test {self.name}", 2)
         await self.pool.open()
         await self.pool.wait()
-        self.clock, self.leases = DatabaseClock(), Leases()
+        self.clock, self.leases, self.awaited = DatabaseClock(), Leases(), Awaited()
         self.claimer = Claimer(
             self.pool, self.statements, self.clock,
             Abilities(self.functions, self.allow_sql_commands), runner=self.name,
             queues=self.queues,
         )  # fmt: skip
-        self.finisher = Finisher(self.pool, self.statements, self.leases, self._written, gather=0)
+        self.finisher = Finisher(
+            self.pool, self.statements, self.leases, self._written, self.awaited, gather=0
+        )
         self.sweeper = Sweeper(
-            self.pool, self.statements, self.clock,
+            self.pool, self.statements, self.clock, self.awaited,
             retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
         )  # fmt: skip
         self.dispatcher = Dispatcher(

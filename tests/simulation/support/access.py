@@ -11,6 +11,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from cronledger.ledger.identity import ExpectedLedger
+from cronledger.settings import Settings
 from tests.simulation.support.effects import EffectConnection
 from tests.simulation.support.loop import Process
 from tests.simulation.support.network import Connection
@@ -139,10 +140,15 @@ class Access:
         self.tcp_user_timeout = timedelta(seconds=10)
         self.lock_timeout = timedelta(seconds=5)
 
+    def for_listening(self, settings: Settings) -> "Access | None":
+        return None if settings.pgbouncer else self
+
     def pool(self, name: str, size: int) -> Pool:
         return Pool(self._cluster, self._process, size, 10.0, self.expected)
 
-    async def connect_async(self, name: str, *, for_handler: bool = False) -> Connection | Listener:
+    async def connect_async(
+        self, name: str, *, role_settings: bool = False
+    ) -> Connection | Listener:
         if not await self._cluster.reachable(5.0):
             raise psycopg.OperationalError("connection refused")
         if name == "cronledger listen":

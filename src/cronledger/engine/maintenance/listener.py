@@ -14,6 +14,7 @@ from psycopg import sql
 from cronledger.engine.log_throttle import LogThrottle, reason
 from cronledger.ledger.access import Access
 from cronledger.ledger.schemas import internal
+from cronledger.ledger.session_settings import limit_unread
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
@@ -72,13 +73,7 @@ class Listener:
     async def _connect(self) -> None:
         connection = await self._access.connect_async("cronledger listen")
         try:
-            # A process that is stopped, or whose loop is blocked, reads no notifications. Once they
-            # fill the socket, the server's backend hangs in its write. The notification queue and
-            # every DROP DATABASE on that server would hang with it.
-            patience = round(self._access.tcp_user_timeout.total_seconds() * 1000)
-            await connection.execute(
-                "SELECT set_config('tcp_user_timeout', %s, false)", [str(patience)]
-            )
+            await connection.execute(limit_unread(self._access.tcp_user_timeout))
             schema = sql.Identifier(self._schema)
             if self._access.expected is not None:  # the same DSN as that of the steps
                 query = sql.SQL("SELECT {}.require_ledger(%s)").format(

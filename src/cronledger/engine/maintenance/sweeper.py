@@ -9,6 +9,7 @@ from time import monotonic
 
 import psycopg
 
+from cronledger.engine.awaited import Awaited
 from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.ledger import identity
 from cronledger.ledger.connections import AsyncPool
@@ -34,7 +35,7 @@ class Sweeper:
     A full round does everything. The first step is one, so that schedules that were parked because
     no runner had their handlers are due again. The hourly maintenance of partitions is one as well,
     so that no fault of a check-in can hide something for good. `rearmed` is called when something
-    is due now.
+    is due now. Programs that wait for an `awaited` execution are notified once it is swept.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Sweeper:
         pool: AsyncPool,
         statements: Statements,
         clock: DatabaseClock,
+        awaited: Awaited,
         *,
         retention: timedelta,
         width: timedelta,
@@ -50,6 +52,7 @@ class Sweeper:
         self._pool = pool
         self._statements = statements
         self._clock = clock
+        self._awaited = awaited
         self._retention = retention
         self._width = width
         self._rearmed = rearmed
@@ -123,6 +126,8 @@ class Sweeper:
                     await self._statements.rearm_unblocked(
                         c, [(row.key.scope, row.queue) for row in rows]
                     )
+                if awaited := self._awaited.among(row.id for row in rows):
+                    await self._statements.notify_ended(c, awaited)
             names = await resumed.fetchall()
         for row in rows:
             log.warning(

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 
+from cronledger.engine.awaited import Awaited
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.log_throttle import reason
 from cronledger.ledger.connections import AsyncPool, StepConnection
@@ -100,6 +101,7 @@ class Finisher:
 
     `written` is called after each write with the outcomes that are committed, which may be none.
     `may_start`: others may start now, because an execution, a schedule or input was waiting.
+    Programs that wait for an `awaited` execution are notified once its outcome is committed.
     `gather`: the seconds for which a step waits for further outcomes.
     """
 
@@ -109,6 +111,7 @@ class Finisher:
         statements: Statements,
         leases: Leases,
         written: Written,
+        awaited: Awaited,
         *,
         gather: float = 0.002,
     ) -> None:
@@ -116,10 +119,12 @@ class Finisher:
         self._statements = statements
         self._leases = leases
         self._written = written
+        self._awaited = awaited
         self._gather = gather
         self._waiting: list[Ended] = []
         self._to_rearm: list[tuple[ScopeKey, str]] = []
         self._to_settle: set[ScopeKey] = set()
+        self._to_notify: set[int] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self.wake = asyncio.Event()
@@ -219,6 +224,8 @@ class Finisher:
         finishing = [x.row for x in batch if not x.release]
         releasing = [x for x in batch if x.release]
         to_rearm = [*self._to_rearm, *_scopes(batch)]
+        # Also those whose lease is lost, because they end as well. A notification is only a hint.
+        self._to_notify.update(self._awaited.among(x.lease.claimed.id for x in batch))
         writing, finished, released = None, None, []
         try:
             async with c.round_trip():
@@ -270,6 +277,8 @@ class Finisher:
     async def _rearm(self, c: StepConnection, ended: Sequence[tuple[ScopeKey, str]]) -> bool:
         """Re-arm the schedules that waited for these executions. Return whether others may start.
 
+        It also notifies the programs that wait for an execution.
+
         Schedules that others have locked stay to be re-armed: a claim, for example, locks the
         schedules of executions that it then does not start. The sweeper re-arms whatever a crash
         leaves behind.
@@ -277,7 +286,10 @@ class Finisher:
         async with step_transaction(c):
             result = await self._statements.rearm_unblocked(c, ended)
             waiting = await self._statements.has_waiting(c)
+            if self._to_notify:
+                await self._statements.notify_ended(c, sorted(self._to_notify))
         unblocked = await result.fetchall()
+        self._to_notify.clear()
         self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
         return any(x.rearmed for x in unblocked) or bool(await waiting.fetchone())
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from cronledger.engine.apps import AppRegistry
+from cronledger.engine.awaited import Awaited
 from cronledger.engine.claiming.abilities import KINDS, Abilities
 from cronledger.engine.claiming.claimer import Claimer
 from cronledger.engine.claiming.dispatcher import Dispatcher
@@ -94,6 +95,7 @@ class Components:
         )
         self.listener = self._listener(coordinator)
         self.leases = Leases()
+        self.awaited = Awaited()
         self.peers = NewerPeers(fingerprint())
         self.supervisor = Supervisor(
             {key: value for key, value in os.environ.items() if key.upper() not in SECRETS}
@@ -102,7 +104,9 @@ class Components:
         self.heartbeats = Heartbeats(
             self._access, self._statements, self.leases, self.supervisor.extend
         )
-        self.finisher = Finisher(self._pool, self._statements, self.leases, coordinator.written)
+        self.finisher = Finisher(
+            self._pool, self._statements, self.leases, coordinator.written, self.awaited
+        )
         self.executor = Executor(
             self.leases,
             self.finisher,
@@ -141,6 +145,7 @@ class Components:
             self._pool,
             self._statements,
             self.clock,
+            self.awaited,
             retention=s.retention,
             width=s.partition_interval,
             rearmed=partial(self.loops.wake, "dispatcher"),
@@ -178,15 +183,12 @@ class Components:
         )  # fmt: skip
 
     def _listener(self, coordinator: Coordinator) -> Listener | None:
-        """Return None behind a pooler without a DSN to LISTEN on. The runner then polls."""
-        s = self._settings
-        if s.listen_url is not None:
-            access = Access(s.listen_url.get_secret_value())
-        elif s.pgbouncer:
+        """Return None if the runner cannot LISTEN. It then polls."""
+        access = self._access.for_listening(self._settings)
+        if access is None:
             return None
-        else:
-            access = self._access
-        return Listener(access, s.schema_name, coordinator.notified, coordinator.listening_stopped)
+        schema = self._settings.schema_name
+        return Listener(access, schema, coordinator.notified, coordinator.listening_stopped)
 
     async def _unused(self, functions: Collection[str]) -> None:
         """Wait for the ends of the executions of these functions, which are not claimable."""

@@ -285,6 +285,8 @@ class Runtime:
 
     def notified(self, payload: str) -> None:
         """Handle a notification of the ledger, or the start of LISTEN (`connected`)."""
+        if self.components.awaited.note(payload):
+            return
         self.components.loops.wake("dispatcher")
         if payload in ("jobs", "accepted", "connected"):
             # Jobs were edited, or may be those of a restored ledger.

@@ -166,7 +166,7 @@ class ExecutionTransaction:
             await self._connections.room.acquire()
             self._has_room = True
             made = await self._connections.access.connect_async(
-                "cronledger transaction", for_handler=True
+                "cronledger transaction", role_settings=True
             )
             self._connection = made
             self._transaction = made.transaction()
@@ -196,7 +196,7 @@ class ExecutionTransaction:
         self._busy = True
         try:
             self._wait_for_room()
-            made = self._connections.access.connect("cronledger transaction", for_handler=True)
+            made = self._connections.access.connect("cronledger transaction", role_settings=True)
             self._connection = made
             self._transaction = made.transaction()
             self._transaction.__enter__()

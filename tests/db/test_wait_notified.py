@@ -1,0 +1,419 @@
+"""F39: `wait` LISTENs, and a notification of the end makes its next poll come at once.
+
+In most of these tests the pauses between polls never end by themselves.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from cronledger import AsyncClient, Client, Context
+from cronledger.client import Execution, Status, waiting
+from cronledger.ledger import ends
+from cronledger.ledger.senders import OwnSender
+from cronledger.settings import Settings
+from tests.db.support import rows
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.pgbouncer import needs_pgbouncer, pgbouncer
+from tests.db.support.rows import Db
+from tests.db.support.whole_replica import Whole
+from tests.waiting import PATIENCE, eventually, until
+
+MOST_WAITS = 24
+Wait = Callable[[int], Coroutine[Any, Any, Execution]]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait LISTENs at once."""
+    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 0.0)
+
+
+@pytest.fixture
+def only_notified(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait LISTENs at once, and polls only when it is woken."""
+    monkeypatch.setattr(waiting, "FIRST_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(waiting, "LONGEST_SECONDS", 2 * PATIENCE)
+
+
+@pytest.fixture(params=["threads", "tasks"])
+async def wait(request: pytest.FixtureRequest, database_url: str) -> AsyncIterator[Wait]:
+    """`wait` of a client, which fails if it takes too long."""
+    loop = asyncio.get_running_loop()
+    async with AsyncClient(database_url) as client:
+        with Client(database_url) as blocking, ThreadPoolExecutor(MOST_WAITS) as threads:
+
+            async def waits(execution: int) -> Execution:
+                async with asyncio.timeout(PATIENCE):
+                    if request.param == "tasks":
+                        return await client.wait(execution)
+                    return await loop.run_in_executor(threads, blocking.wait, execution)
+
+            yield waits
+
+
+@contextmanager
+def announcements(url: str) -> Iterator[Callable[[int], Awaitable[None]]]:
+    """`announced(execution)` returns once a wait for it was announced to whoever LISTENs."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("LISTEN cronledger")
+        seen: set[str] = set()
+
+        def is_announced(execution: int) -> bool:
+            seen.update(note.payload for note in connection.notifies(timeout=0.01))
+            return f"wait {execution}" in seen
+
+        async def announced(execution: int) -> None:
+            await eventually("the wait is announced", lambda: is_announced(execution))
+
+        yield announced
+
+
+def listeners(db: Db) -> list[int]:
+    """The server processes of the connections that LISTEN for waits."""
+    found = db.execute(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name = %s AND query LIKE 'LISTEN%%'",
+        [ends.NAME],
+    )
+    return [row["pid"] for row in found]
+
+
+def sessions(db: Db) -> int:
+    count: int = rows.value(
+        db, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name = %s", ends.NAME,
+    )  # fmt: skip
+    return count
+
+
+def end(db: Db, execution: int) -> None:
+    """The execution ends, and nobody notifies it."""
+    db.execute(
+        "UPDATE cronledger.executions SET status = 'SUCCESS', finished_at = started_at,"
+        " duration_ms = 1 WHERE id = %s",
+        [execution],
+    )
+
+
+@pytest.fixture
+def running(db: Db) -> int:
+    """An execution that is RUNNING, held by nobody."""
+    rows.job(db, "job", schedule=None)
+    found: int = rows.execution(db, "RUNNING", plan_time=rows.now(db))["id"]
+    return found
+
+
+@pytest.fixture
+def at(running: int, db: Db, database_url: str) -> tuple[int, Db, str]:
+    return running, db, database_url
+
+
+# --- who ends it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("only_notified")
+async def test_f39_a_replica_notifies_of_the_end(whole: Whole, db: Db, wait: Wait) -> None:
+    def work(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return ctx.attempt
+
+    whole.job(work, max_attempts=2, retry_backoff=["0s"], queue="slow")
+    async with whole.replica(queues=["slow"]):
+        await asyncio.to_thread(db.execute, "SELECT cronledger.pause_queue('slow')")
+        made = await asyncio.to_thread(
+            rows.value, db, "SELECT cronledger.trigger('work', force => true)"
+        )
+        with announcements(whole.url) as announced:
+            waits = asyncio.create_task(wait(made))
+            await announced(made)
+        # Replicas hear of the wait before they hear that they may start the execution.
+        await asyncio.to_thread(db.execute, "SELECT cronledger.resume_queue('slow')")
+        ended = await waits
+    assert (ended.status, ended.result) == (Status.SUCCESS, 2)
+    await eventually("the connection is closed", lambda: sessions(db) == 0)
+
+
+@pytest.mark.usefixtures("only_notified")
+async def test_f39_a_cancel_notifies_of_the_end(db: Db, database_url: str, wait: Wait) -> None:
+    rows.job(db, "job", schedule=None)
+    made = rows.execution(db, "PENDING", plan_time=rows.now(db))["id"]
+    with announcements(database_url) as announced:
+        waits = asyncio.create_task(wait(made))
+        await announced(made)
+    assert rows.value(db, "SELECT cronledger.cancel(%s)", made) == "cancelled"
+    assert (await waits).status == Status.CANCELLED
+
+
+async def test_f39_the_end_of_a_worker_is_found_by_a_poll(
+    db: Db, database_url: str, wait: Wait
+) -> None:
+    rows.job(db, "job", schedule=None, handler="external", queue="work")
+    made = rows.value(db, "SELECT cronledger.trigger('job')")
+    with announcements(database_url) as announced:
+        waits = asyncio.create_task(wait(made))
+        await announced(made)
+    (claimed,) = db.execute("SELECT * FROM cronledger.claim_next('work', 'worker')")
+    said = rows.value(
+        db, "SELECT cronledger.finish(%s, %s, '7')", claimed["id"], claimed["lease_token"]
+    )
+    assert said == "ok"
+    assert (await waits).result == 7
+
+
+async def test_f39_only_ends_that_are_awaited_are_notified(
+    ledger: Ledger, db: Db, database_url: str
+) -> None:
+    """One statement more for all of them, in the transaction that re-arms schedules."""
+    ledger.job("job", schedule=None, overlap="allow")
+    db.execute("LISTEN cronledger_ended")
+    async with runners(database_url, {}) as (one,):
+        names: list[str] = []
+        real = one.statements._send
+
+        async def send(c: Any, name: str, *rest: Any) -> Any:
+            names.append(name)
+            return await real(c, name, *rest)
+
+        for _ in range(5):
+            ledger.trigger("job")
+        leases = await one.step()
+        awaited = sorted(lease.claimed.id for lease in leases[1:3])
+        for execution in (*awaited, 10**6):
+            assert one.awaited.note(f"wait {execution}")
+        one.statements._send = send  # type: ignore[method-assign,assignment]
+        for lease in leases:
+            one.put(lease)
+        await one.finisher.step()
+        assert names == ["finish_executions", "rearm_unblocked", "has_waiting", "notify_ended"]
+        names.clear()
+        ledger.trigger("job")
+        for lease in await one.step():
+            one.put(lease)
+        names.clear()
+        await one.finisher.step()
+        assert names == ["finish_executions", "rearm_unblocked", "has_waiting"]
+    heard = [note.payload for note in db.notifies(timeout=0.2)]
+    assert sorted(map(int, heard)) == awaited
+
+
+async def test_f39_a_sweep_notifies_of_the_ends(ledger: Ledger, db: Db, database_url: str) -> None:
+    ledger.job("job", schedule=None, allow_stale_reentry=False)
+    db.execute("LISTEN cronledger_ended")
+    async with runners(database_url, {}) as (one,):
+        made = ledger.trigger("job")
+        (lease,) = await one.step()
+        assert one.awaited.note(f"wait {lease.claimed.id}")
+        ledger.travel(by="1h")
+        await one.check_in()
+        one.clock.trusted_since = ledger.now().replace(year=2001)
+        await one.sweeper.sweep()
+    (note,) = db.notifies(timeout=PATIENCE, stop_after=1)
+    assert note.payload == str(made)
+    assert ledger.statuses() == ["FAILED"]
+
+
+# --- no end is missed -----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("only_notified")
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("show_execution", ["show_execution"] * 2),
+        (
+            "call_announce_wait",
+            ["show_execution", "show_execution", "call_announce_wait", "show_execution"],
+        ),
+    ],
+)
+async def test_f39_an_end_before_the_notifications_arrive_is_read(
+    at: tuple[int, Db, str], monkeypatch: pytest.MonkeyPatch, after: str, expected: list[str]
+) -> None:
+    """It ends after the first poll, before LISTEN, or after LISTEN, before the next poll."""
+    (running, db, database_url), sent = at, list[str]()
+
+    def spy(sender: OwnSender, calls: Any) -> Any:
+        found = real(sender, calls)
+        sent.append(calls[0].name)
+        if calls[0].name == after and sent.count(after) == 1:
+            end(db, running)
+        return found
+
+    real = OwnSender.send_all
+    monkeypatch.setattr(OwnSender, "send_all", spy)
+    with Client(database_url) as client:
+        ended = await asyncio.wait_for(asyncio.to_thread(client.wait, running), PATIENCE)
+    assert ended.succeeded
+    assert sent == expected
+
+
+@pytest.mark.usefixtures("only_notified")
+async def test_f39_an_end_while_the_connection_is_lost_is_read(
+    running: int, db: Db, database_url: str, wait: Wait
+) -> None:
+    with announcements(database_url) as announced:
+        waits = asyncio.create_task(wait(running))
+        await announced(running)
+    (before,) = listeners(db)
+    end(db, running)
+    assert not waits.done()
+    db.execute("SELECT pg_terminate_backend(%s)", [before])
+    assert (await waits).succeeded
+
+
+@pytest.mark.usefixtures("only_notified")
+async def test_f39_a_new_connection_announces_again(
+    running: int, db: Db, database_url: str, wait: Wait
+) -> None:
+    with announcements(database_url) as announced:
+        waits = asyncio.create_task(wait(running))
+        await announced(running)
+    with announcements(database_url) as announced:
+        db.execute("SELECT pg_terminate_backend(%s)", listeners(db))
+        await announced(running)
+    end(db, running)
+    db.execute("SELECT pg_notify('cronledger_ended', %s)", [str(running)])
+    assert (await waits).succeeded
+
+
+async def test_f39_a_wait_is_announced_again_before_replicas_forget_it(
+    running: int, db: Db, database_url: str, wait: Wait, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "ANNOUNCE_SECONDS", 0.1)
+    with announcements(database_url) as announced:
+        waits = asyncio.create_task(wait(running))
+        await announced(running)
+    with announcements(database_url) as announced:
+        await announced(running)
+    end(db, running)
+    assert (await waits).succeeded
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("only_notified")
+async def test_f39_the_waits_of_a_client_share_a_connection(
+    db: Db, database_url: str, wait: Wait
+) -> None:
+    rows.job(db, "job", schedule=None)
+    made = [rows.execution(db, "RUNNING")["id"] for _ in range(MOST_WAITS // 2)]
+    with announcements(database_url) as announced:
+        waits = [asyncio.create_task(wait(one)) for one in (*made, *made)]
+        for one in made:
+            await announced(one)
+    await eventually("all have a connection", lambda: sessions(db) == 1)
+    for one in made:
+        end(db, one)
+        db.execute("SELECT pg_notify('cronledger_ended', %s)", [str(one)])
+    assert [ended.id for ended in await asyncio.gather(*waits)] == [*made, *made]
+    await eventually("the connection is closed", lambda: sessions(db) == 0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_f39_a_timeout_closes_the_connection(running: int, db: Db, database_url: str) -> None:
+    with Client(database_url) as client, pytest.raises(TimeoutError, match=f"execution {running} "):
+        client.wait(running, 0.3)
+    async with AsyncClient(database_url) as async_client:
+        with pytest.raises(TimeoutError, match=f"execution {running} "):
+            await async_client.wait(running, 0.3)
+    until("the connections are closed", lambda: sessions(db) == 0)
+
+
+@pytest.mark.usefixtures("only_notified")
+async def test_f39_a_cancelled_wait_leaves_nothing(running: int, db: Db, database_url: str) -> None:
+    async with AsyncClient(database_url) as client:
+        for _ in range(2):
+            with announcements(database_url) as announced:
+                waits = asyncio.create_task(client.wait(running))
+                await announced(running)
+            waits.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waits
+            assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint({ends.NAME})
+            await eventually("the connection is closed", lambda: sessions(db) == 0)
+        waits = asyncio.create_task(client.wait(running))
+        await asyncio.sleep(0)  # it has just begun
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+    await eventually("the connection is closed", lambda: sessions(db) == 0)
+
+
+async def test_f39_a_short_wait_does_not_listen(
+    running: int, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "LISTEN_AFTER_SECONDS", 2 * PATIENCE)
+    with Client(database_url) as client, pytest.raises(TimeoutError):
+        client.wait(running, 0.1)
+    async with AsyncClient(database_url) as async_client:
+        with pytest.raises(TimeoutError):
+            await async_client.wait(running, 0.1)
+    assert sessions(db) == 0
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_f39_the_session_of_a_caller_does_not_listen(
+    running: int, db: Db, database_url: str
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        with pytest.raises(TimeoutError):
+            Client(connection=connection).wait(running, 0.1)
+        channels = connection.execute("SELECT pg_listening_channels()").fetchall()
+    assert (channels, sessions(db)) == ([], 0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_f39_without_listen_it_polls(
+    running: int, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connection can LISTEN, and that is logged."""
+    logged: list[str] = []
+    monkeypatch.setattr(ends.log, "warning", lambda event, **_: logged.append(event))
+    nowhere = Settings(listen_url=SecretStr("postgresql://127.0.0.1:1/nowhere"))
+    with Client(database_url, settings=nowhere) as client:
+        waits = asyncio.create_task(asyncio.to_thread(client.wait, running))
+        await eventually("it was tried", lambda: bool(logged))
+        end(db, running)
+        assert (await waits).succeeded
+    logged.clear()
+    async with AsyncClient(database_url, settings=nowhere) as async_client:
+        rows.execution(db, "RUNNING", plan_time=rows.now(db))
+        other = rows.value(db, "SELECT max(id) FROM cronledger.executions")
+        waits = asyncio.create_task(async_client.wait(other))
+        await eventually("it was tried", lambda: bool(logged))
+        end(db, other)
+        assert (await waits).succeeded
+    assert logged == ["wait_cannot_listen"]
+
+
+@needs_pgbouncer
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("listens", [False, True])
+async def test_f39_behind_pgbouncer_it_polls_or_listens_elsewhere(
+    running: int, db: Db, database_url: str, tmp_path: Path, listens: bool
+) -> None:
+    direct = SecretStr(database_url) if listens else None
+    settings = Settings(pgbouncer=True, listen_url=direct)
+    with (
+        pgbouncer(database_url, tmp_path) as url,
+        announcements(database_url) as announced,
+        Client(url, settings=settings) as client,
+    ):
+        waits = asyncio.create_task(asyncio.to_thread(client.wait, running))
+        if listens:
+            await announced(running)
+            assert len(listeners(db)) == 1
+        end(db, running)
+        assert (await waits).succeeded
+    if not listens:
+        assert sessions(db) == 0
