@@ -4,10 +4,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from cronledger import App, Context
@@ -18,7 +20,9 @@ from cronledger.replica import LifespanError, Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.testing import Ledger
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
+
+PROGRAM = ContextVar[str]("PROGRAM")
 
 
 @dataclass
@@ -116,6 +120,28 @@ async def test_f40_each_replica_enters_it_once(ledger: Ledger, shop: Shop) -> No
         assert shop.steps == ["enter", "enter"]
         assert shop.pools[0] is not shop.pools[1]
     assert shop.steps == ["enter", "enter", "close", "close"]
+
+
+async def test_f40_a_drain_ends_although_a_component_cannot_be_closed(
+    ledger: Ledger, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the drain as well does not hang, and everything else is closed."""
+    handler(shop.app, "works", require_same)
+    replica = live(ledger, shop.app)
+    await replica.start()
+    runtime = replica._runtime
+
+    async def close() -> None:
+        raise OSError("the supervisor cannot be closed")
+
+    real = runtime.components.supervisor.close
+    monkeypatch.setattr(runtime.components.supervisor, "close", close)
+    first, second = (asyncio.ensure_future(replica.drain()) for _ in range(2))
+    with pytest.raises(OSError, match="the supervisor cannot be closed"):
+        await first
+    assert (await asyncio.wait_for(second, PATIENCE)).finished == 0
+    assert (replica.state, runtime.pool.closed, shop.steps) == ("stopped", True, ["enter", "close"])
+    await real()
 
 
 @pytest.mark.parametrize("ends", ["in time", "late"])
@@ -235,6 +261,33 @@ async def test_f40_apps_at_runtime_have_lifespans(ledger: Ledger, shop: Shop) ->
         await trigger(ledger, "works")
         await eventually("the new one serves", lambda: shop.pools[1].served == ["last"])
     assert shop.steps == ["enter", "close", "enter", "close"]
+
+
+async def test_f40_a_lifespan_has_the_context_of_the_program_and_not_of_a_handler(
+    ledger: Ledger, shop: Shop
+) -> None:
+    """A handler may register an App, whose lifespan outlives the execution."""
+    seen: list[dict[str, Any]] = []
+    host = App("host")
+
+    @asynccontextmanager
+    async def lifespan(app: App) -> AsyncIterator[None]:
+        seen.append(get_contextvars() | {"program": PROGRAM.get(None)})
+        yield
+
+    plugin = App("plugin", lifespan=lifespan)
+
+    async def registers(ctx: Context) -> None:
+        PROGRAM.set("handler")
+        assert get_contextvars()["execution_id"] == ctx.execution_id
+        await replica.register(plugin)
+
+    handler(host, "registers", registers)
+    PROGRAM.set("host")
+    async with live(ledger, host) as replica:
+        await trigger(ledger, "registers")
+        await eventually("it is entered", lambda: bool(seen))
+    assert [(x["program"], x.get("execution_id")) for x in seen] == [("host", None)]
 
 
 async def test_f40_an_app_that_is_unregistered_during_a_claim_keeps_its_lifespan(

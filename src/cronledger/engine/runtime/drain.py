@@ -62,10 +62,15 @@ class Drain:
         return cut_off
 
     async def wait_idle(self, patience: float, aborting: asyncio.Event) -> None:
-        """Wait until no handler runs, `patience` seconds have passed, or `aborting` is set."""
+        """Wait until no handler runs, `patience` seconds have passed, or `aborting` is set.
+
+        `patience` may be negative, if the claim that was in flight has used it up.
+        """
         idle = asyncio.ensure_future(self.executor.wait_idle())
         stop = asyncio.ensure_future(aborting.wait())
-        await asyncio.wait([idle, stop], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [idle, stop], timeout=max(0.0, patience), return_when=asyncio.FIRST_COMPLETED
+        )
         idle.cancel()
         stop.cancel()
 

@@ -6,6 +6,7 @@ entered it.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
 from typing import Any
 
 from cronledger.app import App
@@ -26,10 +27,12 @@ CANCELLED_SECONDS = 1.0
 class Lifespan:
     """The lifespan of one App, from its entry to its end.
 
-    `ended` is called if it ends before `close`.
+    `ended` is called if it ends before `close`. It runs in a copy of `context`.
     """
 
-    def __init__(self, app: App, ended: Callable[["Lifespan", BaseException], None]) -> None:
+    def __init__(
+        self, app: App, ended: Callable[["Lifespan", BaseException], None], context: Context
+    ) -> None:
         assert app.lifespan is not None
         self.app = app
         self.place = place(app.lifespan)
@@ -38,7 +41,9 @@ class Lifespan:
         self._value: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
         self._error: BaseException = asyncio.CancelledError()  # if its task never begins
-        self._task = asyncio.create_task(self._run(), name=f"cronledger lifespan {self.place}")
+        self._task = asyncio.create_task(
+            self._run(), name=f"cronledger lifespan {self.place}", context=context.copy()
+        )
 
     async def _run(self) -> None:
         try:
@@ -97,6 +102,8 @@ class Lifespans:
         self._unclosed: set[Lifespan] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._failed: dict[App, str] = {}
+        self._context = copy_context()
+        """The context variables of the program. A handler, which may register an App, has more."""
 
     @property
     def failing(self) -> dict[str, str]:
@@ -112,7 +119,11 @@ class Lifespans:
         return app.lifespan is None or app in self._open
 
     async def enter_all(self) -> None:
-        """Enter the lifespans of all Apps, in the order of the Apps. Raises what `enter` does."""
+        """Enter the lifespans of all Apps, in the order of the Apps. Raises what `enter` does.
+
+        These, and those that are entered later, have the context variables of this call.
+        """
+        self._context = copy_context()
         for app in self._apps.apps:
             await self.enter(app)
 
@@ -124,7 +135,7 @@ class Lifespans:
         """
         if self.usable(app):
             return
-        lifespan = self._open[app] = Lifespan(app, self._note_end)
+        lifespan = self._open[app] = Lifespan(app, self._note_end, self._context)
         self._unclosed.add(lifespan)
         try:
             self._apps.provide(app, await lifespan.enter())
@@ -145,7 +156,9 @@ class Lifespans:
             await unused()
             await self._close(lifespan, CLOSE_SECONDS)
 
-        task = asyncio.create_task(close(), name=f"cronledger leaves {lifespan.place}")
+        task = asyncio.create_task(
+            close(), name=f"cronledger leaves {lifespan.place}", context=self._context.copy()
+        )
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 

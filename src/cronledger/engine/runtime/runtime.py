@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from importlib import metadata
 from time import monotonic
 from typing import Any
@@ -107,8 +107,10 @@ class Runtime:
         except BaseException as error:
             if built:
                 await self._sign_off(claim_cut_off=False)
-            await (self._close() if built else self.pool.close(timeout=2))
-            await self.lifespans.close(CLOSE_SECONDS)
+            try:
+                await (self._close() if built else self.pool.close(timeout=2))
+            finally:
+                await self.lifespans.close(CLOSE_SECONDS)
             if isinstance(error, PoolTimeout):
                 # The pool's own error only reports the wait. Its cause is the connection's error.
                 raise psycopg.OperationalError(str(error)) from error
@@ -193,7 +195,7 @@ class Runtime:
         try:
             claim_cut_off = await drain.stop_claiming()
             self.components.loops.wake("check_in")  # so that others see the runner drain
-            await drain.wait_idle(patience, self._aborting)
+            await drain.wait_idle(began + patience - monotonic(), self._aborting)
             await drain.stop_running(self.diagnostics().executions)
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
@@ -202,32 +204,39 @@ class Runtime:
             await self._sign_off(claim_cut_off=claim_cut_off)
         finally:
             self._report = drain.report()
-            await self._close()
-            # Nothing of the ledger waits for the lifespans: no lease is extended any more.
-            await self._close_lifespans(began + patience - monotonic())
-            self.state = "stopped"
-            log.info(
-                "runner_stopped",
-                runner=self.runner_id,
-                finished=self._report.finished,
-                released=self._report.released,
-                failed=self._report.failed,
-                unfinished=self._report.unfinished,
-                after_s=round(monotonic() - began, 3),
-            )
-            self._stopped.set()
+            async with (
+                AsyncExitStack() as ending
+            ):  # each step happens, even if one before it raises
+                ending.callback(self._note_stopped, began)
+                # Nothing of the ledger waits for the lifespans: no lease is extended any more.
+                ending.push_async_callback(self._close_lifespans, began + patience)
+                await self._close()
         return self._report
+
+    def _note_stopped(self, began: float) -> None:
+        self.state = "stopped"
+        log.info(
+            "runner_stopped",
+            runner=self.runner_id,
+            finished=self._report.finished,
+            released=self._report.released,
+            failed=self._report.failed,
+            unfinished=self._report.unfinished,
+            after_s=round(monotonic() - began, 3),
+        )
+        self._stopped.set()
 
     async def abort(self) -> DrainReport:
         """See `Replica.abort`."""
         self._aborting.set()
         return await self.drain(0)
 
-    async def _close_lifespans(self, seconds: float) -> None:
-        """Close the lifespans. They have `seconds`, at least CLOSE_SECONDS.
+    async def _close_lifespans(self, until: float) -> None:
+        """Close the lifespans. They have until this monotonic instant, at least CLOSE_SECONDS.
 
         An abort leaves them CLOSE_SECONDS from then on.
         """
+        seconds = until - monotonic()
         closing = asyncio.ensure_future(self.lifespans.close(max(CLOSE_SECONDS, seconds)))
         aborted = asyncio.ensure_future(self._aborting.wait())
         await asyncio.wait([closing, aborted], return_when=asyncio.FIRST_COMPLETED)
@@ -246,15 +255,20 @@ class Runtime:
                     await self._statements.stop_runner(c, self.runner_id, self.expected.id)
 
     async def _close(self) -> None:
-        """Close what `start` opened. The heartbeats end after the commands, which need leases."""
-        if self.components.listener is not None:
-            await self.components.listener.close()
-        await self.components.supervisor.close()
-        self.components.heartbeats.close()
-        self.components.executor.close()
-        await self.pool.close(timeout=2)
-        self.components.threads.close()
-        self.components.scopes.close()
+        """Close what `start` opened, and all of it, even if something raises.
+
+        The heartbeats end after the commands, which need leases.
+        """
+        parts = self.components
+        async with AsyncExitStack() as closing:  # the last one closes first
+            closing.callback(parts.scopes.close)
+            closing.callback(parts.threads.close)
+            closing.push_async_callback(self.pool.close, timeout=2)
+            closing.callback(parts.executor.close)
+            closing.callback(parts.heartbeats.close)
+            closing.push_async_callback(parts.supervisor.close)
+            if parts.listener is not None:
+                closing.push_async_callback(parts.listener.close)
 
     # -- between the components -------------------------------------------------------------------
 
