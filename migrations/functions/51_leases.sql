@@ -116,8 +116,12 @@ BEGIN
       AND e.plan_time BETWEEN first_plan AND last_plan
       AND e.lease_token = h.token AND e.status = (SELECT 'RUNNING')
     RETURNING h.token;
+    -- Others may claim them at once. A release is rare, so that its COMMIT may take the lock of NOTIFY.
+    IF FOUND THEN
+        PERFORM pg_notify('{schema}', 'pending');
+    END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.release_executions(text[], text[], text[], timestamptz[], uuid[], text, text, timestamptz, timestamptz) IS 'Returns these executions to PENDING with one more attempt, and returns the tokens of those that were released. The attempt is kept in attempts with this error. After a requested cancel they are CANCELLED instead.';
+COMMENT ON FUNCTION {schema}_internal.release_executions(text[], text[], text[], timestamptz[], uuid[], text, text, timestamptz, timestamptz) IS 'Returns these executions to PENDING with one more attempt, and returns the tokens of those that were released. The attempt is kept in attempts with this error, and the replicas are notified. After a requested cancel they are CANCELLED instead.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.rearm_unblocked(
     of_jobs text[], of_kinds text[], of_scopes text[], of_queues text[])

@@ -187,7 +187,7 @@ BEGIN
     IF held.id IS NULL THEN
         RETURN {schema}_internal.lease_refusal(execution_id, token);
     END IF;
-    IF NOT final AND held.attempt < held.max_attempts THEN
+    IF NOT final AND held.attempt < held.max_attempts AND held.cancel_requested_at IS NULL THEN
         -- The job may be deleted.
         SELECT coalesce(wait, j.retry_backoff[least(held.attempt, cardinality(j.retry_backoff))]
                               * (1 + j.retry_jitter * random())),

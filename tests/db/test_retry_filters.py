@@ -220,6 +220,16 @@ def test_f44_the_note_of_a_worker_fits_into_the_longest_error(ledger: Ledger) ->
             assert stored.endswith(expected)
 
 
+def test_f44_a_cancelled_execution_has_no_note(ledger: Ledger) -> None:
+    ledger.job(**EXTERNAL, max_attempts=2, never_retry_on=["no"])
+    number = ledger.trigger()
+    execution, token = claim(ledger)
+    assert ledger.one("SELECT cancel(%s)", number) == "requested"
+    assert ledger.one("SELECT fail(%s, %s, 'no', 'it broke')", execution, token) == "ok"
+    ended = "SELECT status, error_code, error_msg, next_attempt_at FROM executions"
+    assert ledger.one(ended) == ("CANCELLED", "no", "it broke", None)
+
+
 def test_f44_the_last_attempt_and_a_deleted_job_have_no_note(ledger: Ledger) -> None:
     ledger.job(**EXTERNAL, never_retry_on=["no"])
     ledger.job("gone", **EXTERNAL, max_attempts=3, never_retry_on=["no"])

@@ -15,7 +15,7 @@ from cronledger.ledger.round_trips import RoundTrips
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, runners
 from tests.db.support.whole_replica import Whole
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 MINUTE = timedelta(minutes=1)
 DUE = datetime(2031, 5, 7, 12, 0, tzinfo=UTC)
@@ -62,6 +62,25 @@ async def test_the_last_slot_makes_the_dispatcher_starve(ledger: Ledger, databas
         await one.step()
         starved.append(one.dispatcher.starved)
     assert starved == [True, False, True]
+
+
+@pytest.mark.parametrize("how", ["replica", "worker"])
+async def test_a_release_notifies_the_replicas(ledger: Ledger, database_url: str, how: str) -> None:
+    """Otherwise another replica finds it with its next poll, 15 s later at most."""
+    ledger.job(schedule=None, handler="python" if how == "replica" else "external")
+    ledger.trigger()
+    with psycopg.connect(database_url, autocommit=True) as listener:
+        listener.execute("LISTEN cronledger")
+        if how == "replica":
+            async with runners(database_url, {}) as (one,):
+                (lease,) = await one.settle()
+                await one.finish(lease, release=True)
+        else:
+            (claimed,) = ledger.values("SELECT id, lease_token FROM claim_next('default', 'w')")
+            assert ledger.one("SELECT release(%s, %s)", *claimed) == "ok"
+        (note,) = listener.notifies(timeout=PATIENCE, stop_after=1)
+    assert note.payload == "pending"
+    assert ledger.statuses() == ["PENDING"]
 
 
 async def test_a_finish_finds_what_another_replica_released(
