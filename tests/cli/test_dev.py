@@ -190,6 +190,22 @@ def test_a_time_without_offset_needs_one_time_zone(start: Start, surroundings: P
     assert "several time zones (Asia/Tokyo, UTC)" in run.err
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("app.py", "'app.py' is neither a .toml file nor an App"),
+        ("none.toml", "none.toml: cannot be read: there is no such file"),
+        ("no_such_package.jobs:app", "there is no module no_such_package in "),
+        ("no such:app", "it is not package.module:name"),
+    ],
+)
+def test_f47_a_mistyped_name_exits_2(start: Start, source: str, said: str) -> None:
+    run = start(source)
+    assert run.end() == 2
+    assert said in run.err
+    assert "export CRONLEDGER_DATABASE_URL" not in run.err
+
+
 def test_f47_without_the_library_the_remedy_is_named(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

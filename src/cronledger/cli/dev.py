@@ -44,7 +44,8 @@ def dev(*, source: str | None, at: str | None, count: int, no_reload: bool) -> N
 
     When FILE or a Python file below the working directory changes, dev checks the jobs as `check`
     does. If they are valid, dev shows their next firings, and a new replica runs them. Otherwise
-    dev shows the errors, and the replica continues with the jobs that it has.
+    dev shows the errors, and the replica continues with the jobs that it has. If FILE or the
+    package of APP does not exist at the start, dev exits with 2.
 
     With --at, the clock of the ledger starts at that time when the first replica starts, and runs
     on. A time without an offset is read in the time zone of the jobs.
@@ -66,11 +67,13 @@ def dev(*, source: str | None, at: str | None, count: int, no_reload: bool) -> N
 
 def _run(source: str, at: str | None, count: int, *, reload: bool) -> int:
     from cronledger.cli.session import HERE
+    from cronledger.cli.source import require_found
     from cronledger.embedded.server import Embedded
     from cronledger.process.reload import Children, run_and_reload
     from cronledger.rules.problems import Exit
     from cronledger.settings import OfflineSettings
 
+    require_found(source)  # no change would repair a mistyped name
     binaries = OfflineSettings.load().embedded_binaries
     with ExitStack() as stack:
         directory = stack.enter_context(

@@ -102,11 +102,28 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
     return found
 
 
-def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
-    if ":" not in reference:
-        message = f"{reference!r} is neither a {SUFFIX} file nor an App"
+def require_found(named: str) -> None:
+    """Check that there is such a source, without reading or importing it.
+
+    Raises ConfigurationError if the file or the outermost package does not exist.
+    """
+    if not named.endswith(SUFFIX):
+        _require_reference(named)
+        python.require_package(named)
+    elif not Path(named).exists():
+        message, remedy = "cannot be read: there is no such file", "name a file that exists"
+        raise ConfigurationError([Problem(where=named, message=message, remedy=remedy)])
+
+
+def _require_reference(named: str) -> None:
+    if ":" not in named:
+        message = f"{named!r} is neither a {SUFFIX} file nor an App"
         remedy = "write it like cronledger.toml or myproject.jobs:app"
         raise ConfigurationError([Problem(message=message, remedy=remedy)])
+
+
+def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
+    _require_reference(reference)
     app = python.load_app(reference)
     AppRegistry({}).add(app)  # refuse what no replica could run
     settings = settings_here(kind)

@@ -5,6 +5,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from cronledger.rules.problems import ConfigurationError, Problem, nearest, show
 
 _FROZEN = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 _IMPORTING = (__file__, importlib.__file__, *_FROZEN)
+APP_EXAMPLE = "myproject.jobs:app"
 _REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
 
@@ -24,7 +26,7 @@ def load_app(reference: str) -> App:
     the module raises or exits while it is imported (that exception is among the causes). A
     ConfigurationError of the module itself is raised unchanged.
     """
-    found = _found(reference, example="myproject.jobs:app", wanted=App)
+    found = _found(reference, example=APP_EXAMPLE, wanted=App)
     if isinstance(found, App):
         return found
     kind = type(found).__name__
@@ -44,11 +46,24 @@ def resolve_function(reference: str) -> Callable[..., Any]:
     raise _refused(reference, f"it is a {kind}, not a function", "name a `def` or an `async def`")
 
 
+def require_package(reference: str) -> None:
+    """Check that the outermost package of `package.module:name` exists. Imports nothing.
+
+    Raises ConfigurationError as `load_app` does.
+    """
+    parts = _REFERENCE.fullmatch(reference)
+    if parts is None:
+        raise _malformed(reference, APP_EXAMPLE)
+    here, name = str(Path.cwd()), parts[1].partition(".")[0]
+    if name not in sys.builtin_module_names and not PathFinder.find_spec(name, [here, *sys.path]):
+        raise _no_module(reference, name, here)
+
+
 def _found(reference: str, *, example: str, wanted: Any) -> object:
     """Return the object that `reference` names. For a wrong name, suggest one of type `wanted`."""
     parts = _REFERENCE.fullmatch(reference)
     if parts is None:
-        raise _refused(reference, "it is not package.module:name", f"write it like {example}")
+        raise _malformed(reference, example)
     module = _module(reference, parts[1])
     found: object = module
     for name in parts[2].split("."):
@@ -73,11 +88,18 @@ def _module(reference: str, name: str) -> ModuleType:
     except ModuleNotFoundError as exc:
         if exc.name is None or not f"{name}.".startswith(f"{exc.name}."):
             raise _broken(reference, name, exc) from exc
-        message = f"there is no module {exc.name} in {here} or on the Python path"
-        remedy = "install it, or start the command in its directory"
-        raise _refused(reference, message, remedy) from None
+        raise _no_module(reference, exc.name, here) from None
     except (Exception, SystemExit) as exc:  # a module may raise anything while it is imported
         raise _broken(reference, name, exc) from exc
+
+
+def _malformed(reference: str, example: str) -> ConfigurationError:
+    return _refused(reference, "it is not package.module:name", f"write it like {example}")
+
+
+def _no_module(reference: str, name: str, here: str) -> ConfigurationError:
+    message = f"there is no module {name} in {here} or on the Python path"
+    return _refused(reference, message, "install it, or start the command in its directory")
 
 
 def _broken(reference: str, name: str, exc: BaseException) -> ConfigurationError:
