@@ -4,6 +4,7 @@ This module neither connects to a database nor imports a driver before one of th
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
 from uuid import UUID
@@ -23,6 +24,8 @@ C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+N = TypeVar("N")
+N_co = TypeVar("N_co", covariant=True)
 
 
 # --- for type checkers ----------------------------------------------------------------------------
@@ -36,15 +39,27 @@ class _TakesContextAndPayload(Protocol[P_contra]):
     def __call__(self, ctx: Any, /, *, payload: P_contra) -> object: ...
 
 
+class _TakesPayloadAndResources(Protocol[P_contra]):
+    def __call__(self, payload: P_contra, *resources: Any, **more: Any) -> object: ...
+
+
+class _TakesContextPayloadAndResources(Protocol[P_contra]):
+    def __call__(self, ctx: Any, /, payload: P_contra, *resources: Any, **more: Any) -> object: ...
+
+
 class _Declared(Protocol[F_co]):
     @property
     def __call__(self) -> F_co:
         """The function as it was declared."""
 
 
-class Enqueue(Protocol[P_contra, C_contra, R_co]):
+# Only a call with a watermark may return None instead of an id.
+
+
+class Enqueue(Protocol[P_contra, C_contra, R_co, N_co]):
     """Enqueue work for the job: see `JobCalls.enqueue`."""
 
+    @overload
     def __call__(
         self,
         payload: P_contra | None = None,
@@ -52,14 +67,26 @@ class Enqueue(Protocol[P_contra, C_contra, R_co]):
         conn: C_contra,
         key: str | None = None,
         scope: str = GLOBAL,
-        watermark: int | None = None,
         group_id: UUID | None = None,
+        due_at: datetime | None = None,
     ) -> R_co: ...
+    @overload
+    def __call__(
+        self,
+        payload: P_contra | None = None,
+        *,
+        conn: C_contra,
+        key: str | None = None,
+        scope: str = GLOBAL,
+        watermark: int | None,
+        group_id: UUID | None = None,
+    ) -> N_co: ...
 
 
-class EnqueueMany(Protocol[P_contra, C_contra, R_co]):
+class EnqueueMany(Protocol[P_contra, C_contra, R_co, N_co]):
     """Enqueue an item for each payload: see `JobCalls.enqueue_many`."""
 
+    @overload
     def __call__(
         self,
         payloads: Iterable[P_contra | None],
@@ -67,9 +94,19 @@ class EnqueueMany(Protocol[P_contra, C_contra, R_co]):
         conn: C_contra,
         keys: Sequence[str | None] | None = None,
         scopes: Sequence[str] | None = None,
-        watermarks: Sequence[int | None] | None = None,
         group_id: UUID | None = None,
     ) -> R_co: ...
+    @overload
+    def __call__(
+        self,
+        payloads: Iterable[P_contra | None],
+        *,
+        conn: C_contra,
+        keys: Sequence[str | None] | None = None,
+        scopes: Sequence[str] | None = None,
+        watermarks: Sequence[int | None] | None,
+        group_id: UUID | None = None,
+    ) -> N_co: ...
 
 
 class TriggerNow(Protocol[P_contra, C_contra, R_co]):
@@ -90,34 +127,52 @@ class TriggerNow(Protocol[P_contra, C_contra, R_co]):
 # parameter `payload` may read any JSON from its Context.
 
 
-class _Enqueue(Generic[C, R]):
+class _Enqueue(Generic[C, R, N]):
     @overload
-    def __get__(self, function: _Declared[_TakesPayload[P]], owner: object) -> Enqueue[P, C, R]: ...
+    def __get__(
+        self, function: _Declared[_TakesPayload[P]], owner: object
+    ) -> Enqueue[P, C, R, N]: ...
     @overload
     def __get__(
         self, function: _Declared[_TakesContextAndPayload[P]], owner: object
-    ) -> Enqueue[P, C, R]: ...
+    ) -> Enqueue[P, C, R, N]: ...
+    @overload
+    def __get__(
+        self, function: _Declared[_TakesPayloadAndResources[P]], owner: object
+    ) -> Enqueue[P, C, R, N]: ...
+    @overload
+    def __get__(
+        self, function: _Declared[_TakesContextPayloadAndResources[P]], owner: object
+    ) -> Enqueue[P, C, R, N]: ...
     @overload
     def __get__(
         self, function: _Declared[Callable[..., Any]], owner: object
-    ) -> Enqueue[Any, C, R]: ...
+    ) -> Enqueue[Any, C, R, N]: ...
     def __get__(self, function: Any, owner: object) -> Any:
         raise NotImplementedError
 
 
-class _EnqueueMany(Generic[C, R]):
+class _EnqueueMany(Generic[C, R, N]):
     @overload
     def __get__(
         self, function: _Declared[_TakesPayload[P]], owner: object
-    ) -> EnqueueMany[P, C, R]: ...
+    ) -> EnqueueMany[P, C, R, N]: ...
     @overload
     def __get__(
         self, function: _Declared[_TakesContextAndPayload[P]], owner: object
-    ) -> EnqueueMany[P, C, R]: ...
+    ) -> EnqueueMany[P, C, R, N]: ...
+    @overload
+    def __get__(
+        self, function: _Declared[_TakesPayloadAndResources[P]], owner: object
+    ) -> EnqueueMany[P, C, R, N]: ...
+    @overload
+    def __get__(
+        self, function: _Declared[_TakesContextPayloadAndResources[P]], owner: object
+    ) -> EnqueueMany[P, C, R, N]: ...
     @overload
     def __get__(
         self, function: _Declared[Callable[..., Any]], owner: object
-    ) -> EnqueueMany[Any, C, R]: ...
+    ) -> EnqueueMany[Any, C, R, N]: ...
     def __get__(self, function: Any, owner: object) -> Any:
         raise NotImplementedError
 
@@ -130,6 +185,14 @@ class _Trigger(Generic[C, R]):
     @overload
     def __get__(
         self, function: _Declared[_TakesContextAndPayload[P]], owner: object
+    ) -> TriggerNow[P, C, R]: ...
+    @overload
+    def __get__(
+        self, function: _Declared[_TakesPayloadAndResources[P]], owner: object
+    ) -> TriggerNow[P, C, R]: ...
+    @overload
+    def __get__(
+        self, function: _Declared[_TakesContextPayloadAndResources[P]], owner: object
     ) -> TriggerNow[P, C, R]: ...
     @overload
     def __get__(
@@ -147,14 +210,24 @@ class JobFunction(_Declared[F_co], Protocol[F_co]):
 
     __name__: str
     __qualname__: str
-    enqueue: ClassVar[_Enqueue["HasSender[Sender] | SyncCaller", int | None]]
-    enqueue_many: ClassVar[_EnqueueMany["HasSender[Sender] | SyncCaller", list[int | None]]]
+    enqueue: ClassVar[_Enqueue["HasSender[Sender] | SyncCaller", int, int | None]]
+    enqueue_many: ClassVar[
+        _EnqueueMany["HasSender[Sender] | SyncCaller", list[int], list[int | None]]
+    ]
     trigger: ClassVar[_Trigger["HasSender[Sender] | SyncCaller", int]]
     enqueue_async: ClassVar[
-        _Enqueue["HasSender[AsyncSender] | AsyncCaller", Coroutine[Any, Any, int | None]]
+        _Enqueue[
+            "HasSender[AsyncSender] | AsyncCaller",
+            Coroutine[Any, Any, int],
+            Coroutine[Any, Any, int | None],
+        ]
     ]
     enqueue_many_async: ClassVar[
-        _EnqueueMany["HasSender[AsyncSender] | AsyncCaller", Coroutine[Any, Any, list[int | None]]]
+        _EnqueueMany[
+            "HasSender[AsyncSender] | AsyncCaller",
+            Coroutine[Any, Any, list[int]],
+            Coroutine[Any, Any, list[int | None]],
+        ]
     ]
     trigger_async: ClassVar[
         _Trigger["HasSender[AsyncSender] | AsyncCaller", Coroutine[Any, Any, int]]
@@ -190,7 +263,8 @@ class JobCalls:
     def enqueue(self, payload: object = None, *, conn: object, **options: Any) -> int | None:
         """Enqueue work for the job, and return the id of the execution that does it.
 
-        The options are those of `Client.enqueue`: `key`, `scope`, `watermark`, `group_id`.
+        The options are those of `Client.enqueue`: `key`, `scope`, `watermark`, `group_id`,
+        `due_at`.
         """
         return _sender(conn).send(self._enqueue(payload, options))
 

@@ -21,3 +21,12 @@ def test_f01_enqueue_refuses_what_it_cannot_use(filled: Cli) -> None:
     assert filled("enqueue", "tenants").exit_code == 2
     assert filled("enqueue", "tenants", "--scope", "x").exit_code == 2
     assert filled("enqueue", "manual", "--watermark", "much").exit_code == 2
+
+
+def test_f01_enqueue_takes_the_time_at_which_the_work_is_due(filled: Cli) -> None:
+    made = json.loads(filled("enqueue", "manual", "--due-at", "1h", "--json").stdout)
+    assert made["due_at"] > made["created_at"]
+    fixed = json.loads(filled("enqueue", "manual", "--due-at", "2090-01-01", "--json").stdout)
+    assert fixed["due_at"].startswith("2090-01-01")
+    assert filled("enqueue", "manual", "--due-at", "soon").exit_code == 2
+    assert filled("enqueue", "manual", "--due-at", "1h", "--key", "k").exit_code == 2

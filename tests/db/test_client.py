@@ -93,6 +93,14 @@ async def test_f37_enqueue_takes_what_pydantic_can_write(ask: Ask, work: Db) -> 
     assert (await ask("execution", await ask("enqueue", "work", watermark=9))).watermark == 9
 
 
+async def test_f37_work_waits_until_it_is_due(ask: Ask, work: Db) -> None:
+    made = await ask("enqueue", "work", 1, due_at=datetime(2030, 2, 1, tzinfo=UTC))
+    found = value(work, "SELECT due_at FROM cronledger.executions WHERE id = %s", made)
+    assert found == datetime(2030, 2, 1, tzinfo=UTC)
+    with pytest.raises(LedgerError, match=r"due_at .* is given with a key"):
+        await ask("enqueue", "work", 1, key="k", due_at=datetime(2030, 2, 1, tzinfo=UTC))
+
+
 async def test_f37_enqueue_many_returns_the_ids_in_order(
     ask: Ask, work: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +319,7 @@ async def test_f37_a_cancelled_why_reads_nothing_more(
         ("skips", (), {"until": datetime(2030, 1, 1)}),  # noqa: DTZ001
         ("why", ("work", datetime(2030, 1, 1)), {}),  # noqa: DTZ001
         ("next", ("daily",), {"after": datetime(2030, 1, 1)}),  # noqa: DTZ001
+        ("enqueue", ("work",), {"due_at": datetime(2030, 1, 1)}),  # noqa: DTZ001
     ],
 )
 def test_f37_an_instant_without_a_zone_is_refused(

@@ -74,6 +74,15 @@ def test_f38_the_same_with_django(page: Any, db: Db, database_url: str) -> None:
     assert numbers(db) == ([4], [4])
 
 
+def test_f38_work_may_be_due_later(page: Any, db: Db, database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        made = page.ship_tomorrow(5, connection)
+    (row,) = db.execute("SELECT due_at > plan_time AS later FROM cronledger.executions").fetchall()
+    assert row["later"]
+    with Client(database_url) as client:
+        assert client.cancel(made) == "cancelled"
+
+
 def test_f37_the_client_of_the_page_operates(page: Any, db: Db, database_url: str) -> None:
     assert page.operate(database_url) == ["cancelled", "retried"]
     rows.execution(db, "FAILED", "ship", plan_time=rows.now(db))

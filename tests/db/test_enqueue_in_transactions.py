@@ -306,7 +306,7 @@ def test_f38_a_refusal_of_the_ledger_has_a_remedy(shop: Db, database_url: str) -
             ship.enqueue(Order(number=1), conn=connection)
         connection.rollback()
         with pytest.raises(TypeError, match="unexpected keyword argument 'kye'"):
-            ship.enqueue(Order(number=1), conn=connection, kye="k")  # type: ignore[call-arg]
+            ship.enqueue(Order(number=1), conn=connection, kye="k")  # type: ignore[call-overload]
 
 
 def test_f38_conflicts_are_errors_of_the_driver(shop: Db, database_url: str) -> None:

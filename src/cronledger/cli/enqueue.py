@@ -7,7 +7,7 @@ import click
 
 from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT, payload_option, scope_options
-from cronledger.cli.show import echo, json_option, print_json
+from cronledger.cli.show import echo, json_option, print_json, read_moment
 
 if TYPE_CHECKING:
     from psycopg.types.json import Jsonb
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 )
 @click.option("--key", help="Merge into the PENDING execution with this key.")
 @click.option(
+    "--due-at", metavar="ISO|DURATION", help="Time at which the work is due [default: now]."
+)
+@click.option(
     "--group", type=click.UUID, metavar="UUID", help="Group to which the execution belongs."
 )
 @json_option
@@ -33,6 +36,7 @@ def enqueue(
     payload: "Jsonb | None",
     watermark: int | None,
     key: str | None,
+    due_at: str | None,
     group: UUID | None,
     as_json: bool,
 ) -> None:
@@ -40,13 +44,14 @@ def enqueue(
 
     With --key, the work merges into the PENDING execution with that key, which takes the newest
     payload and the greatest watermark. With only --watermark, no id is printed if an execution has
-    already processed the input up to that position. Work for a paused job waits until the job is
-    resumed.
+    already processed the input up to that position. With --due-at, which excludes these two, the
+    work waits until then. Work for a paused job waits until the job is resumed.
     """
     from cronledger.cli.session import session
 
     with session() as ledger:
         scope_key = ledger.scope(name, scope_kind, scope)
+        due = read_moment(due_at, "--due-at", ledger.reports.now(), ahead=True) if due_at else None
         made: int | None = ledger.call(
             "enqueue",
             job=name,
@@ -55,6 +60,7 @@ def enqueue(
             watermark=watermark,
             payload=payload,
             key=key,
+            due_at=due,
             group_id=group,
         )
         row = None if made is None else ledger.reports.execution(made)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 from uuid import UUID
 
 from cronledger.client import explanations
@@ -69,6 +69,30 @@ class AsyncClient(HasSender[AsyncSender]):
 
     # --- input ----------------------------------------------------------------------------------
 
+    @overload
+    async def enqueue(
+        self,
+        job: str,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        scope: str = GLOBAL,
+        scope_kind: str | None = None,
+        group_id: UUID | None = None,
+        due_at: datetime | None = None,
+    ) -> int: ...
+    @overload
+    async def enqueue(
+        self,
+        job: str,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        scope: str = GLOBAL,
+        scope_kind: str | None = None,
+        watermark: int | None,
+        group_id: UUID | None = None,
+    ) -> int | None: ...
     async def enqueue(
         self,
         job: str,
@@ -79,15 +103,39 @@ class AsyncClient(HasSender[AsyncSender]):
         scope_kind: str | None = None,
         watermark: int | None = None,
         group_id: UUID | None = None,
+        due_at: datetime | None = None,
     ) -> int | None:
         """Enqueue work for a job, and return the id of the execution that does it."""
         return await self.sender.send(
             calls.enqueue(
                 job, payload, key=key, scope=scope, scope_kind=scope_kind, watermark=watermark,
-                group_id=group_id,
+                group_id=group_id, due_at=due_at,
             )
         )  # fmt: skip
 
+    @overload
+    async def enqueue_many(
+        self,
+        job: str,
+        payloads: Iterable[object],
+        *,
+        keys: Sequence[str | None] | None = None,
+        scopes: Sequence[str] | None = None,
+        scope_kind: str | None = None,
+        group_id: UUID | None = None,
+    ) -> list[int]: ...
+    @overload
+    async def enqueue_many(
+        self,
+        job: str,
+        payloads: Iterable[object],
+        *,
+        keys: Sequence[str | None] | None = None,
+        scopes: Sequence[str] | None = None,
+        scope_kind: str | None = None,
+        watermarks: Sequence[int | None] | None,
+        group_id: UUID | None = None,
+    ) -> list[int | None]: ...
     async def enqueue_many(
         self,
         job: str,
@@ -98,7 +146,7 @@ class AsyncClient(HasSender[AsyncSender]):
         scope_kind: str | None = None,
         watermarks: Sequence[int | None] | None = None,
         group_id: UUID | None = None,
-    ) -> list[int | None]:
+    ) -> list[Any]:
         """Enqueue an item for each payload in one transaction, and return their ids in order."""
         made = await self.sender.send_all(
             calls.enqueue_many(

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, overload
 from uuid import UUID
 
 from cronledger.client import explanations
@@ -76,6 +76,30 @@ class Client(HasSender[Sender]):
 
     # --- input ----------------------------------------------------------------------------------
 
+    @overload
+    def enqueue(
+        self,
+        job: str,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        scope: str = GLOBAL,
+        scope_kind: str | None = None,
+        group_id: UUID | None = None,
+        due_at: datetime | None = None,
+    ) -> int: ...
+    @overload
+    def enqueue(
+        self,
+        job: str,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        scope: str = GLOBAL,
+        scope_kind: str | None = None,
+        watermark: int | None,
+        group_id: UUID | None = None,
+    ) -> int | None: ...
     def enqueue(
         self,
         job: str,
@@ -86,23 +110,49 @@ class Client(HasSender[Sender]):
         scope_kind: str | None = None,
         watermark: int | None = None,
         group_id: UUID | None = None,
+        due_at: datetime | None = None,
     ) -> int | None:
         """Enqueue work for a job, and return the id of the execution that does it.
 
         `payload` is any value that pydantic can write as JSON; None stands for the payload of the
         job. With `key`, the work merges into the PENDING execution of this key. With only a
         `watermark`, the result is None if a success covers it already. A missing scope is created
-        if the job permits it. `scope_kind`: by default that of the job.
+        if the job permits it. `scope_kind`: by default that of the job. `due_at`: when the work is
+        due, by default now; refused with `key` and `watermark`, because what is merged is due now.
 
-        Raises PayloadInvalidError for a payload that is not JSON or is too large.
+        Raises PayloadInvalidError for a payload that is not JSON or is too large, and ValueError
+        for a `due_at` without a time zone.
         """
         return self.sender.send(
             calls.enqueue(
                 job, payload, key=key, scope=scope, scope_kind=scope_kind, watermark=watermark,
-                group_id=group_id,
+                group_id=group_id, due_at=due_at,
             )
         )  # fmt: skip
 
+    @overload
+    def enqueue_many(
+        self,
+        job: str,
+        payloads: Iterable[object],
+        *,
+        keys: Sequence[str | None] | None = None,
+        scopes: Sequence[str] | None = None,
+        scope_kind: str | None = None,
+        group_id: UUID | None = None,
+    ) -> list[int]: ...
+    @overload
+    def enqueue_many(
+        self,
+        job: str,
+        payloads: Iterable[object],
+        *,
+        keys: Sequence[str | None] | None = None,
+        scopes: Sequence[str] | None = None,
+        scope_kind: str | None = None,
+        watermarks: Sequence[int | None] | None,
+        group_id: UUID | None = None,
+    ) -> list[int | None]: ...
     def enqueue_many(
         self,
         job: str,
@@ -113,7 +163,7 @@ class Client(HasSender[Sender]):
         scope_kind: str | None = None,
         watermarks: Sequence[int | None] | None = None,
         group_id: UUID | None = None,
-    ) -> list[int | None]:
+    ) -> list[Any]:
         """Enqueue an item for each payload in one transaction, and return their ids in order.
 
         `keys`, `scopes` and `watermarks` have an element for each payload. The items of one scope

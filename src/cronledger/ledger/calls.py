@@ -53,11 +53,16 @@ def enqueue(
     scope_kind: str | None = None,
     watermark: int | None = None,
     group_id: UUID | None = None,
+    due_at: datetime | None = None,
 ) -> Call[int | None]:
-    """Enqueue work for a job. Raises PayloadInvalidError."""
+    """Enqueue work for a job.
+
+    Raises PayloadInvalidError, and ValueError for a `due_at` without a time zone.
+    """
     params = {
         "job": job, "scope": scope, "scope_kind": scope_kind, "watermark": watermark,
         "payload": _json(payload, "the payload"), "key": key, "group_id": group_id,
+        "due_at": _aware("due_at", due_at),
     }  # fmt: skip
     return Call("call_enqueue", params, _value)
 
