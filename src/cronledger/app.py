@@ -164,7 +164,10 @@ class Context:
         belongs to no runner.
         """
         if self._transaction is None:
-            raise RuntimeError("ctx.transaction() needs a runner, and this Context has none")
+            raise RuntimeError(
+                "ctx.transaction() needs a runner, and this Context has none; in a test, run the "
+                "job on a replica of the fixture `ledger`"
+            )
         return self._transaction()
 
 

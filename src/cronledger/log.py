@@ -115,6 +115,9 @@ EVENTS: Mapping[str, str] = {
 }
 """Every event that this package logs, and its meaning."""
 
+FIELDS = ("job", "scope_kind", "scope", "execution_id", "plan_time", "attempt", "runner")
+"""The names of the fields of an execution. Outside of executions, a format needs defaults."""
+
 Format = Literal["auto", "console", "json"]
 
 _FIRST = ("time", "level", "event", "job", "scope", "execution_id", "plan_time", "attempt")

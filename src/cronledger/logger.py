@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict
 
-from cronledger.log import as_text, renderer_of, scrub, steady
+from cronledger.log import FIELDS, as_text, renderer_of, scrub, steady
 from cronledger.settings import Settings
 
 ROOT = "cronledger"
@@ -106,8 +106,10 @@ def _silent(*_: object, **__: object) -> None:
 
 
 def _record(_: object, __: str, event: EventDict) -> tuple[tuple[Line], dict[str, Any]]:
-    """Return the arguments of the standard logger's method."""
-    return (Line(event),), {"exc_info": event.pop("exc_info", None)}
+    """Return the arguments of the standard logger's method. The fields become attributes."""
+    error = event.pop("exc_info", None)
+    fields = {name: event[name] for name in FIELDS if name in event}
+    return (Line(event),), {"exc_info": error, "extra": fields}
 
 
 def _values(_: object, __: str, event: EventDict) -> EventDict:

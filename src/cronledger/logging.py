@@ -12,11 +12,9 @@ from typing import Any
 from structlog.typing import EventDict
 
 from cronledger.app import Context
+from cronledger.log import FIELDS
 
 __all__ = ["EXECUTION", "FIELDS", "ExecutionFilter", "add_execution", "execution_fields"]
-
-FIELDS = ("job", "scope_kind", "scope", "execution_id", "plan_time", "attempt", "runner")
-"""The names of the fields. Outside of handlers, a format needs defaults for them."""
 
 EXECUTION: ContextVar[Context | None] = ContextVar("cronledger_execution", default=None)
 """The execution whose handler runs here. The runner sets it."""

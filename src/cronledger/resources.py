@@ -60,7 +60,8 @@ class ResourceParameter:
             )
         raise ResourceMissingError(
             f"{parameter} fits nothing of what the lifespan yields, which is {_described(value)}",
-            "yield an object of that type, or change the annotation",
+            "yield an object of that type, change the annotation, or name the parameter `payload` "
+            "if it is to receive the payload",
         )
 
 

@@ -67,6 +67,11 @@ def check_dsn(dsn: str) -> None:
     Invalid strings are therefore refused here, and the error contains no part of `dsn`.
     """
     uri = re.match(r"postgres(?:ql)?://", dsn)
+    if re.match(r"postgres(?:ql)?\+\w+://", dsn):
+        raise RefusedError(
+            f"is a URL of SQLAlchemy, which names a driver {_HIDDEN}",
+            "begin it with postgresql://, without the driver",
+        )
     if uri is None and not re.match(r"\s*[a-z_]+\s*=", dsn):
         raise RefusedError(
             f"is not a PostgreSQL connection string {_HIDDEN}",
@@ -312,8 +317,8 @@ class Settings(BaseSettings):
             return self.database_url.get_secret_value()
         name = PREFIX + "DATABASE_URL"
         remedy = (
-            f"set {name}=postgresql://user@host/database, or {name}={EMBEDDED} for a private "
-            "PostgreSQL on this machine"
+            f"set {name}=postgresql://user@host/database, or, for a command, {name}={EMBEDDED}, a "
+            "private PostgreSQL on this machine"
         )
         raise ConfigurationError([_variable(name, "is not set", remedy)])
 

@@ -70,9 +70,14 @@ class Ledger:
     def travel(self, *, by: timedelta | str | None = None, to: datetime | None = None) -> datetime:
         """Move the clock by a length (`timedelta(hours=1)` or `"1h"`), or to an instant.
 
-        Return its new time, from which it runs on.
+        Return its new time, from which it runs on. Work can be enqueued there, because the
+        partition of that time exists.
         """
-        return self._clock.travel(by=durations.parse(by) if isinstance(by, str) else by, to=to)
+        now = self._clock.travel(by=durations.parse(by) if isinstance(by, str) else by, to=to)
+        self._connection.execute(
+            "SELECT cronledger_internal.create_missing_partitions(ARRAY[%s])", [now]
+        )
+        return now
 
     def now(self) -> datetime:
         """Return the time of the ledger."""

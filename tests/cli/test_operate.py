@@ -230,7 +230,8 @@ def test_trigger_waits_for_the_end(filled: Cli, database_url: str, status: str, 
                     "UPDATE cronledger.executions SET status = %(status)s, next_attempt_at = NULL,"
                     " started_at = due_at, finished_at = due_at, duration_ms = 1, attempt = 1,"
                     " lease_token = gen_random_uuid(),"
-                    " error_code = CASE WHEN %(status)s = 'FAILED' THEN 'exit_code' END"
+                    " error_code = CASE WHEN %(status)s = 'FAILED' THEN 'exit_code' END,"
+                    " error_msg = CASE WHEN %(status)s = 'FAILED' THEN E'status 3\\nlast line' END"
                     " WHERE job_name = 'manual' AND status = 'PENDING'",
                     {"status": status},
                 )
@@ -244,7 +245,8 @@ def test_trigger_waits_for_the_end(filled: Cli, database_url: str, status: str, 
         ended.set()
         thread.join()
     assert said.exit_code == code
-    assert f"#{said.stdout.strip()} {status}" in said.stderr
+    reason = ": exit_code: status 3\n" if status == "FAILED" else "\n"
+    assert f"#{said.stdout.strip()} {status}{reason}" in said.stderr
 
 
 @pytest.mark.slow

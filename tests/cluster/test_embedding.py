@@ -33,7 +33,9 @@ async def test_f24_one_block_is_all_it_takes(
     assert str(replica.state) == "stopped"
     assert ledger.rows("SELECT state FROM runners") == [{"state": "stopped"}]
     monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "embedded")
-    with pytest.raises(ConfigurationError, match="embedded"):
+    with pytest.raises(
+        ConfigurationError, match="keep `cronledger dev` or `cronledger run` running"
+    ):
         Replica(app)
 
 

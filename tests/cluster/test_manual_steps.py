@@ -37,6 +37,23 @@ async def test_f15_a_step_runs_what_is_due_and_nothing_else_does(ledger: Ledger)
         assert [row["status"] for row in ledger.executions("job")] == ["SUCCESS"] * 4
 
 
+async def test_f15_work_can_be_enqueued_at_the_time_to_which_a_test_travelled(
+    ledger: Ledger,
+) -> None:
+    app = App("steps")
+
+    @app.job()
+    def job() -> None: ...
+
+    async with ledger.replica(app) as replica:
+        ledger.travel(to=NOON + timedelta(days=400))
+        made = ledger.enqueue("job")
+        (ran,) = await replica.step()
+        assert ran.execution_id == made
+    with pytest.raises(TypeError, match='use timedelta\\(minutes=1\\) or "1m"'):
+        ledger.travel(by=60)  # type: ignore[arg-type]
+
+
 async def test_f15_what_a_handler_makes_due_runs_in_the_same_step(ledger: Ledger) -> None:
     app = App("steps")
 

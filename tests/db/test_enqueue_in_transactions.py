@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy
 from django.db import close_old_connections, transaction
 from psycopg import IsolationLevel
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -375,6 +376,11 @@ async def test_f38_what_is_no_connection_of_psycopg_is_named(database_url: str) 
         for wrong in (sync, client):
             with pytest.raises(TypeError, match="cannot be awaited; pass an AsyncClient, an Async"):
                 await ship.enqueue_async(order, conn=wrong)
+    with pytest.raises(TypeError, match=r"of a pool, pass a connection: pool\.connection\(\)"):
+        ship.enqueue(order, conn=ConnectionPool(database_url, open=False))  # type: ignore[call-overload]
+    pool = AsyncConnectionPool(database_url, open=False)
+    with pytest.raises(TypeError, match=r"of a pool, pass a connection: pool\.connection\(\)"):
+        await ship.enqueue_async(order, conn=pool)  # type: ignore[call-overload]
 
 
 def test_f38_a_function_of_several_jobs_has_no_job_of_its_own(shop: Db, database_url: str) -> None:

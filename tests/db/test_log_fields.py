@@ -14,6 +14,9 @@ from tests.db.support.whole_replica import Whole
 log = logging.getLogger("shop")
 
 
+def _quiet() -> None: ...
+
+
 class Lines(logging.Handler):
     """The fields of each record, by its message."""
 
@@ -69,6 +72,25 @@ async def test_f42_lines_of_handlers_have_the_fields_of_their_execution(
         "thread": expected[1], "beside": {},
     }  # fmt: skip
     assert tuple(expected[0]) == FIELDS
+
+
+async def test_f42_lines_of_the_replica_about_an_execution_have_the_fields_as_well(
+    whole: Whole, lines: Lines
+) -> None:
+    replica_log = logging.getLogger("cronledger")
+    replica_log.addHandler(lines)
+    replica_log.setLevel(logging.INFO)
+    job = whole.job(_quiet)
+    try:
+        async with whole.replica():
+            row = await whole.run(job)
+    finally:
+        replica_log.removeHandler(lines)
+        replica_log.setLevel(logging.NOTSET)
+    (started,) = (line for text, line in lines.fields.items() if "execution_started" in text)
+    assert (started["job"], started["execution_id"], started["attempt"]) == (
+        row["job_name"], row["id"], 1,
+    )  # fmt: skip
 
 
 async def test_f42_structlog_and_values_of_the_line_itself(whole: Whole, lines: Lines) -> None:

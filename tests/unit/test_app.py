@@ -309,3 +309,9 @@ def test_an_app_that_is_not_found_says_why(project: Path, reference: str, said: 
 def test_a_function_that_is_none_says_so(project: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"is a int, not a function"):
         resolve_function("somewhere.jobs:number")
+
+
+@pytest.mark.parametrize("given", [ValueError, "timeout"])
+def test_a_policy_that_takes_a_list_asks_for_one(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"is not a list; put it in brackets: retry_on = "):
+        App().job(name="j", max_attempts=2, retry_on=given)(lambda: None)

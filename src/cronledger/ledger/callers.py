@@ -112,7 +112,7 @@ def _checked(caller: object, driver: object) -> psycopg.Connection[Any]:
     # The clients and sessions of an event loop have an asynchronous `close`.
     is_async = any(iscoroutinefunction(getattr(one, "close", None)) for one in (caller, driver))
     advice = "use the async methods, or AsyncClient" if is_async else _USE
-    raise TypeError(f"{_named(caller, driver)} cannot be used here; {advice}")
+    raise TypeError(f"{_named(caller, driver)} cannot be used here; {advice}{_of_pool(caller)}")
 
 
 def _checked_async(caller: object, driver: object) -> psycopg.AsyncConnection[Any]:
@@ -121,8 +121,17 @@ def _checked_async(caller: object, driver: object) -> psycopg.AsyncConnection[An
     raise TypeError(
         f"{_named(caller, driver)} cannot be awaited; pass an AsyncClient, an AsyncConnection of"
         " psycopg 3, or an AsyncConnection or AsyncSession of SQLAlchemy that uses psycopg 3; or"
-        " use the methods that are not async"
+        f" use the methods that are not async{_of_pool(caller)}"
     )
+
+
+def _of_pool(caller: object) -> str:
+    """Return the remedy for a pool, which has the connection that it is taken for."""
+    return "; of a pool, pass a connection: pool.connection()" if _is_pool(caller) else ""
+
+
+def _is_pool(caller: object) -> bool:
+    return type(caller).__module__.partition(".")[0] == "psycopg_pool"
 
 
 def _named(caller: object, driver: object) -> str:

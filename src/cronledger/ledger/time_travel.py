@@ -55,6 +55,8 @@ class Travel:
         """Move the clock by a length or to an instant, also back. Return its new time."""
         if (by is None) == (to is None):
             raise ValueError(f"by={by!r}, to={to!r}: give exactly one of them")
+        if by is not None and not isinstance(by, timedelta):
+            raise TypeError(f'by={by!r} is not a length: use timedelta(minutes=1) or "1m"')
         if to is not None and to.utcoffset() is None:
             raise ValueError(f"to={to!r} has no time zone: add tzinfo=UTC")
         shift = sql.SQL("UPDATE {schema}.time_travel SET ahead = {ahead}")

@@ -168,6 +168,8 @@ def _described(detail: ErrorDetails, known: Collection[str]) -> tuple[str, str]:
             cause = context["error"]
             message = str(getattr(cause, "problem", cause))
             remedy = str(getattr(cause, "remedy", remedy))
+        case "tuple_type":
+            message, remedy = "is not a list", f"put it in brackets: {field} = […]"
         case "string_pattern_mismatch":
             message = "has an invalid format"
             remedy = f"it must match {context['pattern']}"
