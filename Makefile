@@ -37,9 +37,10 @@ SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/p
 test: $(STAMP) ## the tests that take three minutes on two cores: all but those marked slow
 	$(PYTEST) -m "not slow"
 
-suite: $(STAMP) ## all tests, tests/db also on the system's PostgreSQL, and the example project's
+suite: $(STAMP) ## all tests, tests/db also on the system's PostgreSQL, and the example projects'
 	$(PYTEST)
 	cd examples/plugin_project && $(CURDIR)/$(BIN)/python -m pytest
+	cd examples/fastapi_project && $(CURDIR)/$(BIN)/python -m pytest
 ifneq ($(SYSTEM_POSTGRES),)
 	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(PYTEST) tests/db
 endif
@@ -54,6 +55,7 @@ lint: $(STAMP) ## ruff, format, strict types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd examples/fastapi_project && $(CURDIR)/$(BIN)/mypy --strict invoicing tests
 	$(BIN)/lint-imports
 
 format: $(STAMP) ## rewrite the sources in the one format

@@ -1,0 +1,1 @@
+"""A web application that sends invoices."""
