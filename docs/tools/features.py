@@ -97,6 +97,9 @@ GROUPS: dict[str, dict[int, str]] = {
         52: "Django's admin shows the ledger, and changes nothing",
         53: "a backend for `django.tasks`, whose tasks may have schedules",
     },
+    "For the web page": {
+        54: "`verify` records its runs, and `doctor` reports the last one",
+    },
 }
 """Every feature by its number."""
 

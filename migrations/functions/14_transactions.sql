@@ -19,7 +19,8 @@ DECLARE
     name text;
 BEGIN
     FOREACH name IN ARRAY ARRAY['queues', 'jobs', 'job_revisions', 'schedules', 'executions', 'skips',
-                                'sources', 'identity', 'pruned', 'acceptances'] LOOP
+                                'sources', 'identity', 'pruned', 'acceptances',
+                                'verification_runs'] LOOP
         IF NOT EXISTS (SELECT FROM pg_trigger t
                        WHERE t.tgrelid = format('{schema}.%I', name)::regclass AND t.tgname = 'commit_durably') THEN
             EXECUTE format('CREATE TRIGGER commit_durably BEFORE INSERT OR UPDATE OR DELETE ON {schema}.%I
@@ -37,6 +38,7 @@ COMMENT ON TRIGGER commit_durably ON {schema}.sources IS 'Calls commit_durably()
 COMMENT ON TRIGGER commit_durably ON {schema}.identity IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.pruned IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.acceptances IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.verification_runs IS 'Calls commit_durably().';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

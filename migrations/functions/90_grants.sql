@@ -17,7 +17,7 @@ LANGUAGE sql IMMUTABLE AS $$
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
-             schema_migrations'),
+             schema_migrations verifications'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations max_steals is_dirty group_status
              queues_in_use preview_backfill'),
@@ -28,6 +28,8 @@ LANGUAGE sql IMMUTABLE AS $$
              accept_violation withdraw_acceptance'),
         ('operator runner', 'EXECUTE',
             'trigger backfill pause resume retire cancel retry enqueue enqueue_many claim take_results'),
+        -- The record of verify, which needs only the views.
+        ('operator runner', 'EXECUTE', 'begin_verification end_verification'),
         -- Replicas. Locking a row needs the right to update it.
         ('runner', 'SELECT',
             'jobs job_revisions queues schedules executions skips runners sources identity scope_providers'),
@@ -61,8 +63,8 @@ LANGUAGE sql IMMUTABLE AS $$
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
              enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope'),
-        ('', 'SELECT', 'acceptances pruned'),
-        ('', 'USAGE', 'acceptance_id')
+        ('', 'SELECT', 'acceptances pruned verification_runs'),
+        ('', 'USAGE', 'acceptance_id verification_id')
     ) d(roles, privileges, objects)
     CROSS JOIN LATERAL regexp_split_to_table(d.objects, '[[:space:]]+') o(name)
     CROSS JOIN LATERAL regexp_split_to_table(d.privileges, ' ') p(name)

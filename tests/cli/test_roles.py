@@ -266,6 +266,22 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
         assert shown.stderr == ""
 
 
+@pytest.mark.parametrize("role", first_fast(GROUPS))
+def test_f54_a_run_of_verify_is_recorded_for_whoever_may_write(
+    roles: Roles, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    database = roles.databases.create(roles.ledger)
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", roles.url(database, role))
+    said = CliRunner().invoke(main, ["verify"])
+    with psycopg.connect(roles.url(database, "viewer")) as c:
+        recorded = c.execute("SELECT outcome FROM cronledger.verifications").fetchall()
+    roles.databases.drop(database)
+    assert said.exit_code == 0, said.output
+    note = f"this run is not recorded; {roles.name(role)} is not a member of cronledger_operator"
+    assert said.stderr.count(note) == (1 if role == "viewer" else 0)
+    assert recorded == ([] if role == "viewer" else [("finished",)])
+
+
 def test_an_operator_sees_targets_without_their_secrets(roles: Roles) -> None:
     database = roles.databases.create(roles.ledger)
     with psycopg.connect(roles.url(database, "operator")) as c:

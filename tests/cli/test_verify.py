@@ -1,11 +1,18 @@
 """`verify` as a person calls it: what it prints, and its exit code."""
 
 import json
+from datetime import timedelta
+from importlib import metadata
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 
+from cronledger.audit import verify as verifying
+from cronledger.audit.recording import Recording
+from cronledger.ledger.audits import Audits
 from tests.cli.conftest import Cli
 
 LONG = {"plan_time", "through"}
@@ -153,3 +160,86 @@ def test_an_older_schema_is_out_of_date(cli: Cli, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as c:
         c.execute("DROP FUNCTION cronledger_internal.present_violations CASCADE")
     assert cli("verify").exit_code == 4
+
+
+# The record of runs
+
+
+def runs(url: str) -> list[dict[str, Any]]:
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as c:
+        return c.execute("SELECT * FROM cronledger.verifications ORDER BY id").fetchall()
+
+
+def test_f54_each_run_is_recorded_with_its_range_and_counts(
+    spoiled: Cli, database_url: str
+) -> None:
+    assert spoiled("verify").exit_code == 1
+    assert spoiled("verify", "a", "--from", "1d", "--to", "0s", "--json").exit_code == 1
+    assert spoiled("verify", "a", "--accept", "INC-7").exit_code == 0
+    every, one, accepted = runs(database_url)
+    assert (every["job_name"], every["from_plan_time"], every["to_plan_time"]) == (None,) * 3
+    assert (every["outcome"], every["error"], every["schedules"]) == ("finished", None, 2)
+    # Planning of `b` is behind, which is reported only if nothing else could be checked.
+    assert (every["violations"], every["kinds"], every["behind"]) == (1, {"missing": 1}, 1)
+    assert every["started_at"] <= every["finished_at"]
+    assert every["checked_after"] < every["checked_through"]
+    assert "@" in every["requested_by"]
+    assert every["version"] == metadata.version("cronledger")
+    assert (one["job_name"], one["plan_times"]) == ("a", 2)
+    assert one["to_plan_time"] - one["from_plan_time"] == timedelta(days=1)
+    assert (accepted["violations"], accepted["accepted"], accepted["kinds"]) == (0, 1, {})
+
+
+def test_f54_a_run_that_fails_is_recorded_as_interrupted_with_what_it_found(
+    spoiled: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Audits, "blockers", interrupt)
+    monkeypatch.setattr(verifying, "_BLOCKERS", 0)  # ask for them after each schedule
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "INSERT INTO cronledger.skips (job_name, scope_kind, scope_id, from_plan_time,"
+            " through_plan_time, count, reason, revision, blocked_by)"
+            " SELECT 'a', 'global', 'global', at, at, 1, 'overlap', 1, 1"
+            " FROM date_trunc('hour', cronledger.db_now()) at"
+        )
+    said = spoiled("verify", "--json")
+    assert said.exit_code == 1
+    (run,) = runs(database_url)
+    assert (run["outcome"], run["error"]) == ("interrupted", "KeyboardInterrupt")
+    assert (run["schedules"], run["violations"]) == (1, 1)
+    assert run["finished_at"] is not None
+
+
+def test_f54_a_killed_run_stays_unfinished(cli: Cli, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as c:
+        Recording.begin(c, "cronledger", job=None, from_=None, to=None, requested_by="me")
+    (run,) = runs(database_url)
+    assert (run["outcome"], run["finished_at"], run["violations"]) == ("unfinished", None, None)
+    assert cli("verify").exit_code == 0
+    assert [run["outcome"] for run in runs(database_url)] == ["unfinished", "finished"]
+
+
+def test_f54_a_read_only_database_is_verified_without_a_record(
+    cli: Cli, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = make_conninfo(database_url, options="-cdefault_transaction_read_only=on")
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", url)
+    said = cli("verify")
+    assert said.exit_code == 0
+    assert said.stderr.count("this run is not recorded, because the database is read-only") == 1
+    assert runs(database_url) == []
+
+
+def test_f54_the_newest_runs_are_kept_of_all_jobs_and_of_one(cli: Cli, database_url: str) -> None:
+    assert cli("verify").exit_code == 0
+    with psycopg.connect(database_url, autocommit=True) as c:
+        c.execute(
+            "SELECT cronledger_internal.begin_verification('a', NULL, NULL, '1', n::text)"
+            " FROM generate_series(1, 1005) n"
+        )
+    every, *others = runs(database_url)
+    assert (every["job_name"], every["outcome"]) == (None, "finished")
+    assert [run["requested_by"] for run in others] == [str(n) for n in range(6, 1006)]

@@ -14,6 +14,8 @@ from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
+from cronledger.audit.recording import Recording
+from cronledger.audit.verify import Report
 from cronledger.explain import doctor_ledger, doctor_server
 from cronledger.explain.doctor import DoctorContext, Finding, examine
 from cronledger.ledger.migrate import REPEATED, migrate
@@ -60,6 +62,14 @@ def this_database(ledger: Ledger, what: str) -> None:
     ledger.values(f'ALTER DATABASE "{name}" {what}')
 
 
+def verified(c: psycopg.Connection[Any], job: str | None = None, **kinds: int) -> None:
+    """Record a run of verify that found these violations."""
+    run = Recording.begin(c, "cronledger", job=job, from_=None, to=None, requested_by="me")
+    report = Report(lambda _: iter(()))
+    report.kinds.update(kinds)
+    run.finish(report)
+
+
 def test_a_healthy_ledger_has_nothing_but_ok(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +84,7 @@ def test_a_healthy_ledger_has_nothing_but_ok(
             "INSERT INTO cronledger.jobs (name, handler, target, schedule)"
             " VALUES ('j', 'command', '{\"command\": \"true\"}', '@daily')"
         )
+        verified(c)
     with patient(database_url) as seen:
         findings = examine(seen)
     assert [x for x in findings if x.severity != "ok" and x.check != "durability"] == []
@@ -82,6 +93,7 @@ def test_a_healthy_ledger_has_nothing_but_ok(
         "durability", "settings", "schema", "objects", "identity", "roles", "clock", "time_zones",
         "tables", "horizon", "jit",
         "partitions", "retention", "runners", "jobs", "scopes", "queues", "violations",
+        "verification",
     ]  # fmt: skip
 
 
@@ -440,6 +452,27 @@ def test_queues(ledger: Ledger) -> None:
     assert paused.remedy == "cronledger queues resume default"
     ledger.values("SELECT resume_queue('default')")
     assert one(ledger.url, "queues").severity == "ok"
+
+
+def test_f54_verification(ledger: Ledger) -> None:
+    never = one(ledger.url, "verification")
+    assert (never.severity, never.found) == ("warning", "no run over all jobs is recorded")
+    with psycopg.connect(ledger.url, autocommit=True) as c:
+        verified(c, job="j", missing=1)
+        Recording.begin(c, "cronledger", job=None, from_=None, to=None, requested_by="killed")
+        assert one(ledger.url, "verification").severity == "warning"
+        verified(c, missing=2, early=1)
+        bad = one(ledger.url, "verification")
+        assert bad.severity == "problem"
+        assert bad.found.endswith("found violations: 1 early, 2 missing")
+        verified(c)
+        good = one(ledger.url, "verification")
+        assert good.severity == "ok"
+        assert good.found.startswith("the last run, by me 0:00:0")
+    ledger.values("UPDATE verification_runs SET finished_at = finished_at - interval '8 days'")
+    old = one(ledger.url, "verification")
+    assert old.severity == "warning"
+    assert old.found == "the last run, by me 8 days ago, found no violation"
 
 
 def test_violations(ledger: Ledger) -> None:

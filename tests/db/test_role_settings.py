@@ -275,7 +275,7 @@ CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronled
 """
 TABLES = (
     "queues", "jobs", "job_revisions", "schedules", "executions", "skips", "sources", "identity",
-    "pruned", "acceptances",
+    "pruned", "acceptances", "verification_runs",
 )  # fmt: skip
 NOT_DURABLE = {
     "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
@@ -306,6 +306,9 @@ CALLS: dict[str, str] = {
     "take_results": "SELECT * FROM take_results('default')",
     "accept_violation": "SELECT accept_violation('missing', 'job', db_clock(), 'known', 'k', 'a')",
     "withdraw_acceptance": "SELECT withdraw_acceptance(max(id)) FROM acceptances",
+    "begin_verification": "SELECT cronledger_internal.begin_verification('job', NULL, NULL, '1')",
+    "end_verification": "SELECT cronledger_internal.end_verification(max(id), 'finished', NULL, NULL, NULL,"
+    " 0, 0, 0, 0, 0, 0, 0, '{{}}') FROM verification_runs",
     "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
     "retire": "SELECT retire('job')",
     "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",

@@ -76,6 +76,11 @@ class Report:
                 self.accepted += 1
             yield violation
 
+    def close(self) -> None:
+        """End the iteration early, and with it the transaction of the audit."""
+        if isinstance(self._found, Generator):
+            self._found.close()
+
     @property
     def violations(self) -> int:
         """The number of violations found so far that are not accepted."""

@@ -7,13 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from cronledger.cli import complete
+from cronledger.cli.denied import OPERATOR
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import iso, json_option, json_text, read_moment, require_order, unknown_job
+from cronledger.cli.show import (
+    echo,
+    iso,
+    json_option,
+    json_text,
+    read_moment,
+    require_order,
+    unknown_job,
+)
 
 if TYPE_CHECKING:
     from cronledger.audit.compare import Violation
@@ -60,7 +69,9 @@ def verify(
     the range begins where the schedule was created or where pruned history ends, and reaches to the
     planning cursor.
 
-    The command may run beside live replicas. It only reads, unless --accept is given.
+    The command may run beside live replicas. It only reads, unless --accept is given, and records
+    the run in the view `verifications` if its role is a member of cronledger_operator or
+    cronledger_runner.
 
     Exit status: 1 if there are violations that were not accepted.
     """
@@ -70,10 +81,11 @@ def verify(
     _check(accept, kinds)
     with session() as ledger:
         now = ledger.reports.now()
-        with _progress() as progress:
-            report = _audit(ledger, job, start, end, progress)
+        requested = _Requested.read(ledger, job, start, end, now)
+        with _progress() as progress, _recorded(ledger, requested) as run:
+            report = run.report = _audit(ledger, requested, progress)
             if accept is not None:
-                report = _accepted(ledger, report, accept, kinds)
+                report = run.report = _accepted(ledger, report, accept, kinds)
             if as_json:
                 _print_json(report)
             else:
@@ -98,26 +110,80 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
         yield moved
 
 
+class _Requested(NamedTuple):
+    """The job (None: all) and the range of plan_times (None: not limited) to check."""
+
+    job: str | None
+    first: datetime | None
+    last: datetime | None
+
+    @classmethod
+    def read(
+        cls, ledger: "Session", job: str | None, start: str | None, end: str | None, now: datetime
+    ) -> "_Requested":
+        """Return the values of the options. Raises UsageError, also for an unknown job."""
+        from cronledger.ledger.audits import Audits
+
+        audits = Audits(ledger.connection, ledger.settings.schema_name)
+        if job is not None and not audits.extent([job])["schedules"]:
+            raise unknown_job(job)
+        first = read_moment(start, "--from", now) if start else None
+        last = read_moment(end, "--to", now) if end else None
+        require_order(first, last)
+        return cls(job, first, last)
+
+
 def _audit(
-    ledger: "Session",
-    job: str | None,
-    start: str | None,
-    end: str | None,
-    progress: Callable[[int, int], None],
+    ledger: "Session", requested: _Requested, progress: Callable[[int, int], None]
 ) -> "Report":
     from cronledger.audit import verify as audit
-    from cronledger.ledger.audits import Audits
 
-    schema, now = ledger.settings.schema_name, ledger.reports.now()
-    jobs = None if job is None else [job]
-    if job is not None and not Audits(ledger.connection, schema).extent(jobs)["schedules"]:
-        raise unknown_job(job)
-    first = read_moment(start, "--from", now) if start else None
-    last = read_moment(end, "--to", now) if end else None
-    require_order(first, last)
+    job, first, last = requested
     return audit.verify(
-        ledger.connection, schema=schema, jobs=jobs, from_=first, to=last, progress=progress
+        ledger.connection,
+        schema=ledger.settings.schema_name,
+        jobs=None if job is None else [job],
+        from_=first,
+        to=last,
+        progress=progress,
     )
+
+
+@dataclasses.dataclass(slots=True)
+class _Run:
+    """The report of a run, as soon as there is one."""
+
+    report: "Report | None" = None
+
+
+@contextmanager
+def _recorded(ledger: "Session", requested: _Requested) -> Iterator[_Run]:
+    """Record the run within the block, if this role may write. Otherwise say that it is not."""
+    from psycopg import errors
+
+    from cronledger.audit.recording import Recording
+    from cronledger.cli.session import requester
+
+    run, recording = _Run(), None
+    job, first, last = requested
+    try:
+        recording = Recording.begin(
+            ledger.connection, ledger.settings.schema_name,
+            job=job, from_=first, to=last, requested_by=requester(),
+        )  # fmt: skip
+    except errors.InsufficientPrivilege:
+        role = ledger.connection.info.user
+        echo(f"Note: this run is not recorded; {role} is not a member of {OPERATOR}", err=True)
+    except errors.ReadOnlySqlTransaction:
+        echo("Note: this run is not recorded, because the database is read-only", err=True)
+    try:
+        yield run
+    except BaseException as error:
+        if recording is not None:
+            recording.interrupt(run.report, error)
+        raise
+    if recording is not None and run.report is not None:
+        recording.finish(run.report)
 
 
 def _check(accept: str | None, kinds: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from cronledger.rules import durations
 
 SKEW = timedelta(seconds=2)
 MANY_ROWS = 10_000
+VERIFIED_WITHIN = timedelta(days=7)
 
 
 def schema(context: DoctorContext) -> Iterator[Finding]:
@@ -304,6 +305,25 @@ def violations(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("violations", "problem", found, remedy)
 
 
+def verification(context: DoctorContext) -> Iterator[Finding]:
+    """Check that `verify` has checked all jobs within the last week, and found no violation."""
+    remedy = "run `cronledger verify` daily, as a member of cronledger_operator"
+    rows = context.rows("examine_verifications")
+    if not rows:
+        yield Finding("verification", "warning", "no run over all jobs is recorded", remedy)
+        return
+    (last,) = rows
+    found = f"the last run, by {last['requested_by']} {_about(last['age'])} ago, found"
+    if last["violations"]:
+        kinds = named(f"{count} {kind}" for kind, count in sorted(last["kinds"].items()))
+        remedy = "run `cronledger verify` for the details; report a defect, or accept an incident"
+        yield Finding("verification", "problem", f"{found} violations: {kinds}", remedy)
+    elif last["age"] > VERIFIED_WITHIN:
+        yield Finding("verification", "warning", f"{found} no violation", remedy)
+    else:
+        yield Finding("verification", "ok", f"{found} no violation")
+
+
 def _about(length: timedelta) -> str:
     if abs(length) >= timedelta(days=2):
         return f"{length.days} days"
@@ -312,5 +332,5 @@ def _about(length: timedelta) -> str:
 
 CHECKS: tuple[Check, ...] = (
     identity, roles, clock, time_zones, tables, horizon, jit, partitions, retention, runners, jobs,
-    scopes, queues, violations,
+    scopes, queues, violations, verification,
 )  # fmt: skip
