@@ -217,5 +217,5 @@ def _composed(origin: Any, arguments: tuple[Any, ...]) -> str:
     if origin in (tuple, list):
         return f"list, each: {_form(arguments[0])}"
     if origin is dict:
-        return f"table, each: {_form(arguments[1])}"
+        return "table" if arguments[1] is Any else f"table, each: {_form(arguments[1])}"
     raise LookupError(f"no words for {origin}")

@@ -99,6 +99,7 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "For the web page": {
         54: "`verify` records its runs, and `doctor` reports the last one",
+        55: "a job has the JSON Schema of its payload, derived from its handler",
     },
 }
 """Every feature by its number."""

@@ -186,6 +186,10 @@ BEGIN
     IF TG_OP = 'INSERT' OR NEW.payload IS DISTINCT FROM OLD.payload THEN
         PERFORM {schema}_internal.check_json(NEW.name, 'payload', NEW.payload);
     END IF;
+    IF NEW.payload_schema IS NOT NULL
+            AND (TG_OP = 'INSERT' OR NEW.payload_schema IS DISTINCT FROM OLD.payload_schema) THEN
+        PERFORM {schema}_internal.check_json(NEW.name, 'payload_schema', NEW.payload_schema);
+    END IF;
     IF TG_OP = 'INSERT' OR NEW.retry_backoff IS DISTINCT FROM OLD.retry_backoff THEN
         PERFORM {schema}_internal.check_backoff(NEW.name, NEW.retry_backoff);
     END IF;
@@ -202,7 +206,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a retry_backoff, retry filters or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

@@ -9,7 +9,8 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
     SELECT to_jsonb(job) - ARRAY['revision', 'source', 'deploy', 'paused_at', 'paused_by',
         'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error',
         CASE WHEN job.retry_on IS NULL THEN 'retry_on' END,
-        CASE WHEN job.never_retry_on IS NULL THEN 'never_retry_on' END]
+        CASE WHEN job.never_retry_on IS NULL THEN 'never_retry_on' END,
+        CASE WHEN job.payload_schema IS NULL THEN 'payload_schema' END]
 $$;
 COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 

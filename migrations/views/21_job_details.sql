@@ -7,7 +7,7 @@ SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fo
        j.allow_stale_reentry, j.max_attempts, j.retry_backoff, j.retry_jitter, j.scope_kind, j.scopes,
        j.description, j.source, j.deploy, j.paused_at, j.paused_by, j.paused_reason, j.paused_until,
        j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function,
-       j.retry_on, j.never_retry_on
+       j.retry_on, j.never_retry_on, j.payload_schema
 FROM {schema}.jobs j;
 COMMENT ON VIEW {schema}.job_details IS 'Jobs as they are defined, one row each, without target and payload.';
 COMMENT ON COLUMN {schema}.job_details.name IS 'Name of the job.';
@@ -50,6 +50,7 @@ COMMENT ON COLUMN {schema}.job_details.spec_error IS 'Why the job cannot be plan
 COMMENT ON COLUMN {schema}.job_details.function IS 'The Python function that runs; NULL with another handler.';
 COMMENT ON COLUMN {schema}.job_details.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, HTTP statuses, SQLSTATEs, error codes. NULL or empty: all failures.';
 COMMENT ON COLUMN {schema}.job_details.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
+COMMENT ON COLUMN {schema}.job_details.payload_schema IS 'JSON Schema of the payload, for people and forms; nothing is validated by it in SQL. NULL: any JSON.';
 
 CREATE OR REPLACE VIEW {schema}.job_targets AS
 SELECT j.name, {schema}_internal.masked_target(j.target) AS target, j.payload FROM {schema}.jobs j;

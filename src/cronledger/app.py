@@ -301,7 +301,7 @@ class App:
             message, remedy = f"is already used by {taken}", "set name=… for one of them"
             raise _refusal(where, chosen, "name", message, remedy)
         values: dict[str, Any] = dict(policies)
-        for decided in values.keys() & {"handler", "target"}:
+        for decided in values.keys() & {"handler", "target", "payload_schema"}:
             raise _refusal(where, chosen, decided, "is derived from the function", "remove it")
         scopes = values.get("scopes")
         if callable(scopes):
@@ -314,6 +314,8 @@ class App:
                 values[policy] = [_failure(where, chosen, policy, item) for item in items]
         values |= {"name": chosen, "schedule": schedule}
         values |= {"handler": Handler.PYTHON, "target": {"python": where}}
+        if bound.payload is not None and (schema := bound.payload.schema()) is not None:
+            values["payload_schema"] = schema
         try:
             job = Job.model_validate(values)
         except ValidationError as exc:

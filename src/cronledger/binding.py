@@ -6,15 +6,18 @@ payload.
 
 import inspect
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
 from cronledger.callables import Function, hint, is_async, routine
 from cronledger.middleware import Wrapper
 from cronledger.resources import ResourceParameter, resource_parameter
+from cronledger.rules import storable
 
 CONTEXT = "Context"
 PAYLOAD = "payload"
@@ -26,6 +29,14 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 class PayloadInvalidError(Exception):
     """The payload of an execution does not match the type of the handler's parameter."""
+
+
+class _ReproducibleSchema(GenerateJsonSchema):
+    """Generates the same schema in each process, although the order of a set differs."""
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        return sorted(encoded, key=json.dumps) if isinstance(dft, Set) else encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,21 @@ class PayloadParameter:
         """Raise PayloadInvalidError if `decode` would refuse the payload with this JSON text."""
         if self.adapter is not None:
             self._validated(self.adapter, text)
+
+    def schema(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of the payload.
+
+        Returns None if any JSON is valid, or if the type has no schema that the ledger can store.
+        """
+        if self.adapter is None:
+            return None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of defaults that have no JSON
+                found = self.adapter.json_schema(schema_generator=_ReproducibleSchema)
+        except Exception:  # noqa: BLE001 - a hook of the user may raise any exception
+            return None
+        return found if found and storable.problem(found) is None else None
 
     @staticmethod
     def _validated(adapter: TypeAdapter[Any], text: str) -> Any:

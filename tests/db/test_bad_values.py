@@ -103,6 +103,7 @@ BAD_COLUMNS: list[tuple[dict[str, Any], str]] = [
     ({"payload": nested(JSON_DEPTH + 1)}, "payload is nested more than 100 levels deep"),
     ({"payload": {"a": [10**309]}}, "payload contains a number of 1.8e308 or more"),
     ({"payload": -(10**309)}, "payload contains a number of 1.8e308 or more"),
+    ({"payload_schema": f'{{"a": "{BIG}"}}'}, "payload_schema has 65545 bytes of JSON"),
     ({"retry_backoff": [None, "1 m"]}, "retry_backoff contains a NULL"),
     ({"retry_backoff": ["1 m", "-5 m"]}, "retry_backoff contains a negative duration"),
     ({"retry_backoff": ["-178000000 years"]}, "retry_backoff contains a negative duration"),

@@ -307,8 +307,8 @@ CALLS: dict[str, str] = {
     "accept_violation": "SELECT accept_violation('missing', 'job', db_clock(), 'known', 'k', 'a')",
     "withdraw_acceptance": "SELECT withdraw_acceptance(max(id)) FROM acceptances",
     "begin_verification": "SELECT cronledger_internal.begin_verification('job', NULL, NULL, '1')",
-    "end_verification": "SELECT cronledger_internal.end_verification(max(id), 'finished', NULL, NULL, NULL,"
-    " 0, 0, 0, 0, 0, 0, 0, '{{}}') FROM verification_runs",
+    "end_verification": "SELECT cronledger_internal.end_verification(max(id), 'finished', NULL,"
+    " NULL, NULL, 0, 0, 0, 0, 0, 0, 0, '{{}}') FROM verification_runs",
     "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
     "retire": "SELECT retire('job')",
     "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",

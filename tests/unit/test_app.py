@@ -141,7 +141,7 @@ def test_a_declared_function_stays_what_it_was() -> None:
 
 
 def test_policies_are_those_of_job() -> None:
-    decided = {"name", "schedule", "handler", "target"}
+    decided = {"name", "schedule", "handler", "target", "payload_schema"}
     assert set(Policies.__annotations__) == set(Job.model_fields) - decided
 
 
@@ -168,6 +168,7 @@ def test_a_name_is_taken_once() -> None:
         ({"grace": "1x"}, r'jobs\.plain\.grace = "1x": .*; use'),
         ({"ovrlap": "skip"}, r"jobs\.plain\.ovrlap = \"skip\": .*; did you mean `overlap`\?"),
         ({"target": {}}, r"jobs\.plain\.target: is derived from the function; remove it"),
+        ({"payload_schema": {}}, r"jobs\.plain\.payload_schema: is derived from the function"),
         ({"payload": object()}, r"jobs\.plain\.payload: is not JSON"),
         ({"scopes": "abc"}, r"jobs\.plain\.scopes"),
     ],

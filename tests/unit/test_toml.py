@@ -54,6 +54,7 @@ def test_every_way_to_say_what_runs(file: Path) -> None:
         [jobs.python]
         python = "myproject.jobs:refresh"
         payload = { day = 2026-01-01, n = [1, 2.5] }
+        payload_schema = { type = "object", properties.day = { examples = [2026-01-01] } }
         [jobs.external]
         external = true
         """,
@@ -73,6 +74,8 @@ def test_every_way_to_say_what_runs(file: Path) -> None:
         "external": (Handler.EXTERNAL, {}),
     }
     assert source.jobs[4].payload == {"day": "2026-01-01", "n": [1, 2.5]}
+    properties = {"day": {"examples": ["2026-01-01"]}}
+    assert source.jobs[4].payload_schema == {"type": "object", "properties": properties}
     assert source.path == file
     assert (source.settings, source.deploy, source.warnings) == ({}, None, ())
 

@@ -253,6 +253,11 @@ class Job(BaseModel):
         description="What the job runs: a command, function, statement or URL.",
     )
     payload: Any = Field(None, description="JSON that is passed to the handler.")
+    payload_schema: dict[str, Any] | None = Field(
+        None,
+        description="JSON Schema of the payload, for people and forms. An App derives it from the "
+        "type of the handler's parameter. Enqueueing and triggering do not check it.",
+    )
     run_timeout: Limit = Field(
         timedelta(hours=1),
         description='An attempt is stopped after this time. `"none"` (`None` in Python, NULL in '

@@ -258,7 +258,7 @@ def _storable(report: Report) -> None:
     """Add the problems of values that PostgreSQL cannot store."""
     for name in Job.model_fields:
         value = getattr(report.job, name)
-        is_json = name in ("target", "payload")
+        is_json = name in ("target", "payload", "payload_schema")
         if is_json and (found := storable.problem(value)) is not None:
             report.add(name, *found)
         elif any(_UNSTORABLE.search(text) for text in _strings(value)):

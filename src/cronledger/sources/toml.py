@@ -30,7 +30,8 @@ WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
-    {"description", "schedule", "payload", "starts_at", "ends_at", "scope_kind", "scopes"}
+    {"description", "schedule", "payload", "payload_schema", "starts_at", "ends_at"}
+    | {"scope_kind", "scopes"}
     | {*retry_filters.FILTERS}  # their items depend on the handler
 )
 DEFAULTS = POLICIES - OF_ONE_JOB
@@ -172,8 +173,8 @@ class _Reader:
             for key, value in whole.items()
             if key in POLICIES and (key in entry or _applies(key, whole))
         }
-        if "payload" in values:
-            values["payload"] = to_jsonable_python(values["payload"])
+        for key in values.keys() & {"payload", "payload_schema"}:
+            values[key] = to_jsonable_python(values[key])
         work, values["handler"], values["target"] = self._work(name, entry)
         job = self._validated(name, values)
         if job is None:
