@@ -100,6 +100,7 @@ GROUPS: dict[str, dict[int, str]] = {
     "For the web page": {
         54: "`verify` records its runs, and `doctor` reports the last one",
         55: "a job has the JSON Schema of its payload, derived from its handler",
+        56: "sums of ended executions by hour, which the sweeper keeps and `verify` checks",
     },
 }
 """Every feature by its number."""

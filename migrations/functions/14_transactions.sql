@@ -20,7 +20,7 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY['queues', 'jobs', 'job_revisions', 'schedules', 'executions', 'skips',
                                 'sources', 'identity', 'pruned', 'acceptances',
-                                'verification_runs'] LOOP
+                                'verification_runs', 'rolled_up_hours', 'changed_hours', 'roll_up_state'] LOOP
         IF NOT EXISTS (SELECT FROM pg_trigger t
                        WHERE t.tgrelid = format('{schema}.%I', name)::regclass AND t.tgname = 'commit_durably') THEN
             EXECUTE format('CREATE TRIGGER commit_durably BEFORE INSERT OR UPDATE OR DELETE ON {schema}.%I
@@ -39,6 +39,9 @@ COMMENT ON TRIGGER commit_durably ON {schema}.identity IS 'Calls commit_durably(
 COMMENT ON TRIGGER commit_durably ON {schema}.pruned IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.acceptances IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.verification_runs IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.rolled_up_hours IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.changed_hours IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.roll_up_state IS 'Calls commit_durably().';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -35,7 +35,8 @@ BEGIN
         next_attempt_at = NULL,
         finished_at = CASE e.status WHEN 'RUNNING' THEN NULL ELSE coalesce(e.finished_at, at) END,
         cancel_requested_at = coalesce(e.cancel_requested_at, at),
-        cancel_requested_by = coalesce(e.cancel_requested_by, requester), updated_at = at
+        cancel_requested_by = coalesce(e.cancel_requested_by, requester), updated_at = at,
+        changed_xact = CASE e.status WHEN 'RUNNING' THEN e.changed_xact ELSE pg_current_xact_id() END
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     IF held.status <> 'RUNNING' THEN
@@ -110,7 +111,7 @@ BEGIN
                                ELSE least(e.next_attempt_at, at) END,
         max_attempts = greatest(e.max_attempts, e.attempt + 1), cancel_requested_at = NULL,
         cancel_requested_by = NULL, requested_by = coalesce(retry.requested_by, session_user),
-        updated_at = at
+        updated_at = at, changed_xact = pg_current_xact_id()
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
     PERFORM pg_notify('{schema}', 'pending');

@@ -68,6 +68,7 @@ BEGIN
         duration_ms = coalesce(h.duration_ms, greatest(
             0, extract(epoch FROM {schema}.db_clock() - e.started_at) * 1000)::bigint),
         finished_at = {schema}.db_clock(), updated_at = {schema}.db_clock(),
+        changed_xact = pg_current_xact_id(),
         watermark = CASE WHEN h.covers THEN h.watermark ELSE e.watermark END,
         next_attempt_at = CASE WHEN h.status = 'FAILED' AND e.attempt < e.max_attempts
                                     AND e.cancel_requested_at IS NULL
@@ -107,6 +108,7 @@ BEGIN
         heartbeat_at = CASE WHEN h.ends THEN e.heartbeat_at END,
         stale_after = CASE WHEN h.ends THEN e.stale_after END,
         finished_at = CASE WHEN h.ends THEN {schema}.db_clock() END, updated_at = {schema}.db_clock(),
+        changed_xact = CASE WHEN h.ends THEN pg_current_xact_id() ELSE e.changed_xact END,
         attempts = e.attempts || jsonb_build_object(
             'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
             'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', {schema}.db_clock(),

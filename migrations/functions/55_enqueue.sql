@@ -168,7 +168,7 @@ BEGIN
         ORDER BY f.plan_time FOR NO KEY UPDATE OF f SKIP LOCKED
     )
     UPDATE {schema}.executions e
-    SET next_attempt_at = NULL, updated_at = {schema}.db_clock(),
+    SET next_attempt_at = NULL, updated_at = {schema}.db_clock(), changed_xact = pg_current_xact_id(),
         error_msg = left(concat_ws('; ', e.error_msg,
             format('not retried: execution %s of the same key took its place', h.id)), 4000)
     FROM held h

@@ -17,9 +17,9 @@ LANGUAGE sql IMMUTABLE AS $$
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
-             schema_migrations verifications'),
+             schema_migrations verifications execution_hours'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations recent_violations present_violations max_steals is_dirty group_status
+            'history_violations recent_violations present_violations wrong_hours max_steals is_dirty group_status
              queues_in_use preview_backfill'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Operator functions.
@@ -42,7 +42,7 @@ LANGUAGE sql IMMUTABLE AS $$
              rearm_unblocked claim_due lock_due_existing lock_stale decide_existing try_claim_existing
              claim_existing refuse_start is_stale may_be_stolen job_room queue_room record_spec_error assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition create_missing_partitions earliest_due parked_jobs
-             unblocked_schedules left_behind maintain_partitions'),
+             unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
         -- Requirements of transactions.
@@ -53,7 +53,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
-             check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_trigger
+             bucket_bounds check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_trigger
              apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
@@ -63,7 +63,7 @@ LANGUAGE sql IMMUTABLE AS $$
              lock_or_create_scope partition_is_busy rearm_after claim_refusal register_worker retire_other_kinds
              enqueue_dirty_scope runners_mark_timeline settle_input lease_refusal lock_lease raise_unknown_execution raise_unknown_job
              raise_unknown_scope'),
-        ('', 'SELECT', 'acceptances pruned verification_runs'),
+        ('', 'SELECT', 'acceptances pruned verification_runs rolled_up_hours changed_hours roll_up_state'),
         ('', 'USAGE', 'acceptance_id verification_id')
     ) d(roles, privileges, objects)
     CROSS JOIN LATERAL regexp_split_to_table(d.objects, '[[:space:]]+') o(name)
@@ -74,7 +74,7 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT 'PUBLIC', 'EXECUTE', o.name
     FROM regexp_split_to_table(
         'db_now db_clock local_time partitions pruned_through other_database masked masked_target decided_grants
-         missing_grants', '[[:space:]]+') o(name)
+         missing_grants estimated_quantile rolled_up_before', '[[:space:]]+') o(name)
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'Returns the privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';
 

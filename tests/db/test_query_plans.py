@@ -334,3 +334,41 @@ def test_scopes_that_stay_are_neither_written_nor_locked(scoped: psycopg.Connect
             [names],
         ).fetchone()
     assert found == (1, 0, 0)
+
+
+def test_f56_the_roll_up_reads_what_has_changed_and_its_hours(filled: psycopg.Connection) -> None:
+    """By index, from a history that is much larger."""
+    changed = filled.execute(
+        "UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()"
+        " WHERE status = 'SUCCESS' AND id % 500 = 0"
+    ).rowcount
+    of_their_hours = filled.execute(
+        "SELECT count(*) FROM cronledger.executions e WHERE EXISTS ("
+        " SELECT FROM cronledger.executions c WHERE c.changed_xact IS NOT NULL"
+        " AND (c.job_name, c.scope_kind, c.scope_id) = (e.job_name, e.scope_kind, e.scope_id)"
+        " AND date_trunc('hour', c.plan_time, 'UTC') = date_trunc('hour', e.plan_time, 'UTC'))"
+    ).fetchone()
+    assert changed > 50
+    assert of_their_hours is not None
+    with filled.transaction():
+        before = _reads(filled)
+        filled.execute("SELECT cronledger_internal.mark_changed_hours('0', 20000)")
+        marked = _reads(filled)
+        assert marked["seq_scan"] == before["seq_scan"]
+        assert changed <= marked["read"] - before["read"] <= 2 * changed + 10
+        filled.execute("SELECT cronledger_internal.roll_up_hours(20000)")
+        both = _reads(filled)
+        assert both["seq_scan"] == before["seq_scan"]
+        assert both["read"] - marked["read"] <= 2 * of_their_hours[0] + 10
+    counted = filled.execute("SELECT count(*), sum(success) FROM cronledger.execution_hours")
+    assert counted.fetchone() != (0, None)
+
+
+def _reads(c: psycopg.Connection) -> dict[str, int]:
+    """What this session has read of executions since its counters were last sent."""
+    row = c.execute(
+        "SELECT sum(seq_scan)::int, sum(idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
+        " WHERE schemaname = 'cronledger' AND relname LIKE 'executions%'"
+    ).fetchone()
+    assert row is not None
+    return {"seq_scan": row[0], "read": row[1]}

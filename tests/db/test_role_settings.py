@@ -275,7 +275,8 @@ CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronled
 """
 TABLES = (
     "queues", "jobs", "job_revisions", "schedules", "executions", "skips", "sources", "identity",
-    "pruned", "acceptances", "verification_runs",
+    "pruned", "acceptances", "verification_runs", "rolled_up_hours", "changed_hours",
+    "roll_up_state",
 )  # fmt: skip
 NOT_DURABLE = {
     "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
@@ -309,6 +310,8 @@ CALLS: dict[str, str] = {
     "begin_verification": "SELECT cronledger_internal.begin_verification('job', NULL, NULL, '1')",
     "end_verification": "SELECT cronledger_internal.end_verification(max(id), 'finished', NULL,"
     " NULL, NULL, 0, 0, 0, 0, 0, 0, 0, '{{}}') FROM verification_runs",
+    "mark_changed_hours": "SELECT cronledger_internal.mark_changed_hours('0', 10)",
+    "roll_up_hours": "SELECT cronledger_internal.roll_up_hours(10)",
     "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
     "retire": "SELECT retire('job')",
     "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",
@@ -325,6 +328,7 @@ STEPS = {
     "assert_lease", "scope_changes", "date_at_commit", "refuse_start",
     "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",
     "maintain_partitions", "earliest_due", "left_behind", "parked_jobs", "unblocked_schedules",
+    "prune_hours",
 }  # fmt: skip
 """What only steps of a replica call, or what writes nothing."""
 

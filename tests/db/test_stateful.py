@@ -26,12 +26,15 @@ from tests.db.support.engine import Ledger, runners
 from tests.db.support.ledger_bench import TICK, Bench
 from tests.db.support.ledger_scenes import POINTS, Scenes
 from tests.db.support.model_of_rows import EPOCH, PERIOD, Row
+from tests.db.support.rolled_hours import round_of, totals
 
 SEARCHED = int(os.environ.get("CRONLEDGER_STATEFUL", "0"))
 
 
 class Machine(Scenes):
     """One example: the calls, the laws after each, and how it all comes to rest."""
+
+    moments = 0
 
     def teardown(self) -> None:
         if not self.model.jobs or sys.exc_info()[0] is not None:
@@ -70,6 +73,15 @@ class Machine(Scenes):
             assert sorted(ran + skipped) == wanted
             # Whatever ended re-armed what waited for it.
             assert parked != "waiting" or self.model.running(name, scope)
+
+    @invariant()
+    def the_hours_that_are_counted_and_the_rest_are_all(self) -> None:
+        """Whatever was marked and counted before, also while the clock of the example goes on."""
+        self.moments += 1
+        if self.moments % 3 == 0:
+            round_of(self.ledger)
+        counted, direct = totals(self.ledger)
+        assert counted == direct
 
     @invariant()
     def dirt_is_as_the_model_says(self) -> None:
@@ -117,6 +129,11 @@ class Machine(Scenes):
         else:
             raise AssertionError(f"it does not come to rest: {self.waiting()}")
         self.every_plan_time_is_accounted_for()
+        self.the_hours_that_are_counted_and_the_rest_are_all()
+        assert not self.ledger.values(
+            "SELECT * FROM executions WHERE finished_at IS NOT NULL AND next_attempt_at IS NULL"
+            " AND changed_xact IS NULL"
+        )
         assert not self.ledger.values("SELECT * FROM violations")
         assert not list(verify(self.bench.url))
 

@@ -122,7 +122,7 @@ def simulate(database: Database, course: Callable[[Idle], Awaitable[None]]) -> N
 CLAIM = ("read_clock", "claim_due", "lock_due_schedules", "next_due")
 FULL_ROUND = (
     "sweep_stale", "resume_paused", "rearm_left_behind", "settle_left_behind", "end_orphans",
-    "reap_runners", "maintain_partitions",
+    "reap_runners", "maintain_partitions", "mark_changed_hours", "roll_up_hours", "prune_hours",
 )  # fmt: skip
 OWN_DATABASE = 3
 """How often a full round checks that this is the ledger's own database."""

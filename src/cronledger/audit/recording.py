@@ -45,7 +45,7 @@ class Recording:
         given = {"job": job, "from_": from_, "to": to, "requested_by": requested_by}
         given["version"] = metadata.version("cronledger")
         with transaction(connection):
-            (row,) = queries.rows(connection, "begin_verification", schema, given)
+            (row,) = queries.rows(connection, "call_begin_verification", schema, given)
         return cls(connection, schema, row["id"])
 
     def finish(self, report: Report) -> None:
@@ -75,4 +75,4 @@ class Recording:
             "kinds": Jsonb(dict(report.kinds)), "outcome": outcome, "error": error, "run": self.run,
         }  # fmt: skip
         with transaction(self.connection):
-            queries.rows(self.connection, "end_verification", self.schema, given)
+            queries.rows(self.connection, "call_end_verification", self.schema, given)

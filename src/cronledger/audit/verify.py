@@ -161,6 +161,9 @@ class _Audit:
             for row in self._audits.history_violations(self._jobs, since):
                 if self._is_requested(row):
                     yield Violation(**row)
+        with self._audits.snapshot():
+            for row in self._audits.wrong_hours(self._jobs, self._start, self._end):
+                yield Violation(**row)
         for only in self._jobs if self._jobs is not None else [None]:
             after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
             while more:

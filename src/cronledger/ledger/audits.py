@@ -158,6 +158,16 @@ class Audits:
         start = "-infinity" if first is None else first
         return self._stream("list_history_violations", dict_row, jobs=jobs, first=start)
 
+    def wrong_hours(
+        self, jobs: list[str] | None, first: datetime | None, last: datetime
+    ) -> Iterator[Row]:
+        """Yield the violations of the roll-up of hours in [first, last] of these jobs (None: all).
+
+        The server reads their executions.
+        """
+        start = "-infinity" if first is None else first
+        return self._stream("list_wrong_hours", dict_row, jobs=jobs, first=start, last=last)
+
     def present_violations(self) -> list[Row]:
         """Return the violations that SQL finds in the present state."""
         return self._read("list_present_violations")

@@ -403,6 +403,18 @@ class Statements:
             c, "maintain_partitions", MaintainedPartition, retention=retention, width=width
         )
 
+    async def mark_changed_hours(
+        self, c: Connection, after: str, most: int
+    ) -> StepCursor[str | None]:
+        """`after`: the number of a transaction. The value is where the next call goes on."""
+        return await self._values(c, "mark_changed_hours", after=after, most=most)
+
+    async def roll_up_hours(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "roll_up_hours", most=most)
+
+    async def prune_hours(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "prune_hours", most=most)
+
     async def take_turn(self, c: Connection, subject: str) -> StepCursor[bool]:
         return await self._values(c, "take_turn", subject=subject)
 

@@ -188,7 +188,10 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
 
 
 async def _busy(url: str, ledger: Ledger) -> None:
-    """Something of each kind, held by a runner that is gone."""
+    """Something of each kind, held by a runner that is gone, and an hour to be counted."""
+    ledger.job("earlier", schedule=None)
+    ledger.values("SELECT cancel(%s)", ledger.trigger("earlier"))
+    ledger.travel(by=timedelta(hours=2))
     ledger.job("plain", schedule=CRON)
     ledger.job("again", schedule=CRON, allow_stale_reentry=True)
     ledger.job("ext", schedule=CRON, handler="external", target={})
@@ -229,6 +232,9 @@ async def _busy(url: str, ledger: Ledger) -> None:
 
 
 # -- the heir --------------------------------------------------------------------------------------
+
+
+UNMARKED = "finished_at IS NOT NULL AND next_attempt_at IS NULL AND changed_xact IS NULL"
 
 
 class Heir(Ledger):
@@ -315,6 +321,7 @@ def judge(heir: Heir, step: str, marks: Path) -> None:
             assert execution not in heir.started, execution
     _judge_effects(heir)
     _judge_definitions(heir, step)
+    _judge_hours(heir, step)
 
 
 def _judge_effects(heir: Heir) -> None:
@@ -325,6 +332,17 @@ def _judge_effects(heir: Heir) -> None:
             " LEFT JOIN public.effects f ON f.id = e.id WHERE e.job_name LIKE 'effect%'"
             " GROUP BY e.id, e.status HAVING count(f.id) <> (e.status = 'SUCCESS')::integer"
         )
+
+
+def _judge_hours(heir: Heir, step: str) -> None:
+    """All ends are known to the roll-up. The hour that a killed sweeper was counting is counted."""
+    assert not heir.values(f"SELECT * FROM cronledger.executions WHERE {UNMARKED}")
+    if step != "sweep":
+        return
+    heir.values("SELECT cronledger_internal.mark_changed_hours('0', 20000)")
+    heir.values("SELECT cronledger_internal.roll_up_hours(200)")
+    counted = "SELECT cancelled FROM cronledger.execution_hours WHERE job_name = 'earlier'"
+    assert heir.values(counted) == [1]
 
 
 def _judge_definitions(heir: Heir, step: str) -> None:

@@ -48,7 +48,15 @@ class Bench:
             replica.crash()
         with psycopg.connect(self.url, options="-csearch_path=cronledger") as c:
             c.execute("SET session_replication_role = replica")
-            for table in ("executions", "skips", "schedules", "job_revisions", "jobs"):
+            for table in (
+                "executions",
+                "skips",
+                "schedules",
+                "job_revisions",
+                "jobs",
+                "rolled_up_hours",
+                "changed_hours",
+            ):
                 c.execute(f"DELETE FROM {table}".encode())
             c.execute("DELETE FROM runners WHERE version = 'external'")
             c.execute("UPDATE time_travel SET ahead = '0'")

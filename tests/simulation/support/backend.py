@@ -296,7 +296,8 @@ class Database:
             for row in self.eye.execute(
                 "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'cronledger'::regnamespace"
                 " AND c.relkind IN ('r', 'p') AND NOT c.relispartition"
-                " AND c.relname NOT IN ('schema_migrations', 'identity') ORDER BY 1"
+                " AND c.relname NOT IN ('schema_migrations', 'identity', 'roll_up_state')"
+                " ORDER BY 1"
             ).fetchall()
         ]
         self._used = 0

@@ -11,6 +11,7 @@ import psycopg
 
 from cronledger.engine.awaited import Awaited
 from cronledger.engine.clock import DatabaseClock, fetch_now
+from cronledger.engine.maintenance.hours import HourRollUp
 from cronledger.ledger import identity
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import CheckInReply, Swept
@@ -34,7 +35,8 @@ class Sweeper:
 
     A full round does everything. The first step is one, so that schedules that were parked because
     no runner had their handlers are due again. The hourly maintenance of partitions is one as well,
-    so that no fault of a check-in can hide something for good. `rearmed` is called when something
+    so that no fault of a check-in can hide something for good. It also begins a round of the
+    roll-up of hours, of which each further step does a part. `rearmed` is called when something
     is due now. Programs that wait for an `awaited` execution are notified once it is swept.
     """
 
@@ -58,10 +60,11 @@ class Sweeper:
         self._rearmed = rearmed
         self._stale = False  # leases or pauses have ended
         self._left: frozenset[str] = frozenset()
+        self._hours = HourRollUp(pool, statements)
         self._examined_at = self._maintain_at = monotonic()
 
     async def step(self) -> float:
-        """Do what was found. Return the seconds until the next maintenance.
+        """Do what was found. Return the seconds until the next maintenance, or the next step of it.
 
         In a database that is not the ledger's own the step does nothing, and waits until a check-in
         finds that it is.
@@ -78,12 +81,14 @@ class Sweeper:
             if maintains:
                 await self._maintain()
                 self._maintain_at = monotonic() + MAINTENANCE
+                self._hours.begin()
+            await self._hours.step()
         except psycopg.Error as error:
             self._stale, self._left = self._stale or stale, self._left | left
             if identity.other_database_reason(error) is None:
                 raise
             return MAINTENANCE
-        return max(0.1, self._maintain_at - monotonic())
+        return 0.1 if self._hours.unfinished else max(0.1, self._maintain_at - monotonic())
 
     async def _round(self, stale: bool, left: frozenset[str]) -> None:
         if stale:

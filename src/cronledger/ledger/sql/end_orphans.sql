@@ -22,7 +22,7 @@ WITH RECURSIVE d AS (
 UPDATE {schema}.executions e
 SET status = 'CANCELLED', next_attempt_at = NULL, cancel_requested_at = {schema}.db_now(),
     cancel_requested_by = 'retired', finished_at = coalesce(e.finished_at, {schema}.db_now()),
-    updated_at = {schema}.db_now()
+    updated_at = {schema}.db_now(), changed_xact = pg_current_xact_id()
 FROM held h
 WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
     = (h.job_name, h.scope_kind, h.scope_id, h.plan_time) AND e.next_attempt_at IS NOT NULL

@@ -18,7 +18,8 @@ SET status = CASE WHEN e.cancel_requested_at IS NULL THEN 'FAILED' ELSE 'CANCELL
     error_code = 'stale_timeout',
     error_msg = format('runner %%s was last seen at %%s and its lease ended at %%s; the end of attempt %%s is unknown',
                        e.runner_id, e.heartbeat_at, e.stale_after, e.attempt),
-    finished_at = {schema}.db_now(), next_attempt_at = NULL, updated_at = {schema}.db_now()
+    finished_at = {schema}.db_now(), next_attempt_at = NULL, updated_at = {schema}.db_now(),
+    changed_xact = pg_current_xact_id()
 FROM held h
 WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
     = (h.job_name, h.scope_kind, h.scope_id, h.plan_time)

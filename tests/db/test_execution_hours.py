@@ -1,0 +1,274 @@
+"""The roll-up of hours: its sums are those of the executions, whatever changes, and whenever."""
+
+import math
+import random
+from bisect import bisect_right
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from cronledger.audit.verify import verify
+from cronledger.rules import outcome
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.rolled_hours import round_of, totals
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+COUNTS = ("success", "failed", "cancelled", "retries")
+
+
+def hours(ledger: Ledger, **where: Any) -> list[dict[str, Any]]:
+    condition = " AND ".join(f"{name} = %s" for name in where) or "true"
+    with ledger._connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(
+            f"SELECT * FROM execution_hours WHERE {condition} ORDER BY job_name, scope_id,"
+            " hour".encode(), list(where.values()),
+        )  # fmt: skip
+        return cursor.fetchall()
+
+
+def wrong(url: str) -> list[str]:
+    return [str(one) for one in verify(url) if one.kind == "wrong_hour"]
+
+
+def ended(ledger: Ledger, durations: list[int], job: str = "job", **columns: Any) -> None:
+    """Executions of the past hour that have ended, one for each duration in milliseconds."""
+    base = ledger.now().replace(minute=0, second=0, microsecond=0) - HOUR
+    for n, duration in enumerate(durations):
+        values = {
+            "job_name": job, "scope_kind": "global", "scope_id": "global", "status": "SUCCESS",
+            "plan_time": base + n * timedelta(seconds=1), "due_at": base, "trigger": "manual",
+            "revision": 1, "queue": "default", "attempt": 1, "max_attempts": 9,
+            "lease_token": "00000000-0000-0000-0000-000000000001", "started_at": base,
+            "finished_at": base, "duration_ms": duration,
+        } | columns  # fmt: skip
+        ledger.values(
+            f"INSERT INTO executions ({', '.join(values)}, changed_xact)"
+            f" VALUES ({', '.join(['%s'] * len(values))}, pg_current_xact_id())",
+            *values.values(),
+        )
+
+
+async def test_f56_ended_executions_are_counted_when_their_hour_is_over(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", max_attempts=2, retry_backoff=["0 s"], overlap="wait")
+    async with runners(database_url, {}) as (one,):
+        for minute in range(6):
+            ledger.travel(by=MINUTE)
+            (start,) = await one.settle()
+            how = outcome.success(None) if minute % 3 else outcome.failure(KeyError("x"))
+            await one.finish(start, how)
+            if not minute % 3:
+                (start,) = await one.settle()
+                await one.finish(start, outcome.failure(KeyError("x")))
+        round_of(ledger)
+        assert hours(ledger) == []  # the hour is not over
+        assert ledger.one("SELECT rolled_up_before() < db_now()")
+        assert totals(ledger) == ("(4,2,0,2)", "(4,2,0,2)")
+    ledger.travel(by=HOUR)
+    round_of(ledger)
+    (row,) = hours(ledger)
+    assert tuple(row[name] for name in COUNTS) == (4, 2, 0, 2)
+    assert (row["durations"], row["starts"]) == (6, 4)  # starts: without those with two attempts
+    assert row["hour"].astimezone(UTC).hour == 12
+    assert ledger.one("SELECT rolled_up_before()") == row["hour"] + HOUR
+    assert totals(ledger) == ("(4,2,0,2)", "(4,2,0,2)")
+    assert wrong(database_url) == []
+    round_of(ledger)
+    (again,) = hours(ledger)
+    assert again | {"rolled_up_at": None} == row | {"rolled_up_at": None}
+
+
+async def test_f56_a_change_after_the_roll_up_is_counted_again(
+    ledger: Ledger, database_url: str
+) -> None:
+    ledger.job(handler="external", target={}, schedule=None, max_attempts=1)
+    first, second, third = (ledger.trigger() for _ in range(3))
+    id, token = ledger.one("SELECT id, lease_token FROM claim_next('default', 'w')")
+    ledger.values("SELECT fail(%s, %s, 'bad', 'no')", id, token)
+    ledger.values("SELECT cancel(%s)", second)
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+
+    def counted() -> tuple[int, ...]:
+        assert wrong(database_url) == []
+        mixed, direct = totals(ledger)
+        assert mixed == direct
+        return tuple(row[name] for row in hours(ledger) for name in COUNTS)
+
+    assert counted() == (0, 1, 1, 0)
+    ledger.values("SELECT retry(%s)", first)
+    assert counted() == (0, 1, 1, 0)  # until the next round
+    round_of(ledger)
+    assert counted() == (0, 0, 1, 0)
+    ledger.values("SELECT cancel(%s)", first)
+    ledger.values("SELECT retry(%s)", second)
+    ledger.values("SELECT cancel(%s)", second)
+    round_of(ledger)
+    assert counted() == (0, 0, 2, 0)
+    ledger.values("SELECT retry(id) FROM executions WHERE status = 'CANCELLED'")
+    round_of(ledger)
+    assert counted() == ()  # an hour without ended executions has no row
+    ledger.values("SELECT retire('job')")
+    round_of(ledger)
+    assert counted() == (0, 0, 3, 0)
+    assert third > second
+
+
+def test_f56_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_url: str) -> None:
+    """Its transaction began first, and other changes were marked and counted meanwhile."""
+    ledger.job(handler="external", target={}, schedule=None)
+    slow, quick = ledger.trigger(), ledger.trigger()
+    ledger.travel(by=2 * HOUR)
+    with psycopg.connect(database_url) as open_transaction:
+        open_transaction.execute("SELECT cronledger.cancel(%s)", [slow])
+        ledger.values("SELECT cancel(%s)", quick)
+        for _ in range(2):
+            round_of(ledger)
+            assert [row["cancelled"] for row in hours(ledger)] == [1]
+            assert totals(ledger) == ("(0,0,1,0)", "(0,0,1,0)")
+    assert totals(ledger) == ("(0,0,2,0)", "(0,0,2,0)")
+    round_of(ledger)
+    assert [row["cancelled"] for row in hours(ledger)] == [2]
+    assert wrong(database_url) == []
+
+
+def test_f56_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger) -> None:
+    """As after the restore of a dump into a new server."""
+    ledger.job(schedule=None)
+    ended(ledger, [1])
+    ledger.values("UPDATE roll_up_state SET marked_before = '9000000000000'")
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    ended(ledger, [1, 2])
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    assert [row["success"] for row in hours(ledger)] == [1, 2]
+
+
+def test_f56_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
+    ledger.job(schedule=None)
+    ended(ledger, [1] * 7)  # 7 transactions
+    with ledger._connection.transaction():  # one transaction is never divided
+        ended(ledger, [1] * 5, job="other")
+    ledger.travel(by=2 * HOUR)
+    mark = "SELECT cronledger_internal.mark_changed_hours(%s::text::xid8, 3)"
+    after: str | None = "0"
+    calls = 0
+    while after is not None:
+        after = ledger.one(mark, after)
+        calls += 1
+    assert calls == 5  # 3, 3, 1, 5, and one that finds nothing
+    assert ledger.one("SELECT cronledger_internal.roll_up_hours(1)") == 1
+    assert ledger.one("SELECT rolled_up_before()") is None
+    assert ledger.one("SELECT cronledger_internal.roll_up_hours(1)") == 1
+    assert ledger.one("SELECT cronledger_internal.roll_up_hours(1)") == 0
+    assert [row["success"] for row in hours(ledger)] == [7, 5]
+    assert ledger.one("SELECT rolled_up_before()") is not None
+
+
+def test_f56_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    ended(ledger, [1])
+    ledger.travel(by=2 * HOUR)
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT cronledger_internal.mark_changed_hours('0', 10)")
+        round_of(ledger)
+        assert hours(ledger) == []
+        other.rollback()
+    round_of(ledger)
+    assert [row["success"] for row in hours(ledger)] == [1]
+
+
+def bounds() -> list[int]:
+    """The bounds of the buckets, from their definition."""
+    return sorted({math.isqrt(2**n - 1) + 1 for n in range(55)})
+
+
+@pytest.mark.parametrize("spread", [1.0, 100.0, 1e7])
+def test_f56_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
+    dice = random.Random(spread)
+    durations = [
+        0,
+        1,
+        2,
+        3,
+        *(round(spread ** dice.random() * dice.random() * 9) for _ in range(90)),
+    ]
+    ledger.job(schedule=None)
+    ended(ledger, durations)
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    (row,) = hours(ledger)
+    counts = Counter(bisect_right(bounds(), one) for one in durations)
+    assert row["duration_counts"] == [counts[n] for n in range(max(counts) + 1)]
+    assert (row["duration_ms_min"], row["duration_ms_max"]) == (min(durations), max(durations))
+    assert row["duration_ms_sum"] == sum(durations)
+    ordered = sorted(durations)
+    for share in (0.01, 0.25, 0.5, 0.95, 0.99, 1.0):
+        exact = ordered[max(1, math.ceil(len(ordered) * share)) - 1]
+        estimate = ledger.one(
+            "SELECT estimated_quantile(%s::bigint[], %s)", row["duration_counts"], share
+        )
+        assert estimate == pytest.approx(exact, rel=0.191, abs=0.01)
+    assert row["duration_ms_min"] <= row["duration_ms_p50"] <= row["duration_ms_p95"]
+    assert row["duration_ms_p95"] <= row["duration_ms_max"]
+    assert ledger.one("SELECT estimated_quantile('{0,0}', 0.5)") is None
+
+
+def test_f56_hours_are_pruned_with_their_executions(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    ended(ledger, [1])
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    assert len(hours(ledger)) == 1
+    ledger.travel(by=timedelta(days=120))
+    ledger.values("SELECT * FROM maintain_partitions()")
+    assert ledger.one("SELECT cronledger_internal.prune_hours(10)") == 1
+    assert hours(ledger) == []
+    assert wrong(database_url) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE rolled_up_hours SET success = success + 1",
+        "UPDATE rolled_up_hours SET duration_ms_sum = 0",
+        "UPDATE rolled_up_hours SET duration_ms_max = 17",
+        "UPDATE rolled_up_hours SET duration_counts = '{3}'",
+        "UPDATE rolled_up_hours SET hour = hour - interval '1 h'",
+        "DELETE FROM rolled_up_hours",
+        "UPDATE executions SET status = 'CANCELLED'",
+        "DELETE FROM executions",
+    ],
+)
+def test_f56_verify_finds_an_hour_with_wrong_sums(
+    ledger: Ledger, database_url: str, damage: str
+) -> None:
+    ledger.job(schedule=None)
+    ended(ledger, [10, 20, 3000])
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    # As if no transaction of another test on this server were open.
+    ledger.values("UPDATE roll_up_state SET marked_before = pg_current_xact_id()")
+    assert wrong(database_url) == []
+    ledger.values(damage)
+    found = [one for one in verify(database_url) if one.kind == "wrong_hour"]
+    assert {(one.kind, one.job_name) for one in found} == {("wrong_hour", "job")}
+    later = datetime.now(UTC) + timedelta(days=30)  # noqa: TID251 - outside of every range
+    assert [one for one in verify(database_url, from_=later) if one.kind == "wrong_hour"] == []
+
+
+async def test_f56_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: str) -> None:
+    ledger.job(schedule=None)
+    ended(ledger, [5])
+    ledger.travel(by=2 * HOUR)
+    async with runners(database_url, {}) as (one,):
+        await one.sweeper.step()
+        while one.sweeper._hours.unfinished:
+            await one.sweeper.step()
+    assert [row["success"] for row in hours(ledger)] == [1]
