@@ -429,7 +429,7 @@ def test_retry_of_what_was_cancelled_before_it_started(db: Db) -> None:
     assert call(db, "retry", waiting["id"], requested_by="bob") == "retried"
     again = row(db, waiting["id"])
     changed = {name for name in waiting if waiting[name] != again[name]}
-    assert changed == {"requested_by", "updated_at"}
+    assert changed == {"requested_by", "updated_at", "changed_xact"}
 
 
 @pytest.mark.parametrize("status", first_fast(["SUCCESS", "RUNNING", "PENDING"]))
