@@ -98,9 +98,9 @@ GROUPS: dict[str, dict[int, str]] = {
         53: "a backend for `django.tasks`, whose tasks may have schedules",
     },
     "For the web page": {
-        54: "`verify` records its runs, and `doctor` reports the last one",
-        55: "a job has the JSON Schema of its payload, derived from its handler",
-        56: "sums of ended executions by hour, which the sweeper keeps and `verify` checks",
+        58: "`verify` records its runs, and `doctor` reports the last one",
+        59: "a job has the JSON Schema of its payload, derived from its handler",
+        60: "sums of ended executions by hour, which the sweeper keeps and `verify` checks",
     },
 }
 """Every feature by its number."""

@@ -267,7 +267,7 @@ def test_a_viewer_sees_neither_payload_nor_target(call: Callable[..., Result]) -
 
 
 @pytest.mark.parametrize("role", first_fast(GROUPS))
-def test_f54_a_run_of_verify_is_recorded_for_whoever_may_write(
+def test_f58_a_run_of_verify_is_recorded_for_whoever_may_write(
     roles: Roles, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     database = roles.databases.create(roles.ledger)

@@ -454,7 +454,7 @@ def test_queues(ledger: Ledger) -> None:
     assert one(ledger.url, "queues").severity == "ok"
 
 
-def test_f54_verification(ledger: Ledger) -> None:
+def test_f58_verification(ledger: Ledger) -> None:
     never = one(ledger.url, "verification")
     assert (never.severity, never.found) == ("warning", "no run over all jobs is recorded")
     with psycopg.connect(ledger.url, autocommit=True) as c:

@@ -52,7 +52,7 @@ def ended(ledger: Ledger, durations: list[int], job: str = "job", **columns: Any
         )
 
 
-async def test_f56_ended_executions_are_counted_when_their_hour_is_over(
+async def test_f60_ended_executions_are_counted_when_their_hour_is_over(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", max_attempts=2, retry_backoff=["0 s"], overlap="wait")
@@ -83,7 +83,7 @@ async def test_f56_ended_executions_are_counted_when_their_hour_is_over(
     assert again | {"rolled_up_at": None} == row | {"rolled_up_at": None}
 
 
-async def test_f56_a_change_after_the_roll_up_is_counted_again(
+async def test_f60_a_change_after_the_roll_up_is_counted_again(
     ledger: Ledger, database_url: str
 ) -> None:
     ledger.job(handler="external", target={}, schedule=None, max_attempts=1)
@@ -119,7 +119,7 @@ async def test_f56_a_change_after_the_roll_up_is_counted_again(
     assert third > second
 
 
-def test_f56_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_url: str) -> None:
+def test_f60_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_url: str) -> None:
     """Its transaction began first, and other changes were marked and counted meanwhile."""
     ledger.job(handler="external", target={}, schedule=None)
     slow, quick = ledger.trigger(), ledger.trigger()
@@ -137,7 +137,7 @@ def test_f56_a_change_that_commits_late_is_not_missed(ledger: Ledger, database_u
     assert wrong(database_url) == []
 
 
-def test_f56_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger) -> None:
+def test_f60_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger) -> None:
     """As after the restore of a dump into a new server."""
     ledger.job(schedule=None)
     ended(ledger, [1])
@@ -150,7 +150,7 @@ def test_f56_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger)
     assert [row["success"] for row in hours(ledger)] == [1, 2]
 
 
-def test_f56_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
+def test_f60_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1] * 7)  # 7 transactions
     with ledger._connection.transaction():  # one transaction is never divided
@@ -171,7 +171,7 @@ def test_f56_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     assert ledger.one("SELECT rolled_up_before()") is not None
 
 
-def test_f56_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
+def test_f60_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1])
     ledger.travel(by=2 * HOUR)
@@ -190,7 +190,7 @@ def bounds() -> list[int]:
 
 
 @pytest.mark.parametrize("spread", [1.0, 100.0, 1e7])
-def test_f56_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
+def test_f60_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: float) -> None:
     dice = random.Random(spread)
     durations = [
         0,
@@ -220,7 +220,7 @@ def test_f56_quantiles_are_estimated_within_19_percent(ledger: Ledger, spread: f
     assert ledger.one("SELECT estimated_quantile('{0,0}', 0.5)") is None
 
 
-def test_f56_hours_are_pruned_with_their_executions(ledger: Ledger, database_url: str) -> None:
+def test_f60_hours_are_pruned_with_their_executions(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1])
     ledger.travel(by=2 * HOUR)
@@ -246,7 +246,7 @@ def test_f56_hours_are_pruned_with_their_executions(ledger: Ledger, database_url
         "DELETE FROM executions",
     ],
 )
-def test_f56_verify_finds_an_hour_with_wrong_sums(
+def test_f60_verify_finds_an_hour_with_wrong_sums(
     ledger: Ledger, database_url: str, damage: str
 ) -> None:
     ledger.job(schedule=None)
@@ -263,7 +263,7 @@ def test_f56_verify_finds_an_hour_with_wrong_sums(
     assert [one for one in verify(database_url, from_=later) if one.kind == "wrong_hour"] == []
 
 
-async def test_f56_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: str) -> None:
+async def test_f60_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [5])
     ledger.travel(by=2 * HOUR)

@@ -336,7 +336,7 @@ def test_scopes_that_stay_are_neither_written_nor_locked(scoped: psycopg.Connect
     assert found == (1, 0, 0)
 
 
-def test_f56_the_roll_up_reads_what_has_changed_and_its_hours(filled: psycopg.Connection) -> None:
+def test_f60_the_roll_up_reads_what_has_changed_and_its_hours(filled: psycopg.Connection) -> None:
     """By index, from a history that is much larger."""
     changed = filled.execute(
         "UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()"
