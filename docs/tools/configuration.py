@@ -76,7 +76,8 @@ ENVIRONMENT = """\
 ## The environment of a command
 
 A command inherits the environment of its replica, except `CRONLEDGER_DATABASE_URL`,
-`CRONLEDGER_LISTEN_URL` and `PGPASSWORD`, which hold secrets. The table `env` of the job overrides
+`CRONLEDGER_LISTEN_URL`, `CRONLEDGER_WEB_READ_URL`, `CRONLEDGER_WEB_ACT_URL`,
+`CRONLEDGER_WEB_TOKENS` and `PGPASSWORD`, which hold secrets. The table `env` of the job overrides
 what is inherited. These variables describe the execution and override both:
 
 | variable | value |
@@ -141,18 +142,26 @@ def _http() -> list[str]:
 
 
 def _settings() -> list[str]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    page: list[tuple[str, ...]] = []
     for name, field in Settings.model_fields.items():
         key = key_of(name)
-        names = (f"`{key}`", f"`{PREFIX}{key.upper()}`")
-        rows.append((*names, form(field), default(field), _meaning(field)))
+        row = (f"`{key}`", f"`{PREFIX}{key.upper()}`", form(field), default(field), _meaning(field))
+        (page if name.startswith("web_") else rows).append(row)
     intro = (
         "Variables of the environment override the `[cronledger]` table of the file; an empty "
         "variable counts as unset. Passwords are never printed. An unknown variable with this "
         "prefix causes a warning."
     )
     head = ("in the file", "variable", "form", "default", "meaning")
-    return ["## Settings of a runner\n", _wrapped(intro), table(head, rows)]
+    of_page = (
+        "They stand in the same table. The page also uses `database_url`, `listen_url`, "
+        "`schema`, `pgbouncer` and the timeouts above. [Web page](page.md) explains them."
+    )
+    return [
+        "## Settings of a runner\n", _wrapped(intro), table(head, rows),
+        "## Settings of the web page\n", _wrapped(of_page), table(head, page),
+    ]  # fmt: skip
 
 
 def _codes() -> list[str]:

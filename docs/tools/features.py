@@ -97,6 +97,12 @@ GROUPS: dict[str, dict[int, str]] = {
         52: "Django's admin shows the ledger, and changes nothing",
         53: "a backend for `django.tasks`, whose tasks may have schedules",
     },
+    "The web page": {
+        54: "`cronledger web` and `create_app`: the page reads as a viewer, bounded and read-only",
+        55: "who may see the page and act on it, by token, proxy or the embedding program",
+        56: "the pages, and what each shows",
+        57: "actions on the page are those of the SQL functions, in the name of who signed in",
+    },
     "For the web page": {
         58: "`verify` records its runs, and `doctor` reports the last one",
         59: "a job has the JSON Schema of its payload, derived from its handler",

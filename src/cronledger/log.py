@@ -112,6 +112,11 @@ EVENTS: Mapping[str, str] = {
     "step_failed": "A step of a loop failed, and is retried.",
     "wait_cannot_listen": "A client that waits for executions receives no notifications of their "
     "ends. It polls, and connects again.",
+    "web_act_failed": "The database did not confirm an action of the web page.",
+    "web_database_away": "The database is unreachable at the start of the web page, which states "
+    "this and recovers by itself.",
+    "web_read_failed": "A panel of the web page could not be read. It shows its last data. Logged "
+    "once until it is read again.",
 }
 """Every event that this package logs, and its meaning."""
 

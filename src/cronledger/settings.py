@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -146,6 +147,42 @@ def _lowered(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def check_listen(value: str) -> str:
+    """Return `value` if it is an address on which the page can listen. Raises RefusedError."""
+    if value.startswith("unix:"):
+        if value.removeprefix("unix:"):
+            return value
+    else:
+        host, colon, port = value.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        enclosed = host == f"[{bare}]"
+        if (
+            colon and bare and ("]" not in bare) and (":" not in bare or enclosed)
+            and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65_535
+        ):  # fmt: skip
+            return value
+    raise RefusedError("is not an address", "use HOST:PORT, [IPv6]:PORT or unix:PATH")
+
+
+def _token(value: str) -> str:
+    if re.fullmatch(r"[^:]+:(viewer|operator):[0-9a-f]{64}", value):
+        return value
+    raise RefusedError(
+        "is not a token of the page",
+        "use NAME:viewer:SHA256 or NAME:operator:SHA256, with 64 hexadecimal digits in lower case",
+    )
+
+
+def _peer(value: str) -> str:
+    if value != "unix":
+        try:
+            ip_network(value)
+        except ValueError:
+            remedy = "use an address such as 10.0.0.7, a network such as 10.0.0.0/24, or unix"
+            raise RefusedError("is not an address", remedy) from None
+    return value
+
+
 class Settings(BaseSettings):
     """The settings of one runner. `load` reads them, and reports every problem."""
 
@@ -253,6 +290,64 @@ class Settings(BaseSettings):
     tcp_user_timeout: Patience = Field(
         timedelta(seconds=10),
         description="A connection is dead if its data is unacknowledged for this time.",
+    )
+    web_listen: Annotated[str, AfterValidator(check_listen)] = Field(
+        "127.0.0.1:8642",
+        description="Address of `cronledger web`: HOST:PORT, [IPv6]:PORT, or unix:PATH. Port 0: "
+        "any free port.",
+    )
+    web_auth: Literal["loopback", "token", "proxy"] = Field(
+        "loopback",
+        description="How the page learns who sends a request. `loopback`: no sign-in; only this "
+        "machine reaches the page. `token`: those of `web_tokens`. `proxy`: headers of a proxy "
+        "that signs people in.",
+    )
+    web_tokens: Annotated[
+        tuple[Annotated[str, AfterValidator(_token)], ...], NoDecode, BeforeValidator(_listed)
+    ] = Field(
+        (),
+        description="Tokens of `web_auth = token`, each NAME:ROLE:SHA256 with the role `viewer` or "
+        "`operator` and the SHA-256 of the token in hexadecimal. The variable separates them by "
+        "commas.",
+    )
+    web_proxy_peers: Annotated[
+        tuple[Annotated[str, AfterValidator(_peer)], ...], NoDecode, BeforeValidator(_listed)
+    ] = Field(
+        (),
+        description="Addresses and networks from which headers of `web_auth = proxy` are "
+        "accepted, or `unix` for a unix socket. The variable separates them by commas.",
+    )
+    web_proxy_user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = Field(
+        "X-Forwarded-User", description="Header in which the proxy names the user."
+    )
+    web_proxy_groups_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = Field(
+        "X-Forwarded-Groups",
+        description="Header in which the proxy names the groups of the user, separated by commas.",
+    )
+    web_operator_groups: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        (),
+        description="Groups of the proxy whose members may act. The variable separates them by "
+        "commas.",
+    )
+    web_viewer_groups: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        (),
+        description="Groups of the proxy whose members may read. If it is not set, every user "
+        "whom the proxy names may read.",
+    )
+    web_read_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
+        None,
+        description="Connection string with which the page reads, of a member of "
+        "cronledger_viewer; it may lead to a standby. If it is not set: `database_url`.",
+    )
+    web_act_url: Annotated[SecretStr, AfterValidator(_dsn)] | None = Field(
+        None,
+        description="Connection string with which the page acts, of a member of "
+        "cronledger_operator. If it is not set: `database_url`.",
+    )
+    web_redact: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        ("password", "passwd", "secret", "token", "api_key", "authorization"),
+        description="Names of fields of payloads and results whose values the page hides, without "
+        "regard to case. The variable separates them by commas.",
     )
 
     unread: ClassVar[frozenset[str]] = frozenset()
@@ -390,7 +485,8 @@ def _problem(loc: str, problem: Problem, where: str | None, present: set[str]) -
         return replace(problem, where=where, field=f"{TABLE}.{key}", value=None, remedy=remedy)
     name = "schema_name" if loc == PREFIX + "SCHEMA" else loc
     key = key_of(name)
-    secret = "SecretStr" in str(Settings.model_fields[name].annotation)
+    # Somebody may have written a token itself in place of its SHA-256.
+    secret = name == "web_tokens" or "SecretStr" in str(Settings.model_fields[name].annotation)
     value = None if secret else problem.value
     variable = PREFIX + key.upper()
     if variable in present:

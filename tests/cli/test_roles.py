@@ -96,9 +96,11 @@ MATRIX = {
     "doctor": command("doctor", READ, code=1),  # it has no live replica
     "accept-database": command("accept-database --catch-up", OPERATE, "operator"),
     "runners": command("runners", READ),
+    "web": command("web --listen 127.0.0.1:0", READ),
 }
 BEFORE = {"accept-database": "UPDATE cronledger.identity SET database_oid = 0"}
-ELSEWHERE = {"run", "doctor", "dev"}  # tests of their own; dev has a database of its own
+# Tests of their own. dev has a database of its own, and the page states on itself what is denied.
+ELSEWHERE = {"run", "doctor", "dev", "web"}
 
 
 def leaves(group: click.Command, context: click.Context, path: str = "") -> Iterator[str]:

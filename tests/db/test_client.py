@@ -380,7 +380,7 @@ async def test_f37_a_client_changes_no_setting_of_its_sessions(work: Db, databas
     async with AsyncClient(url) as async_client:
         await async_client.enqueue("work", 1)
         assert isinstance(async_client.sender, senders.AsyncOwnSender)
-        async with async_client.sender._connection() as async_connection:
+        async with async_client.sender._connections.lend() as async_connection:
             found = await async_connection.execute(shown)
             assert await found.fetchone() == ("public", "German, DMY")
 

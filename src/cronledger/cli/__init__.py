@@ -31,6 +31,7 @@ COMMANDS = {
         "Allow replicas to work in a restored or cloned database.",
     ),
     "runners": ("runners:runners", "List the replicas."),
+    "web": ("web:web", "Serve the web page."),
 }
 
 

@@ -17,9 +17,9 @@ Row = TypeVar("Row")
 
 
 @cache
-def text(name: str, schema: str) -> str:
-    """Return the statement of `sql/NAME.sql` with its schema filled in."""
-    file = resources.files("cronledger.ledger") / "sql" / f"{name}.sql"
+def text(name: str, schema: str, package: str = "cronledger.ledger") -> str:
+    """Return the statement of `sql/NAME.sql` in `package`, with its schema filled in."""
+    file = resources.files(package) / "sql" / f"{name}.sql"
     return file.read_text("utf-8").replace("{schema}", schema)
 
 

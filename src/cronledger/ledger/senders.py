@@ -300,6 +300,55 @@ class OwnSender(Sender):
             connection.close()
 
 
+class AsyncConnections:
+    """Lends at most `most` connections to the tasks of one event loop.
+
+    Another loop may use it after the first one is closed.
+    """
+
+    def __init__(self, access: Access, name: str, most: int) -> None:
+        self._access = access
+        self._name = name
+        self._most = most
+        self._idle = _Idle[psycopg.AsyncConnection[Any]]()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turns = asyncio.Semaphore(most)
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Lend a connection in autocommit mode that has not ended. Raises psycopg.Error.
+
+        A connection that comes back in a transaction is closed.
+        """
+        async with self._turns_of_this_loop():
+            connection = self._idle.take()
+            while connection is not None and is_disconnected(connection):
+                await connection.close()
+                connection = self._idle.take()
+            if connection is None:
+                connection = await self._access.connect_async(self._name, role_settings=True)
+            try:
+                yield connection
+            finally:
+                for unused in self._idle.give_back(connection):
+                    await unused.close()
+
+    def _turns_of_this_loop(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None and not self._loop.is_closed():
+                raise RuntimeError(
+                    "the client is in use by another event loop; make one client for each loop"
+                )
+            self._loop, self._turns = loop, asyncio.Semaphore(self._most)
+        return self._turns
+
+    async def close(self) -> None:
+        """Close the connections that are not lent. A later `lend` raises RuntimeError."""
+        for connection in self._idle.close():
+            await connection.close()
+
+
 class AsyncOwnSender(AsyncSender):
     """The same for an event loop, whose tasks may share it.
 
@@ -309,43 +358,16 @@ class AsyncOwnSender(AsyncSender):
     def __init__(
         self, access: Access, schema: str, lock_timeout: timedelta, listens: Access | None
     ) -> None:
-        self._access = access
+        self._connections = AsyncConnections(access, APPLICATION_NAME, MOST_CONNECTIONS)
         self._schema = schema
         self._lock_timeout = lock_timeout
         self._listener = None if listens is None else AsyncEndListener(listens, schema)
-        self._idle = _Idle[psycopg.AsyncConnection[Any]]()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._turns = asyncio.Semaphore(MOST_CONNECTIONS)
 
     async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        async with self._turns_of_this_loop(), self._connection() as connection:
+        async with self._connections.lend() as connection:
             with refusals():
                 async with transaction_async(connection, self._lock_timeout):
                     return [await _send_async(connection, self._schema, call) for call in calls]
-
-    def _turns_of_this_loop(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            if self._loop is not None and not self._loop.is_closed():
-                raise RuntimeError(
-                    "the client is in use by another event loop; make one client for each loop"
-                )
-            self._loop, self._turns = loop, asyncio.Semaphore(MOST_CONNECTIONS)
-        return self._turns
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        connection = self._idle.take()
-        while connection is not None and is_disconnected(connection):
-            await connection.close()
-            connection = self._idle.take()
-        if connection is None:
-            connection = await self._access.connect_async(APPLICATION_NAME, role_settings=True)
-        try:
-            yield connection
-        finally:
-            for unused in self._idle.give_back(connection):
-                await unused.close()
 
     def require_no_transaction(self) -> None:
         return
@@ -356,8 +378,7 @@ class AsyncOwnSender(AsyncSender):
         return self._listener.awaiting(execution_id)
 
     async def close(self) -> None:
-        for connection in self._idle.close():
-            await connection.close()
+        await self._connections.close()
 
 
 # --- statements -----------------------------------------------------------------------------------

@@ -43,7 +43,10 @@ from cronledger.settings import Settings
 LONGEST_REST = 180.0
 """The time in seconds after which an idle runner claims although no poll found anything due, so
 that a fault of its claims becomes visible."""
-SECRETS = ("CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "PGPASSWORD")
+SECRETS = (
+    "CRONLEDGER_DATABASE_URL", "CRONLEDGER_LISTEN_URL", "CRONLEDGER_WEB_READ_URL",
+    "CRONLEDGER_WEB_ACT_URL", "CRONLEDGER_WEB_TOKENS", "PGPASSWORD",
+)  # fmt: skip
 """Environment variables that commands do not inherit, in upper or lower case."""
 
 

@@ -1,0 +1,65 @@
+"""`cronledger web`: serve the web page."""
+
+from importlib.util import find_spec
+
+import click
+
+LIBRARIES = ("starlette", "jinja2", "uvicorn")
+
+
+@click.command()
+@click.option(
+    "--listen", metavar="ADDRESS",
+    help="HOST:PORT, [IPv6]:PORT or unix:PATH; port 0: any free port [default: 127.0.0.1:8642].",
+)  # fmt: skip
+@click.option(
+    "--auth", type=click.Choice(["loopback", "token", "proxy"]),
+    help="How the page learns who sends a request [default: loopback].",
+)  # fmt: skip
+def web(*, listen: str | None, auth: str | None) -> None:
+    """Serve the web page until a stop signal.
+
+    The page shows the ledger to viewers, and operators act on it. Its settings begin with
+    CRONLEDGER_WEB_. The first line on standard error is the address of the page.
+
+    Without a sign-in (loopback), the page serves only this machine, and everybody on it is an
+    operator. A database that is unreachable does not end the page: it shows its last data, and
+    recovers.
+
+    Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if a setting cannot work, or
+    the database refuses the connection; 4 if the schema is out of date. The page needs the extra
+    `cronledger[web]`.
+    """
+    if missing := [name for name in LIBRARIES if find_spec(name) is None]:
+        raise click.UsageError(
+            f"{', '.join(missing)} is not installed; run `pip install 'cronledger[web]'`"
+        )
+    from cronledger.cli.session import database, settings_here
+    from cronledger.cli.show import echo
+    from cronledger.log import configure
+    from cronledger.web.application import create_app
+    from cronledger.web.serving import check_schema, require_own_machine, serve
+
+    given = {"web_listen": _checked(listen), "web_auth": auth}
+    settings = settings_here()
+    settings = settings.model_copy(update={k: v for k, v in given.items() if v is not None})
+    require_own_machine(settings)
+    configure(settings.log_format, settings.log_level)
+    with database(settings) as url:
+        app = create_app(settings=settings, url=url)
+        check_schema(url, settings.schema_name)
+        serve(
+            app, settings.web_listen, lambda address: echo(f"cronledger web: {address}", err=True),
+            open_to_group=settings.web_auth != "loopback",
+        )  # fmt: skip
+
+
+def _checked(listen: str | None) -> str | None:
+    from cronledger.rules.problems import RefusedError
+    from cronledger.settings import check_listen
+
+    try:
+        return None if listen is None else check_listen(listen)
+    except RefusedError as error:
+        text = f"{listen!r} {error.problem}; {error.remedy}"
+        raise click.BadParameter(text, param_hint="--listen") from None

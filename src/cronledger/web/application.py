@@ -1,0 +1,153 @@
+"""`create_app`: the page as an ASGI application, to be served alone or below any prefix."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from cronledger.ledger import access as database
+from cronledger.ledger.access import dsn_of
+from cronledger.ledger.database_errors import explained
+from cronledger.ledger.refusals import LedgerError, NotFoundError
+from cronledger.logger import get_logger
+from cronledger.settings import Settings
+from cronledger.web.access.choice import access_of
+from cronledger.web.access.embedded import EmbeddedAccess
+from cronledger.web.access.headers import HEADERS, Headers
+from cronledger.web.access.identity import Identify, RefusedRequestError
+from cronledger.web.acting import Actor
+from cronledger.web.gate import Gate, refusal
+from cronledger.web.pages import execution, now, sign_in
+from cronledger.web.reading import Reader
+from cronledger.web.site import Site, site_of
+
+log = get_logger(__name__)
+
+PAGES = (now,)
+"""The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
+
+FURTHER_PAGES = (execution,)
+"""The pages to which other pages lead. Each has `ROUTES`."""
+
+
+def create_app(
+    *, identify: Identify | None = None, settings: Settings | None = None, url: str | None = None
+) -> Starlette:
+    """Return the page, which connects to the database at the first request.
+
+    `identify`: returns the `Identity` of a request, or None to refuse it; without it, the setting
+    `web_auth` decides. `settings`: by default those of the environment. `url`: takes the place of
+    `database_url`.
+
+    Raises ConfigurationError if a setting is missing or cannot work.
+    """
+    settings = settings or Settings.load()
+    site = Site(
+        reader=Reader(
+            _database(settings, settings.web_read_url, url), settings.schema_name
+        ),
+        actor=Actor(
+            _database(settings, settings.web_act_url, url),
+            settings.schema_name,
+            settings.lock_timeout,
+        ),
+        access=access_of(settings) if identify is None else EmbeddedAccess(identify),
+        entries=[page.ENTRY for page in PAGES],
+    )  # fmt: skip
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await site.close()
+
+    app = Starlette(
+        routes=[
+            *(route for page in (*PAGES, *FURTHER_PAGES) for route in page.ROUTES),
+            *(sign_in.ROUTES if site.access.signs_in else ()),
+            Mount("/static", _Static(packages=[("cronledger.web", "static")]), name="static"),
+        ],
+        middleware=[Middleware(Headers), Middleware(Gate, site=site)],
+        exception_handlers={
+            HTTPException: _http_error,
+            RefusedRequestError: _refused,
+            LedgerError: _ledger_error,
+            psycopg.Error: _database_error,
+            Exception: _defect,
+        },
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False  # it would redirect to an absolute address
+    app.state.site = site
+    return app
+
+
+def _database(settings: Settings, own: SecretStr | None, url: str | None) -> database.Access:
+    """Return how one of the two pools reaches its database. Raises ConfigurationError."""
+    if own is not None:
+        url = own.get_secret_value()
+    found = database.Access.from_settings(settings, dsn_of(settings) if url is None else url)
+    found.parameters("")  # refuses a DSN that cannot work
+    return found
+
+
+class _Static(StaticFiles):
+    """The stylesheet and the script. A browser asks whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    titles = {404: "Not found", 405: "Not possible", 400: "Not understood", 413: "Too large"}
+    text = "There is no such page." if error.detail == "Not Found" else error.detail
+    return site_of(request).plain(
+        request, "error.html", status=error.status_code,
+        title=titles.get(error.status_code, "Refused"), text=text,
+    )  # fmt: skip
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedRequestError)
+    return refusal(site_of(request), request, error)
+
+
+async def _ledger_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LedgerError)
+    return site_of(request).plain(
+        request, "error.html", status=404 if isinstance(error, NotFoundError) else 409,
+        title="The ledger refused this", text=error.message, detail=error.detail,
+        remedy=error.remedy,
+    )  # fmt: skip
+
+
+async def _database_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, psycopg.Error)
+    log.warning("web_act_failed", path=request.url.path, error=str(error))
+    shown = explained(error)
+    return site_of(request).plain(
+        request, "error.html", status=503, title="The database did not confirm this",
+        text=shown.message, detail="Whether something was changed is not known.",
+        remedy="Open the page again once the database responds, and see what it shows.",
+    )  # fmt: skip
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    """Starlette raises the error again, so that the server logs it."""
+    response = site_of(request).plain(
+        request, "error.html", status=500, title="A defect of this page",
+        text="The page could not be made. The log of the server has the reason.",
+    )  # fmt: skip
+    response.headers.update(HEADERS)  # this response does not pass the middleware
+    return response

@@ -1,0 +1,40 @@
+"""Now: what needs a person, what runs, and what comes next."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronledger.web.site import Entry, site_of
+
+MOST = 50
+"""Rows of one panel."""
+VIOLATIONS_SECONDS = 60.0
+"""The view of violations reads the history of a week, so it is read once a minute."""
+
+ENTRY = Entry("Now", "/")
+
+
+async def show(request: Request) -> Response:
+    """Return the page. Each panel has one row more than it shows, if there are more."""
+    site = site_of(request)
+    read = site.reader.read
+    overdue, failing, running, upcoming, violations, runners = await asyncio.gather(
+        read("list_overdue", max_rows=MOST + 1),
+        read("list_failing", max_rows=MOST + 1),
+        read("list_running", max_rows=MOST + 1),
+        read("list_next_hour", max_rows=MOST + 1),
+        read("list_violations", fresh=VIOLATIONS_SECONDS, max_rows=MOST + 1),
+        read("list_live_runners", max_rows=MOST + 1),
+    )
+    trouble = (overdue, failing, violations)
+    alive = [row for row in runners.known if row["state"] == "alive"]
+    return await site.page(
+        request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
+        upcoming=upcoming, violations=violations, runners=runners,
+        is_calm=bool(alive) and not any(panel.known or panel.problem for panel in trouble),
+    )  # fmt: skip
+
+
+ROUTES = [Route("/", show, methods=["GET"])]

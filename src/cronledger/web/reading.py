@@ -1,0 +1,163 @@
+"""Reading for the page: bounded, read-only statements, and the last data while there is no new.
+
+A *panel* is one statement with its parameters. However many people watch, a panel is read at most
+once within its `fresh` seconds.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg.rows import dict_row
+
+from cronledger.ledger import queries
+from cronledger.ledger.access import Access
+from cronledger.ledger.database_errors import explained, is_unreachable
+from cronledger.ledger.reports import Row
+from cronledger.ledger.senders import AsyncConnections
+from cronledger.ledger.session_settings import COMMAND, set_expressions
+from cronledger.logger import get_logger
+
+log = get_logger(__name__)
+
+PACKAGE = "cronledger.web"
+NAME = "cronledger web"
+MOST_CONNECTIONS = 4
+MOST_PANELS = 300
+"""Panels whose data is kept. The one that nobody has read for longest goes first."""
+STATEMENT_SECONDS = 3
+PATIENCE = 8.0
+"""The longest time in seconds that a person waits for a panel, also if nothing answers."""
+RETRY = 1.0
+"""Seconds between two attempts to reach a database that is away."""
+
+_BEGIN = (
+    "SELECT "
+    + set_expressions({**COMMAND, "statement_timeout": f"{STATEMENT_SECONDS}s"}, local=True)
+    + ", {schema}.db_now() AS now, CASE WHEN pg_is_in_recovery()"
+    " THEN clock_timestamp() - pg_last_xact_replay_timestamp() END AS behind"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The data of one panel.
+
+    `rows`: the last rows that were read; None: none were read yet. `now`: the database's time when
+    they were read. `age`: seconds since then. `behind`: the age of the last change that a standby
+    had then; None: it is no standby. `problem`: why there are no newer rows; None: there is nothing
+    newer.
+    """
+
+    rows: list[Row] | None = None
+    now: datetime | None = None
+    age: float = 0.0
+    behind: Any = None
+    problem: str | None = None
+
+    @property
+    def known(self) -> list[Row]:
+        """The last rows, or none."""
+        return self.rows or []
+
+    def first(self, most: int) -> list[Row]:
+        """Return the rows without the one that was read to see whether there are more."""
+        return self.known[:most]
+
+    def has_more(self, most: int) -> bool:
+        """Return whether there are more rows than `most`."""
+        return len(self.known) > most
+
+
+@dataclass(slots=True, eq=False)
+class _Panel:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    tried_at: float = float("-inf")
+    read_at: float = float("-inf")
+    last: Reading = field(default_factory=Reading)
+    problem: str | None = None
+
+    def reading(self) -> Reading:
+        age = monotonic() - self.read_at if self.last.rows is not None else 0.0
+        return Reading(self.last.rows, self.last.now, age, self.last.behind, self.problem)
+
+
+class Reader:
+    """Reads the statements of `web/sql`. The tasks of one event loop share it."""
+
+    def __init__(self, access: Access, schema: str) -> None:
+        self._connections = AsyncConnections(access, NAME, MOST_CONNECTIONS)
+        self._schema = schema
+        self._begin = _BEGIN.replace("{schema}", schema).encode()
+        self._panels: OrderedDict[tuple[str, str], _Panel] = OrderedDict()
+        self._away: tuple[float, str] = (float("-inf"), "")
+
+    async def read(self, statement: str, *, fresh: float = 1.0, **params: object) -> Reading:
+        """Return the rows of `sql/STATEMENT.sql`, which are at most `fresh` seconds old.
+
+        Raises nothing that the database reports: it is the `problem` of the reading.
+        """
+        panel = self._panel((statement, repr(sorted(params.items()))))
+        async with panel.lock:
+            if monotonic() - panel.tried_at >= fresh:
+                await self._refresh(panel, statement, params)
+        return panel.reading()
+
+    def expire(self) -> None:
+        """Read every panel again when it is next asked for, because something was changed."""
+        for panel in self._panels.values():
+            panel.tried_at = float("-inf")
+
+    async def close(self) -> None:
+        """Close the connections. A later `read` raises RuntimeError."""
+        await self._connections.close()
+
+    def _panel(self, key: tuple[str, str]) -> _Panel:
+        panel = self._panels.setdefault(key, _Panel())
+        self._panels.move_to_end(key)
+        while len(self._panels) > MOST_PANELS:
+            self._panels.popitem(last=False)
+        return panel
+
+    async def _refresh(self, panel: _Panel, statement: str, params: Mapping[str, object]) -> None:
+        if monotonic() < self._away[0]:
+            panel.problem = self._away[1]
+            return
+        try:
+            async with asyncio.timeout(PATIENCE), self._connections.lend() as connection:
+                panel.last = await self._rows(connection, statement, params)
+        except (psycopg.Error, OSError, TimeoutError) as error:
+            if panel.problem is None:
+                log.warning("web_read_failed", statement=statement, error=str(error))
+            panel.problem = self._problem(error)
+        else:
+            panel.problem, panel.read_at = None, monotonic()
+        panel.tried_at = monotonic()
+
+    async def _rows(
+        self, connection: AsyncConnection[Any], statement: str, params: Mapping[str, object]
+    ) -> Reading:
+        await connection.set_read_only(True)
+        async with connection.transaction(), AsyncCursor(connection, row_factory=dict_row) as c:
+            await c.execute(self._begin)
+            begun = await c.fetchone()
+            text = queries.text(statement, self._schema, PACKAGE)
+            await c.execute(text.encode(), params or None, binary=True)
+            rows = await c.fetchall()
+        assert begun is not None
+        return Reading(rows, begun["now"], 0.0, begun["behind"])
+
+    def _problem(self, error: Exception) -> str:
+        if isinstance(error, errors.QueryCanceled):
+            return f"Reading this took longer than {STATEMENT_SECONDS} s, so it was stopped."
+        if isinstance(error, psycopg.Error) and not is_unreachable(error):
+            return str(explained(error))
+        text = "The database does not respond."
+        self._away = (monotonic() + RETRY, text)
+        return text

@@ -1,0 +1,127 @@
+"""`cronledger web` as a process: the address, the check of the schema, and the server."""
+
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import uvicorn
+from starlette.applications import Starlette
+
+from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
+from cronledger.ledger.migrate import check, require_current
+from cronledger.logger import get_logger
+from cronledger.rules.problems import ConfigurationError, Problem
+from cronledger.settings import Settings
+from cronledger.web.access.loopback import is_this_machine
+
+log = get_logger(__name__)
+
+UNIX = "unix:"
+GRACE_SECONDS = 5
+"""After a stop signal, requests may take this long."""
+
+
+def require_own_machine(settings: Settings) -> None:
+    """Raise ConfigurationError if the page had no sign-in on an address that others reach."""
+    listen = settings.web_listen
+    if settings.web_auth != "loopback" or listen.startswith(UNIX):
+        return
+    host = _host(listen)
+    if host != "localhost" and not is_this_machine(host):
+        message = "is reached by other machines, and there is no sign-in"
+        remedy = "use 127.0.0.1, or set CRONLEDGER_WEB_AUTH=token or CRONLEDGER_WEB_AUTH=proxy"
+        problem = Problem(
+            field="CRONLEDGER_WEB_LISTEN", value=listen, message=message, remedy=remedy
+        )
+        raise ConfigurationError([problem])
+
+
+def check_schema(url: str, schema: str) -> None:
+    """Raise MigrationError or SchemaNewerError if the page could not work with the schema.
+
+    Raises psycopg.OperationalError if the server refuses the connection. A database that is away is
+    logged, because the page states it and recovers.
+    """
+    try:
+        require_current(check(url, schema), schema)
+    except psycopg.Error as error:
+        if refused_connection_remedy(error) is not None or not is_unreachable(error):
+            raise
+        log.warning("web_database_away", error=str(error))
+
+
+def serve(
+    app: Starlette, listen: str, started: Callable[[str], None], *, open_to_group: bool = False
+) -> None:
+    """Serve `app` on `listen` until a stop signal. Raises OSError if the address is not free.
+
+    `started` receives the address once requests are accepted. Headers of a proxy are left as they
+    are: only the access decides whom to believe. `open_to_group`: the group of this process may
+    connect to a unix socket, too.
+    """
+    taken = _socket(listen, 0o117 if open_to_group else 0o177)
+    try:
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            date_header=True, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
+        )  # fmt: skip
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # The server raises the signal once more when it has ended, and that is no failure.
+            signal.signal(number, lambda *_: None)
+        started(_address(listen, taken))
+        uvicorn.Server(config).run(sockets=[taken])
+    finally:
+        taken.close()
+        if listen.startswith(UNIX):
+            with suppress(OSError):
+                Path(listen.removeprefix(UNIX)).unlink()
+
+
+def _socket(listen: str, mask: int) -> socket.socket:
+    """Return a socket that listens, so that requests wait from now on."""
+    if listen.startswith(UNIX):
+        path = Path(listen.removeprefix(UNIX))
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _is_served(path):
+            path.unlink()  # of a process that was killed
+        made = socket.socket(socket.AF_UNIX)
+        before = os.umask(mask)
+        try:
+            made.bind(str(path))
+        except OSError:
+            made.close()
+            raise
+        finally:
+            os.umask(before)
+    else:
+        host, port = _host(listen), int(listen.rpartition(":")[2])
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        made = socket.create_server((host, port), family=family)
+    made.listen(128)
+    made.set_inheritable(True)
+    return made
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _host(listen: str) -> str:
+    return listen.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+
+def _address(listen: str, taken: socket.socket) -> str:
+    if listen.startswith(UNIX):
+        return listen
+    host = _host(listen)
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{taken.getsockname()[1]}/"

@@ -1,0 +1,146 @@
+"""What every page uses: the pools, the templates, links below a prefix, and messages."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from cronledger.web import formats
+from cronledger.web.access.identity import Access, Identity
+from cronledger.web.acting import Actor
+from cronledger.web.reading import Reader, Reading
+
+MESSAGE = "cronledger_message"
+"""The cookie with the message of an action, for the page that follows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the navigation: its title, and the path of its page."""
+
+    title: str
+    path: str
+
+
+class Site:
+    """One page in a process: what its requests share."""
+
+    def __init__(
+        self, *, reader: Reader, actor: Actor, access: Access, entries: Sequence[Entry]
+    ) -> None:
+        self.reader = reader
+        self.actor = actor
+        self.access = access
+        self._entries = entries
+        self._templates = Environment(
+            loader=PackageLoader("cronledger.web"),
+            autoescape=select_autoescape(default=True),
+            undefined=StrictUndefined,
+            finalize=formats.finalize,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "instant": formats.instant, "span": formats.span, "number": formats.number,
+        }  # fmt: skip
+        self._templates.globals["version"] = metadata.version("cronledger")
+
+    async def page(
+        self, request: Request, template: str, *, status: int = 200, **context: object
+    ) -> HTMLResponse:
+        """Return a page with the navigation, and with the database's time as `now`."""
+        head = await self.reader.read("read_head")
+        context |= {"head": head, "now": head.now, "ledger": _first(head, "name")}
+        return self.plain(request, template, status=status, **context)
+
+    def plain(
+        self, request: HTTPConnection, template: str, *, status: int = 200, **context: object
+    ) -> HTMLResponse:
+        """Return a page that reads nothing from the database."""
+        identity: Identity | None = request.scope.get("state", {}).get("identity")
+        message = _message(request)
+        common = {
+            "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
+            "entries": self._entries if identity else (), "here": path_of(request),
+            "message": message, "head": None, "ledger": None, "now": None,
+        }  # fmt: skip
+        text = self._templates.get_template(template).render({**common, **context})
+        response = HTMLResponse(text, status)
+        if message is not None:
+            response.delete_cookie(MESSAGE, path=root_of(request) or "/")
+        return response
+
+    def done(self, request: Request, message: str, path: str, **query: object) -> Response:
+        """Return a redirect to a page, which shows `message` once, and reads everything again."""
+        self.reader.expire()
+        response = RedirectResponse(Links(request)(path, **query), 303)
+        response.set_cookie(
+            MESSAGE, quote(json.dumps(message)), max_age=60, path=root_of(request) or "/",
+            httponly=True, samesite="strict",
+        )  # fmt: skip
+        return response
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.reader.close()
+        await self.actor.close()
+
+
+class Links:
+    """Makes the address of a page: `to("/job", name="report")`, below the prefix of the page."""
+
+    def __init__(self, request: HTTPConnection) -> None:
+        self._root = root_of(request)
+
+    def __call__(self, path: str, **query: object) -> str:
+        given = [
+            (name, str(part))
+            for name, value in query.items()
+            for part in (value if isinstance(value, list | tuple) else [value])
+            if part not in (None, "")
+        ]
+        return self._root + path + (f"?{urlencode(given)}" if given else "")
+
+
+def site_of(request: Request) -> Site:
+    """Return the site that serves this request."""
+    site: Site = request.app.state.site
+    return site
+
+
+def identity_of(request: Request) -> Identity:
+    """Return the sender of this request."""
+    identity: Identity = request.state.identity
+    return identity
+
+
+def root_of(request: HTTPConnection) -> str:
+    """Return the prefix below which the page is mounted: "" or `/ops/cron`."""
+    root: str = request.scope.get("root_path", "")
+    return quote(root.rstrip("/"))
+
+
+def path_of(request: HTTPConnection) -> str:
+    """Return the path of a request below the prefix."""
+    root = request.scope.get("root_path", "").rstrip("/")
+    path: str = request.scope["path"]
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path
+
+
+def _message(request: HTTPConnection) -> str | None:
+    try:
+        found = json.loads(unquote(request.cookies.get(MESSAGE, "")))
+    except ValueError:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _first(reading: Reading, column: str) -> Any:
+    row: Mapping[str, Any] | None = next(iter(reading.known), None)
+    return None if row is None else row[column]

@@ -1,0 +1,30 @@
+-- Lists the scopes whose last execution that ended is FAILED, from the 500 failures that ended last within a
+-- week, the longest failing first. `failing_since`: the first failure after the last SUCCESS among the last 100
+-- executions. No lock. Zero rows: none is failing.
+SELECT f.job_name, f.scope_kind, f.scope_id, l.id, l.plan_time, l.error_code, l.error_msg, l.next_attempt_at,
+       l.finished_at, s.failures, s.failing_since, j.timezone
+FROM (
+    SELECT DISTINCT r.job_name, r.scope_kind, r.scope_id
+    FROM (SELECT x.job_name, x.scope_kind, x.scope_id FROM {schema}.recent_failures x
+          ORDER BY x.finished_at DESC LIMIT 500) r
+) f
+CROSS JOIN LATERAL (
+    SELECT e.id, e.plan_time, e.status, e.error_code, e.error_msg, e.next_attempt_at, e.finished_at
+    FROM {schema}.execution_status e
+    WHERE (e.job_name, e.scope_kind, e.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+      AND e.status IN ('SUCCESS', 'FAILED')
+    ORDER BY e.plan_time DESC LIMIT 1
+) l
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE n.is_streak) AS failures,
+           min(n.finished_at) FILTER (WHERE n.is_streak) AS failing_since
+    FROM (SELECT e.finished_at, bool_and(e.status = 'FAILED') OVER (ORDER BY e.plan_time DESC) AS is_streak
+          FROM (SELECT x.finished_at, x.status, x.plan_time FROM {schema}.execution_status x
+                WHERE (x.job_name, x.scope_kind, x.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+                  AND x.status IN ('SUCCESS', 'FAILED')
+                ORDER BY x.plan_time DESC LIMIT 100) e) n
+) s
+LEFT JOIN {schema}.job_details j ON j.name = f.job_name
+WHERE l.status = 'FAILED' AND j.retired_at IS NULL
+ORDER BY s.failing_since, f.job_name, f.scope_id
+LIMIT %(max_rows)s

@@ -1,0 +1,42 @@
+"""Fixtures of the tests of the web page: the ledger, its two logins, and the page."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.database import Databases
+from tests.db.support.rows import Db, connected
+from tests.web.support.browsing import app, client
+from tests.web.support.logins import Logins
+from tests.web.support.logins import logins as created_logins
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CRONLEDGER_* variable is set."""
+    for name in list(os.environ):
+        if name.startswith("CRONLEDGER_") and not name.startswith("CRONLEDGER_TEST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def logins(databases: Databases) -> Iterator[Logins]:
+    """The logins of this worker."""
+    with created_logins(databases) as made:
+        yield made
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[Db]:
+    """A connection whose rows are dictionaries."""
+    with connected(database_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def browser(database_url: str, logins: Logins) -> Iterator[TestClient]:
+    """Somebody on the page's own machine, without a sign-in."""
+    with client(app(database_url, logins)) as made:
+        yield made

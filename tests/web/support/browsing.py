@@ -1,0 +1,47 @@
+"""A person in front of the page, without a browser: requests, and the text of what comes back."""
+
+import re
+from html import unescape
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from cronledger.settings import Settings
+from cronledger.web import create_app
+from tests.web.support.logins import Logins
+
+HOST = "http://127.0.0.1"
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+
+
+def app(database_url: str, logins: Logins, **settings: Any) -> Starlette:
+    """The page on this database, with the two logins."""
+    made = Settings.load(
+        {
+            "web_read_url": logins.url(database_url, "viewer"),
+            "web_act_url": logins.url(database_url, "operator"),
+            **settings,
+        }
+    )
+    return create_app(settings=made, url=database_url)
+
+
+def client(page: Starlette, peer: str = "127.0.0.1", **parameters: Any) -> TestClient:
+    """A client that connects from `peer` and follows no redirects."""
+    return TestClient(
+        page, base_url=HOST, client=(peer, 50_000), follow_redirects=False, **parameters
+    )
+
+
+def text(html: str) -> str:
+    """What a person reads: no tags, and one blank between words."""
+    body = re.sub(r"(?s)<(title|style|script|svg)\b.*?</\1>", " ", html)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+def panel(html: str, name: str) -> str:
+    """The text of one panel."""
+    found = re.search(rf'(?s)<section[^>]*id="{name}".*?</section>', html)
+    assert found is not None, f"there is no panel {name}"
+    return text(found[0])

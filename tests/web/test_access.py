@@ -1,0 +1,261 @@
+"""Who may see the page and act on it. Everything that is not permitted is refused."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.testclient import TestClient
+
+from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.web import create_app
+from cronledger.web.access.identity import Identity, Role
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import SAME_ORIGIN, app, client, text
+from tests.web.support.logins import Logins
+
+TOKENS = [
+    f"{name}:{role}:{sha256(f'{name}-secret'.encode()).hexdigest()}"
+    for name, role in (("alice", "operator"), ("grafana", "viewer"))
+]
+PROXY: Mapping[str, Any] = {
+    "web_auth": "proxy", "web_proxy_peers": ["10.0.0.0/24"], "web_operator_groups": ["ops"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def execution(db: Db) -> int:
+    """An execution that waits."""
+    rows.job(db)
+    found: int = rows.execution(db, "PENDING")["id"]
+    return found
+
+
+def cancel(browser: TestClient, execution: int, **headers: str) -> Any:
+    return browser.post("/execution/cancel", data={"id": str(execution)}, headers=headers)
+
+
+# --- no sign-in -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8642", "[::1]:8642"])
+def test_f55_loopback_serves_this_machine(browser: TestClient, host: str) -> None:
+    assert browser.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "rebound.example"},
+        {"Host": "127.0.0.1.example"},
+        {"X-Forwarded-For": "203.0.113.9"},
+        {"Forwarded": "for=203.0.113.9"},
+    ],
+)
+def test_f55_loopback_refuses_foreign_names_and_proxies(
+    browser: TestClient, headers: dict[str, str]
+) -> None:
+    assert browser.get("/", headers=headers).status_code == 403
+
+
+def test_f55_loopback_refuses_other_machines(database_url: str, logins: Logins) -> None:
+    with client(app(database_url, logins), peer="10.0.0.7") as other:
+        response = other.get("/")
+        assert response.status_code == 403
+        assert "CRONLEDGER_WEB_AUTH=token" in text(response.text)
+        assert other.get("/static/page.css").status_code == 403
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def by_token(database_url: str, logins: Logins) -> TestClient:
+    """Somebody who has not signed in."""
+    return client(app(database_url, logins, web_auth="token", web_tokens=TOKENS), "203.0.113.9")
+
+
+def test_f55_without_a_token_there_is_only_the_form(by_token: TestClient) -> None:
+    with by_token:
+        response = by_token.get("/?a=b c")
+        assert response.status_code == 303
+        assert response.headers["location"] == "/sign-in?next=%2F%3Fa%3Db%2520c"
+        form = by_token.get(response.headers["location"])
+        assert form.status_code == 200 and 'value="/?a=b%20c"' in form.text
+        assert "Running" not in form.text and "shop" not in form.text
+        assert by_token.get("/static/page.css").status_code == 200
+
+
+def test_f55_a_person_signs_in_and_out(by_token: TestClient, db: Db) -> None:
+    with by_token:
+        wrong = by_token.post("/sign-in", data={"token": "guess"}, headers=SAME_ORIGIN)
+        assert wrong.status_code == 403 and "set-cookie" not in wrong.headers
+        entered = by_token.post(
+            "/sign-in", data={"token": "alice-secret", "next": "/?a=1"}, headers=SAME_ORIGIN
+        )
+        assert entered.status_code == 303 and entered.headers["location"] == "/?a=1"
+        cookie = entered.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+        page = by_token.get("/")
+        assert "alice operator" in text(page.text) and "alice-secret" not in page.text
+        by_token.post("/sign-out", headers=SAME_ORIGIN)
+        assert by_token.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("next", ["//evil.example", "https://evil.example", "/\\evil", "evil"])
+def test_f55_the_form_leads_to_no_other_site(by_token: TestClient, next: str) -> None:
+    with by_token:
+        data = {"token": "alice-secret", "next": next}
+        entered = by_token.post("/sign-in", data=data, headers=SAME_ORIGIN)
+        assert entered.headers["location"] == "/"
+
+
+def test_f55_a_program_sends_its_token_as_bearer(by_token: TestClient) -> None:
+    with by_token:
+        allowed = by_token.get("/", headers={"Authorization": "Bearer grafana-secret"})
+        assert "grafana viewer" in text(allowed.text)
+        for given in ("Bearer guess", "Basic YWxpY2U6", "Bearer", TOKENS[0]):
+            refused = by_token.get("/", headers={"Authorization": given})
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_f55_a_viewer_acts_on_nothing(by_token: TestClient, db: Db, execution: int) -> None:
+    with by_token:
+        viewer = {"Authorization": "Bearer grafana-secret"}
+        refused = cancel(by_token, execution, **viewer)
+        assert refused.status_code == 403
+        assert "grafana may read this page, and may not act on it." in text(refused.text)
+        assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
+        assert "Cancel" not in by_token.get("/", headers=viewer).text
+
+
+# --- a proxy --------------------------------------------------------------------------------------
+
+
+def seen(
+    database_url: str, logins: Logins, peer: str, *headers: tuple[str, str] | tuple[bytes, bytes]
+) -> Any:
+    page = app(database_url, logins, **PROXY)
+    given: Any = list(headers)
+    with client(page, peer) as browser:
+        return browser.get("/", headers=given)
+
+
+def test_f55_the_headers_of_the_proxy_decide(database_url: str, logins: Logins) -> None:
+    user = (b"X-Forwarded-User", "zoë@example.com".encode())
+    viewer = seen(database_url, logins, "10.0.0.7", user)
+    assert "zoë@example.com viewer" in text(viewer.text)
+    groups = (b"X-Forwarded-Groups", b"staff, ops")
+    operator = seen(database_url, logins, "10.0.0.7", (b"X-Forwarded-User", b"zoe"), groups)
+    assert "zoe operator" in text(operator.text)
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers"),
+    [
+        ("203.0.113.9", [("X-Forwarded-User", "zoe"), ("X-Forwarded-Groups", "ops")]),
+        ("10.0.0.7", []),
+        ("10.0.0.7", [("X-Forwarded-User", " ")]),
+        ("10.0.0.7", [("X-Forwarded-User", "zoe"), ("X-Forwarded-User", "root")]),
+        ("", [("X-Forwarded-User", "zoe")]),
+    ],
+)
+def test_f55_a_forged_or_missing_header_is_refused(
+    database_url: str, logins: Logins, peer: str, headers: list[tuple[str, str]]
+) -> None:
+    assert seen(database_url, logins, peer, *headers).status_code == 403
+
+
+def test_f55_only_the_named_groups_may_read(database_url: str, logins: Logins) -> None:
+    page = app(database_url, logins, **PROXY, web_viewer_groups=["staff"])
+    with client(page, "10.0.0.7") as browser:
+        for groups, status in (("staff", 200), ("ops", 200), ("other", 403), ("", 403)):
+            headers = {"X-Forwarded-User": "zoe", "X-Forwarded-Groups": groups}
+            assert browser.get("/", headers=headers).status_code == status
+
+
+# --- an embedding program -------------------------------------------------------------------------
+
+
+def test_f55_the_embedding_program_identifies_people(database_url: str, logins: Logins) -> None:
+    async def identify(request: HTTPConnection) -> Identity | None:
+        name = request.headers.get("x-session")
+        return None if name is None else Identity(name, Role.VIEWER)
+
+    settings = Settings.load({"web_read_url": logins.url(database_url, "viewer")})
+    page = create_app(identify=identify, settings=settings, url=database_url)
+    with client(page, "203.0.113.9") as browser:
+        assert browser.get("/").status_code == 403
+        assert "zoe viewer" in text(browser.get("/", headers={"X-Session": "zoe"}).text)
+
+
+# --- origin and headers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "none"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://127.0.0.1:8000"},
+        {"Origin": "null"},
+        {},
+    ],
+)
+def test_f55_a_foreign_origin_changes_nothing(
+    browser: TestClient, db: Db, execution: int, headers: dict[str, str]
+) -> None:
+    assert cancel(browser, execution, **headers).status_code == 403
+    assert value(db, "SELECT status FROM cronledger.executions") == "PENDING"
+
+
+@pytest.mark.parametrize("headers", [SAME_ORIGIN, {"Origin": "http://127.0.0.1"}])
+def test_f55_the_page_itself_may_act(
+    browser: TestClient, db: Db, execution: int, headers: dict[str, str]
+) -> None:
+    assert cancel(browser, execution, **headers).status_code == 303
+    assert value(db, "SELECT status FROM cronledger.executions") == "CANCELLED"
+
+
+def test_f55_a_bearer_token_needs_no_origin(by_token: TestClient, db: Db, execution: int) -> None:
+    with by_token:
+        token = {"Authorization": "Bearer alice-secret"}
+        assert cancel(by_token, execution, **token, Origin="http://evil.example").status_code == 403
+        assert cancel(by_token, execution, **token).status_code == 303
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere", "/static/page.css", "/static/nowhere"])
+def test_f55_every_response_has_the_headers(browser: TestClient, path: str) -> None:
+    headers = browser.get(path).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';") and "unsafe" not in policy
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] in ("no-store", "no-cache")
+
+
+def test_f55_a_page_has_no_inline_script_or_style(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    rows.execution(db, "RUNNING")
+    page = browser.get("/").text
+    assert "style=" not in page and "<style" not in page and " onclick" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"web_auth": "token"}, "CRONLEDGER_WEB_TOKENS"),
+        ({"web_auth": "proxy"}, "CRONLEDGER_WEB_PROXY_PEERS"),
+    ],
+)
+def test_f55_an_access_that_admits_nobody_is_refused(settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name}: is not set"):
+        create_app(settings=Settings.load(settings), url="postgresql://h/d")

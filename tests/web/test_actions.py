@@ -1,0 +1,42 @@
+"""Actions are those of the SQL functions, in the name of the person who signed in."""
+
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, one
+from tests.web.support.browsing import SAME_ORIGIN, app, client, text
+from tests.web.support.logins import Logins
+from tests.web.test_access import TOKENS
+
+
+def test_f57_an_action_bears_the_name_of_its_person(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    rows.job(db)
+    execution = rows.execution(db, "RUNNING")["id"]
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        browser.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
+        assert f"Cancel execution {execution}" in text(browser.get("/").text)
+        done = browser.post("/execution/cancel", data={"id": str(execution)}, headers=SAME_ORIGIN)
+        assert (done.status_code, done.headers["location"]) == (303, "/")
+        after = text(browser.get("/").text)
+        assert f"Execution {execution} is requested to end. Its runner is notified." in after
+        assert "cancel requested by alice" in after
+        assert "is requested to end" not in text(browser.get("/").text)
+    row = one(db.execute("SELECT cancel_requested_by FROM cronledger.executions"))
+    assert row["cancel_requested_by"] == "alice"
+
+
+def test_f57_a_refusal_of_the_ledger_has_its_remedy(browser: TestClient) -> None:
+    refused = browser.post("/execution/cancel", data={"id": "42"}, headers=SAME_ORIGIN)
+    assert refused.status_code == 404
+    assert "execution 42 does not exist" in text(refused.text)
+    assert "Its partition may have been dropped after retention." in text(refused.text)
+
+
+def test_f57_a_form_that_cannot_be_read_is_refused(browser: TestClient) -> None:
+    for data in ({"id": "x"}, {"id": "9" * 30}, {"id": ["1", "2"]}, {}):
+        refused = browser.post("/execution/cancel", data=data, headers=SAME_ORIGIN)
+        assert refused.status_code == 400, refused.text
+    large = browser.post("/execution/cancel", data={"id": "1" * 5_000_000}, headers=SAME_ORIGIN)
+    assert large.status_code == 413

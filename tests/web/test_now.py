@@ -1,0 +1,92 @@
+"""The page Now: what needs a person, what runs, and what comes next."""
+
+from datetime import timedelta
+
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.support.browsing import panel, text
+
+
+def test_f56_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> None:
+    rows.runner(db, "replica-1")
+    response = browser.get("/")
+    assert response.status_code == 200
+    assert panel(response.text, "overdue") == "Overdue Everything that is due has started."
+    assert panel(response.text, "failing") == "Failing The last execution of every job succeeded."
+    assert panel(response.text, "violations") == "Violations No promise is broken."
+    assert panel(response.text, "running") == "Running Nothing is running."
+    assert panel(response.text, "next") == "Next hour Nothing is due within an hour."
+    assert "replica-1 alive 0 10" in panel(response.text, "runners")
+    assert "Nothing is overdue, nothing is failing, no promise is broken." in text(response.text)
+
+
+def test_f56_without_a_replica_the_page_is_not_calm(browser: TestClient, db: Db) -> None:
+    page = browser.get("/").text
+    assert "No replica runs, so nothing starts." in panel(page, "runners")
+    assert 'id="calm"' not in page
+
+
+def test_f56_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
+    rows.runner(db)
+    rows.job(db, "report", timezone="Europe/Berlin")
+    rows.job(db, "stuck", queue="nowhere")
+    at = rows.now(db)
+    for hours in (3, 2, 1):
+        rows.execution(db, "FAILED", "report", plan_time=at - timedelta(hours=hours))
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=4))
+    rows.execution(db, "RUNNING", "stuck", attempt=2, plan_time=at - timedelta(minutes=5))
+    db.execute(
+        "UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL,"
+        " next_plan_time = %s WHERE job_name = 'stuck'", [at - timedelta(minutes=2)],
+    )  # fmt: skip
+    page = browser.get("/").text
+    assert "no_runner no live runner has queue nowhere" in panel(page, "overdue")
+    failing = panel(page, "failing")
+    assert "report" in failing and " 3 boom it broke none" in failing
+    assert "2h 59m" in failing
+    assert "stuck" in panel(page, "running") and "r1 2 of 3" in panel(page, "running")
+    assert 'id="calm"' not in page
+
+
+def test_f56_a_job_that_succeeded_again_is_not_failing(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report")
+    at = rows.now(db)
+    rows.execution(db, "FAILED", "report", plan_time=at - timedelta(hours=1))
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(minutes=30))
+    assert "succeeded" in panel(browser.get("/").text, "failing")
+
+
+def test_f56_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report", timezone="Asia/Kolkata")
+    at = rows.now(db).replace(microsecond=0) + timedelta(minutes=30)
+    db.execute(
+        "UPDATE cronledger.schedules SET parked = NULL, woken = false, next_due_at = %s,"
+        " next_plan_time = %s", [at, at],
+    )  # fmt: skip
+    page = browser.get("/").text
+    assert "report" in panel(page, "next") and "IST" in panel(page, "next")
+    assert f'datetime="{at:%Y-%m-%dT%H:%M:%S}Z"' in page
+    assert f"{at:%H:%M:%S} UTC" in page
+
+
+def test_f56_a_panel_is_bounded_and_says_that_there_is_more(browser: TestClient, db: Db) -> None:
+    rows.job(db, "many", overlap="allow")
+    at = rows.now(db)
+    for number in range(52):
+        rows.execution(db, "RUNNING", "many", plan_time=at - timedelta(seconds=number))
+    page = browser.get("/").text
+    assert panel(page, "running").startswith("Running 50+")
+    assert panel(page, "running").endswith("There are more than 50; these are the first.")
+    assert panel(page, "running").count("many") == 50
+
+
+def test_f56_text_of_others_is_escaped(browser: TestClient, db: Db) -> None:
+    rows.job(db, "<script>alert(1)</script>")
+    rows.execution(
+        db, "FAILED", "<script>alert(1)</script>", error_msg="\x1b[31m\u202ereversed <b>"
+    )
+    page = browser.get("/").text
+    assert "<script>alert" not in page and "<b>" not in page
+    assert "\\x1b[31m\\u202ereversed" in page

@@ -1,0 +1,71 @@
+"""docs/page.md: its snippets are run."""
+
+import os
+import re
+import subprocess
+import tomllib
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.testclient import TestClient
+
+from cronledger.settings import Settings
+from cronledger.web.access.choice import access_of
+from cronledger.web.access.proxy import ProxyAccess
+from tests.docs.support.pages import ROOT, Block, blocks
+from tests.web.support.browsing import HOST, text
+
+PAGE = ROOT / "docs" / "page.md"
+
+
+def snippet(language: str, containing: str) -> Block:
+    (found,) = [x for x in blocks(PAGE) if x.language == language and containing in x.text]
+    return found
+
+
+def test_f54_the_program_of_the_documentation_serves_the_page(database_url: str) -> None:
+    documented: dict[str, Any] = {}
+    exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
+    with TestClient(documented["web"](database_url), HOST) as browser:
+        assert browser.get("/ops/cron/").status_code == 403
+        page = browser.get("/ops/cron/", headers={"X-User": "zoe"})
+        assert "zoe operator" in text(page.text)
+
+
+def test_f54_the_logins_of_the_documentation_are_enough(database_url: str) -> None:
+    with psycopg.connect(database_url) as c:  # rolled back: roles belong to the server
+        c.execute(snippet("sql", "CREATE ROLE").text.encode())
+        c.execute("SET LOCAL ROLE page_reader")
+        c.execute("SELECT FROM cronledger.overdue")
+        c.execute("RESET ROLE; SET LOCAL ROLE page_actor")
+        c.execute("SELECT cronledger.pause_all()")
+        c.rollback()
+
+
+def test_f55_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = snippet("sh", "openssl").text + '\necho "$token $CRONLEDGER_WEB_TOKENS"\n'
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, check=True
+    )
+    token, setting = ran.stdout.split()
+    assert setting == f"alice:operator:{sha256(token.encode()).hexdigest()}"
+    monkeypatch.setitem(os.environ, "CRONLEDGER_WEB_TOKENS", setting)
+    assert Settings.load().web_tokens == (setting,)
+
+
+def test_f55_the_proxy_of_the_documentation_is_valid() -> None:
+    table = tomllib.loads(snippet("toml", "web_proxy_peers").text)["cronledger"]
+    assert isinstance(access_of(Settings.load(table)), ProxyAccess)
+
+
+def test_f56_the_panels_of_the_documentation_are_those_of_the_page(database_url: str) -> None:
+    documented: dict[str, Any] = {}
+    exec(compile(snippet("python", "create_app").text, PAGE.name, "exec"), documented)
+    with TestClient(documented["web"](database_url), HOST) as browser:
+        page = browser.get("/ops/cron/", headers={"X-User": "zoe"}).text
+    part = PAGE.read_text("utf-8").partition("\n## Now\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| (\w[\w ]+) \|", part, re.MULTILINE)[1:]
+    shown = [text(title) for title in re.findall(r"(?s)<h2.*?</h2>", page)]
+    assert named == shown
