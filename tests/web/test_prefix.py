@@ -49,7 +49,7 @@ def test_f54_below_a_prefix_every_address_has_it(database_url: str, logins: Logi
         done = browser.post(
             "/outer/ops/cron/execution/cancel", data={"id": str(execution)}, headers=SAME_ORIGIN
         )
-        assert done.headers["location"] == "/outer/ops/cron/"
+        assert done.headers["location"] == f"/outer/ops/cron/execution?id={execution}"
         assert "Path=/outer/ops/cron" in done.headers["set-cookie"]
 
 

@@ -109,6 +109,12 @@ class Reader:
                 await self._refresh(panel, statement, params)
         return panel.reading()
 
+    async def read_once(self, statement: str, **params: object) -> Reading:
+        """Return the rows of `sql/STATEMENT.sql` without keeping them, because they are many."""
+        panel = _Panel()
+        await self._refresh(panel, statement, params)
+        return panel.reading()
+
     def expire(self) -> None:
         """Read every panel again when it is next asked for, because something was changed."""
         for panel in self._panels.values():

@@ -15,6 +15,7 @@ from cronledger.web import formats
 from cronledger.web.access.identity import Access, Identity
 from cronledger.web.acting import Actor
 from cronledger.web.reading import Reader, Reading
+from cronledger.web.redaction import Redaction
 
 MESSAGE = "cronledger_message"
 """The cookie with the message of an action, for the page that follows it."""
@@ -32,8 +33,10 @@ class Site:
     """One page in a process: what its requests share."""
 
     def __init__(
-        self, *, reader: Reader, actor: Actor, access: Access, entries: Sequence[Entry]
-    ) -> None:
+        self, *, reader: Reader, actor: Actor, access: Access, redaction: Redaction,
+        entries: Sequence[Entry],
+    ) -> None:  # fmt: skip
+        self.redaction = redaction
         self.reader = reader
         self.actor = actor
         self.access = access

@@ -1,18 +1,112 @@
-"""Execution: the actions on one execution."""
+"""Execution: one execution with its attempts, and the actions on it."""
 
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.web.forms import form_of
+from cronledger.ledger.refusals import LedgerError
+from cronledger.ledger.reports import Row
+from cronledger.web.drawing.line import line
+from cronledger.web.forms import form_of, whole
+from cronledger.web.reading import Reading
 from cronledger.web.site import identity_of, site_of
 
+MOST_ATTEMPTS = 100
+UNKNOWN_END = ("stale_timeout", "shutdown")
 CANCELLED = {
     "cancelled": "Execution {id} was waiting, and is CANCELLED.",
     "requested": "Execution {id} is requested to end. Its runner is notified.",
     "already_finished": "Execution {id} had ended already.",
     "busy": "Execution {id} is being written at this moment. Try again.",
 }
+RETRIED = {
+    "retried": "Execution {id} has one more attempt, which is due now.",
+    "brought_forward": "Execution {id} was awaiting a retry, which is due now.",
+}
+
+
+async def show(request: Request) -> Response:
+    """Return the page of one execution."""
+    site = site_of(request)
+    execution = whole(request.query_params.get("id", ""), "id")
+    found = await site.reader.read("show_execution", id=execution)
+    if not found.known:
+        raise HTTPException(
+            404 if found.problem is None else 503,
+            found.problem
+            or f"Execution {execution} does not exist. Its partition may have been "
+            "dropped after the retention.",
+        )
+    (row,) = found.known
+    scope = {"job": row["job_name"], "scope_kind": row["scope_kind"], "scope_id": row["scope_id"]}
+    attempts, neighbours, success = await asyncio.gather(
+        site.reader.read("list_attempts", id=execution, max_rows=MOST_ATTEMPTS + 1),
+        site.reader.read("list_neighbours", at=row["plan_time"], **scope),
+        site.reader.read(
+            "show_last_success", at=row["plan_time"], revision=row["revision"],
+            runner=row["runner_id"], **scope,
+        ),
+    )  # fmt: skip
+    return await site.page(
+        request, "execution.html", row=row, found=found, attempts=attempts, neighbours=neighbours,
+        success=success, changes=_changes(row, success), line=_line(row, attempts, found),
+        contents=await _contents(request, execution), most_attempts=MOST_ATTEMPTS,
+        may_cancel=row["status"] == "RUNNING" or row["next_attempt_at"] is not None,
+        may_retry=row["status"] in ("FAILED", "CANCELLED"),
+        end_unknown=row["error_code"] in UNKNOWN_END and not row["allow_stale_reentry"],
+    )  # fmt: skip
+
+
+def _line(row: Row, attempts: Reading, found: Reading) -> Any:
+    now = found.now or row["created_at"]
+    return line(row["due_at"], attempts.known, row["finished_at"] or max(now, row["due_at"]))
+
+
+async def _contents(request: Request, execution: int) -> Mapping[str, str | None] | None:
+    """Return payload, result and output as text, or None for a viewer.
+
+    `problem`: why the payload could not be read.
+    """
+    site, identity = site_of(request), identity_of(request)
+    if not identity.is_operator:
+        return None
+    read = await site.reader.read("show_outputs", id=execution)
+    (stored,) = read.known or [{"result": None, "output": None}]
+    payload, problem = None, read.problem
+    try:
+        rows = await site.actor.call("show_payload", identity, id=execution)
+        payload = rows[0]["payload"] if rows else None
+    except LedgerError as error:
+        problem = error.message
+    except (psycopg.Error, OSError):
+        problem = "The database does not respond."
+    return {
+        "payload": site.redaction.text(payload), "result": site.redaction.text(stored["result"]),
+        "output": stored["output"], "problem": problem,
+    }  # fmt: skip
+
+
+def _changes(row: Row, success: Reading) -> list[tuple[str, object, object]]:
+    """Return what differs from the last success: its name, the value then, and the value now."""
+    if not success.known:
+        return []
+    (then,) = success.known
+    found: list[tuple[str, object, object]] = [
+        ("revision", then["revision"], row["revision"]),
+        ("runner", then["runner_id"], row["runner_id"]),
+        ("version of the runner", then["version"], then["new_version"]),
+    ]
+    before, after = then["definition"] or {}, then["new_definition"] or {}
+    found += [
+        (name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())
+    ]
+    return [change for change in found if change[1] != change[2]]
 
 
 async def cancel(request: Request) -> Response:
@@ -20,7 +114,23 @@ async def cancel(request: Request) -> Response:
     form = await form_of(request)
     execution = form.whole("id")
     (row,) = await site_of(request).actor.call("call_cancel", identity_of(request), id=execution)
-    return site_of(request).done(request, CANCELLED[row["value"]].format(id=execution), "/")
+    text = CANCELLED[row["value"]].format(id=execution)
+    return site_of(request).done(request, text, "/execution", id=execution)
 
 
-ROUTES = [Route("/execution/cancel", cancel, methods=["POST"])]
+async def retry(request: Request) -> Response:
+    """Give an execution one more attempt."""
+    form = await form_of(request)
+    execution, force = form.whole("id"), form.text("force") == "yes"
+    (row,) = await site_of(request).actor.call(
+        "call_retry", identity_of(request), id=execution, force=force
+    )
+    text = RETRIED[row["value"]].format(id=execution)
+    return site_of(request).done(request, text, "/execution", id=execution)
+
+
+ROUTES = [
+    Route("/execution", show, methods=["GET"]),
+    Route("/execution/cancel", cancel, methods=["POST"]),
+    Route("/execution/retry", retry, methods=["POST"]),
+]

@@ -1,0 +1,57 @@
+"""What a person asked for in the query of an address: text, instants, choices."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from cronledger.rules import durations
+
+EXAMPLE = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for six hours ago"
+
+
+def text(request: Request, name: str) -> str | None:
+    """Return a field without surrounding blanks, or None if it is missing or empty.
+
+    Raises HTTPException for a character that the database cannot store.
+    """
+    found = request.query_params.get(name, "").strip()
+    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in found):
+        raise HTTPException(400, f"The field {name} has a character that no name can have.")
+    return found or None
+
+
+def choices(request: Request, name: str, known: Collection[str]) -> list[str]:
+    """Return the values of a field. Raises HTTPException for one that is not known."""
+    found = [value for value in request.query_params.getlist(name) if value]
+    for value in found:
+        if value not in known:
+            raise HTTPException(400, f"{name} is one of {', '.join(known)}, not {value[:100]!r}.")
+    return found
+
+
+def instant(request: Request, name: str, now: datetime) -> datetime | None:
+    """Return an instant, or None if the field is empty. Without an offset it is UTC.
+
+    A duration lies before `now`. Raises HTTPException.
+    """
+    given = text(request, name)
+    if given is None:
+        return None
+    try:
+        found = _ago(given, now) or datetime.fromisoformat(given)
+        found = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        found = None
+    if found is None or not 1000 <= found.year <= 9998:
+        raise HTTPException(400, f"{name} is not an instant: {given[:100]!r}; {EXAMPLE}.")
+    return found
+
+
+def _ago(given: str, now: datetime) -> datetime | None:
+    try:
+        length: timedelta = durations.parse(given)
+    except durations.DurationError:
+        return None
+    return now - length

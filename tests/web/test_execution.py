@@ -1,0 +1,115 @@
+"""The page Execution: one execution, its attempts, what changed, and what may be done."""
+
+from datetime import timedelta
+
+import pytest
+from psycopg.types.json import Jsonb
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
+from tests.web.support.logins import Logins
+from tests.web.test_access import TOKENS
+
+SECRETS = {"user": "ada", "Password": "hunter2", "deep": [{"token": ["hunter2"]}]}
+
+
+def page(browser: TestClient, execution: int) -> str:
+    found = browser.get(f"/execution?id={execution}")
+    assert found.status_code == 200, text(found.text)
+    return found.text
+
+
+def test_f56_an_execution_has_its_course(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db) - timedelta(minutes=9)
+    crash = {
+        "attempt": 1, "runner_id": "r0", "started_at": at.isoformat(),
+        "lease_token": "secret-token", "last_seen": (at + timedelta(seconds=30)).isoformat(),
+        "error_code": "runner_crashed",
+    }  # fmt: skip
+    execution = rows.execution(
+        db, "FAILED", attempt=2, plan_time=at, attempts=Jsonb([crash]),
+        started_at=at + timedelta(minutes=1), finished_at=at + timedelta(minutes=3),
+    )["id"]  # fmt: skip
+    shown = page(browser, execution)
+    assert "FAILED: boom" in panel(shown, "execution") and "it broke" in panel(shown, "execution")
+    attempts = panel(shown, "attempts")
+    assert "1 won r0" in attempts and "runner_crashed" in attempts
+    assert "2 stolen r1" in attempts
+    assert shown.count("<rect") == 2 and "secret-token" not in shown
+
+
+def test_f56_what_changed_since_the_last_success_is_named(browser: TestClient, db: Db) -> None:
+    rows.job(db, grace="1 min")
+    rows.runner(db, "r1", version="1.0")
+    rows.runner(db, "r2", version="2.0")
+    at = rows.now(db)
+    good = rows.execution(db, "SUCCESS", plan_time=at - timedelta(hours=2))["id"]
+    db.execute("UPDATE cronledger.jobs SET grace = '2 min'")
+    bad = rows.execution(
+        db, "FAILED", plan_time=at - timedelta(hours=1), revision=2, runner_id="r2"
+    )["id"]
+    changes = panel(page(browser, bad), "changes")
+    assert f"execution {good}" in changes and "which took 2.0s" in changes
+    assert "revision 1 2" in changes and "runner r1 r2" in changes
+    assert "version of the runner 1.0 2.0" in changes
+    assert "grace 00:01:00 00:02:00" in changes
+    neighbours = panel(page(browser, good), "neighbours")
+    assert neighbours.index("FAILED") < neighbours.index("SUCCESS")
+
+
+def test_f56_only_operators_see_payload_result_and_output(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    rows.job(db)
+    execution = rows.execution(
+        db, payload=Jsonb(SECRETS), result=Jsonb({"rows": 7, "secret": "hunter2"}), output="said so"
+    )["id"]
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        for name, sees in (("alice", True), ("grafana", False)):
+            headers = {"Authorization": f"Bearer {name}-secret"}
+            shown = browser.get(f"/execution?id={execution}", headers=headers).text
+            assert ("said so" in shown, "ada" in shown, "rows" in text(shown)) == (sees,) * 3
+            assert "hunter2" not in shown
+            assert shown.count("(hidden)") == (3 if sees else 0)
+
+
+def test_f56_the_settings_name_what_is_hidden(database_url: str, logins: Logins, db: Db) -> None:
+    rows.job(db)
+    execution = rows.execution(db, payload=Jsonb({"iban": "DE00", "token": "visible"}))["id"]
+    with client(app(database_url, logins, web_redact=["IBAN"])) as browser:
+        shown = page(browser, execution)
+    assert "DE00" not in shown and "visible" in shown
+
+
+@pytest.mark.parametrize(("id", "status"), [("42", 404), ("x", 400), ("", 400), ("9" * 19, 400)])
+def test_f56_an_execution_that_does_not_exist(browser: TestClient, id: str, status: int) -> None:
+    assert browser.get(f"/execution?id={id}").status_code == status
+
+
+def act(browser: TestClient, name: str, **data: str) -> str:
+    """Send a form, and return what the page says afterwards."""
+    done = browser.post(f"/execution/{name}", data=data, headers=SAME_ORIGIN)
+    if done.status_code != 303:
+        return text(done.text)
+    return text(browser.get(done.headers["location"]).text)
+
+
+def test_f57_an_execution_is_retried_and_cancelled(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    execution = str(rows.execution(db, "FAILED")["id"])
+    assert f"Execution {execution} has one more attempt" in act(browser, "retry", id=execution)
+    assert value(db, "SELECT next_attempt_at IS NOT NULL FROM cronledger.executions")
+    assert f"Execution {execution} was waiting" in act(browser, "cancel", id=execution)
+    assert value(db, "SELECT status FROM cronledger.executions") == "CANCELLED"
+
+
+def test_f57_an_unknown_end_needs_a_confirmation(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    execution = str(rows.execution(db, "FAILED", error_code="stale_timeout")["id"])
+    assert "It has ended, and may run again" in text(page(browser, int(execution)))
+    refused = act(browser, "retry", id=execution)
+    assert "the end of attempt 1 is unknown (stale_timeout)" in refused
+    assert "has one more attempt" in act(browser, "retry", id=execution, force="yes")

@@ -1,0 +1,136 @@
+"""The page Ledger: executions and skips in one stream, its filters, its pages and its exports."""
+
+import csv
+import io
+import re
+from datetime import datetime, timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from cronledger.web.pages import ledger as page
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.support.browsing import panel, text
+
+
+def skip(db: Db, job: str, at: datetime, count: int = 1, reason: str = "missed") -> None:
+    rows.insert(
+        db, "skips", job_name=job, scope_kind="global", scope_id="global", from_plan_time=at,
+        through_plan_time=at + timedelta(minutes=count - 1), count=count, reason=reason, revision=1,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def history(db: Db) -> datetime:
+    """Executions 1 to 3 of `report` and one of `mail`, with two skips between them."""
+    rows.job(db, "report")
+    rows.job(db, "mail")
+    at = rows.now(db).replace(microsecond=0) - timedelta(hours=1)
+    rows.execution(db, "SUCCESS", "report", plan_time=at)
+    skip(db, "report", at - timedelta(minutes=10), count=5)
+    rows.execution(db, "FAILED", "report", plan_time=at - timedelta(minutes=20))
+    rows.execution(db, "SUCCESS", "mail", plan_time=at - timedelta(minutes=30), runner_id="r2")
+    skip(db, "mail", at - timedelta(minutes=40), reason="paused")
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(days=3))
+    return at
+
+
+def outcomes(browser: TestClient, query: str = "") -> list[tuple[str, str]]:
+    """Job and outcome of each row."""
+    found = browser.get(f"/ledger.json{query}")
+    assert found.status_code == 200, text(found.text)
+    return [(row["job_name"], row["outcome"]) for row in found.json()["rows"]]
+
+
+def test_f56_executions_and_skips_are_one_stream(browser: TestClient, history: datetime) -> None:
+    assert outcomes(browser) == [
+        ("report", "SUCCESS"), ("report", "SKIPPED"), ("report", "FAILED"), ("mail", "SUCCESS"),
+        ("mail", "SKIPPED"),
+    ]  # fmt: skip
+    shown = panel(browser.get("/ledger").text, "ledger")
+    assert re.search(r"report SKIPPED missed 5 .*5 plan_times did not run", shown)
+    assert re.search(r"report FAILED boom .*failed on r1: it broke; not retried", shown)
+
+
+def test_f56_filters_are_in_the_address(browser: TestClient, history: datetime) -> None:
+    assert outcomes(browser, "?job=mail") == [("mail", "SUCCESS"), ("mail", "SKIPPED")]
+    assert outcomes(browser, "?outcome=FAILED&outcome=SKIPPED&job=report") == [
+        ("report", "SKIPPED"), ("report", "FAILED"),
+    ]  # fmt: skip
+    assert outcomes(browser, "?reason=paused") == [("mail", "SKIPPED")]
+    assert outcomes(browser, "?runner=r2") == [("mail", "SUCCESS")]
+    assert outcomes(browser, "?since=4d&until=2d") == [("report", "SUCCESS")]
+    assert outcomes(browser, "?job=nothing") == []
+    shown = browser.get("/ledger?job=mail&outcome=SKIPPED").text
+    assert 'name="job" value="mail"' in shown and 'value="SKIPPED" checked' in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("outcome=DONE", "outcome is one of SUCCESS, FAILED"),
+        ("since=yesterday", "since is not an instant: 'yesterday'; write 2026-"),
+        ("until=0001-01-01", "until is not an instant"),
+        ("since=1h&until=2h", "is not before until"),
+        ("before=nonsense", "before is not a place in the ledger"),
+        ("before=WyIiXQ==", "before is not a place in the ledger"),
+        ("job=%00", "a character that no name can have"),
+    ],
+)
+def test_f56_a_filter_that_cannot_be_read_names_its_remedy(
+    browser: TestClient, query: str, message: str
+) -> None:
+    refused = browser.get(f"/ledger?{query}")
+    assert refused.status_code == 400
+    assert message in text(refused.text)
+
+
+@pytest.mark.parametrize("query", ["", "job=many"])
+def test_f56_pages_follow_one_another_without_gap_or_repetition(
+    browser: TestClient, db: Db, query: str
+) -> None:
+    rows.job(db, "many", scope_kind="tenant", scopes=["a", "b"])
+    at = rows.now(db).replace(microsecond=5) - timedelta(minutes=1)
+    for number in range(130):  # two scopes share each instant
+        rows.execution(
+            db, "SUCCESS", "many", scope_kind="tenant", scope_id="ab"[number % 2],
+            plan_time=at - timedelta(minutes=number // 2),
+        )  # fmt: skip
+    seen: list[str] = []
+    address = f"/ledger?{query}"
+    for expected in (page.MOST, 30):
+        shown = browser.get(address).text
+        found = re.findall(r'/execution\?id=(\d+)"', shown)
+        assert len(found) == expected
+        seen += found
+        following = re.search(r'rel="next" href="([^"]*)"', shown)
+        address = unescape(following[1]) if following else ""
+    assert address == "" and len(set(seen)) == 130
+
+
+def test_f56_an_export_has_the_filtered_rows_and_the_address_of_more(
+    browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "MOST_EXPORTED", 2)
+    first = browser.get("/ledger.csv?job=report")
+    assert first.headers["content-type"].startswith("text/csv")
+    table = list(csv.DictReader(io.StringIO(first.text)))
+    assert [row["outcome"] for row in table] == ["SUCCESS", "SKIPPED"]
+    address = re.match(r'<(.*)>; rel="next"', first.headers["link"])
+    assert address is not None
+    rest = browser.get(address[1])
+    assert [row["outcome"] for row in csv.DictReader(io.StringIO(rest.text))] == ["FAILED"]
+    assert "link" not in rest.headers
+    found: dict[str, Any] = browser.get("/ledger.json?job=report").json()
+    assert found["rows"][0]["duration"] == 2.0
+    assert browser.get(found["next"]).json()["next"] is None
+
+
+def test_f56_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
+    rows.job(db, "=cmd()")
+    rows.execution(db, "SUCCESS", "=cmd()")
+    assert "'=cmd()" in browser.get("/ledger.csv").text
+    assert outcomes(browser) == [("=cmd()", "SUCCESS")]
