@@ -26,14 +26,14 @@ from cronledger.web.access.headers import HEADERS, Headers
 from cronledger.web.access.identity import Identify, RefusedRequestError
 from cronledger.web.acting import Actor
 from cronledger.web.gate import Gate, refusal
-from cronledger.web.pages import execution, ledger, now, sign_in
+from cronledger.web.pages import execution, jobs, ledger, now, runners, sign_in
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.site import Site, site_of
 
 log = get_logger(__name__)
 
-PAGES = (now, ledger)
+PAGES = (now, jobs, ledger, runners)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (execution,)

@@ -1,7 +1,7 @@
 """What a person asked for in the query of an address: text, instants, choices."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -9,6 +9,7 @@ from starlette.requests import Request
 from cronledger.rules import durations
 
 EXAMPLE = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for six hours ago"
+LATER = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for in six hours"
 
 
 def text(request: Request, name: str) -> str | None:
@@ -40,18 +41,35 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
     if given is None:
         return None
     try:
-        found = _ago(given, now) or datetime.fromisoformat(given)
+        return now - durations.parse(given)
+    except durations.DurationError:
+        return _absolute(given, name, EXAMPLE)
+    except OverflowError:
+        raise HTTPException(400, f"{name} is too long ago: {given[:100]!r}.") from None
+
+
+def _absolute(given: str, name: str, example: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(given)
         found = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         found = None
     if found is None or not 1000 <= found.year <= 9998:
-        raise HTTPException(400, f"{name} is not an instant: {given[:100]!r}; {EXAMPLE}.")
+        raise HTTPException(400, f"{name} is not an instant: {given[:100]!r}; {example}.")
     return found
 
 
-def _ago(given: str, now: datetime) -> datetime | None:
-    try:
-        length: timedelta = durations.parse(given)
-    except durations.DurationError:
+def later(given: str, name: str, now: datetime | None) -> datetime | None:
+    """Return the instant that a form names, or None if the field is empty.
+
+    A duration lies after `now`. Raises HTTPException.
+    """
+    if not given:
         return None
-    return now - length
+    try:
+        ahead = durations.parse(given)
+    except durations.DurationError:
+        return _absolute(given, name, LATER)
+    if now is None:
+        raise HTTPException(503, "The database does not respond.")
+    return now + ahead

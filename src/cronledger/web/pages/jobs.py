@@ -1,0 +1,145 @@
+"""Jobs: one row per job in alphabetical order, and the pause and resume of many."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronledger.ledger.reports import Row
+from cronledger.web import queries
+from cronledger.web.forms import Form, form_of
+from cronledger.web.reading import Reading
+from cronledger.web.site import Entry, identity_of, site_of
+
+MOST = 100
+"""Jobs of a page."""
+MOST_CHANGED = 10_000
+"""Jobs that one action pauses or resumes."""
+MOST_SOURCES = 200
+SOURCES_SECONDS = 10.0
+STATES = ("active", "paused", "broken", "retired")
+FIELDS = ("search", "state", "queue", "source")
+
+ENTRY = Entry("Jobs", "/jobs")
+
+
+async def show(request: Request) -> Response:
+    """Return a page of jobs."""
+    site = site_of(request)
+    filters: dict[str, Any] = {name: queries.text(request, name) for name in FIELDS}
+    queries.choices(request, "state", STATES)
+    after = queries.text(request, "after")
+    reading, sources = await asyncio.gather(
+        site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
+        site.reader.read("list_sources", fresh=SOURCES_SECONDS, max_rows=MOST_SOURCES),
+    )
+    following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
+    return await site.page(
+        request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
+        following=following, states=STATES, most_changed=MOST_CHANGED,
+        queues=_distinct(sources, "queue"), sources=_distinct(sources, "source"),
+    )  # fmt: skip
+
+
+def _distinct(reading: Reading, column: str) -> list[str]:
+    return sorted({row[column] for row in reading.known if row[column] is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One of the two actions. `from_state`: jobs in this state are changed by it."""
+
+    name: str
+    statement: str
+    from_state: str
+    done: str
+
+
+PAUSE = Change("pause", "call_pause_jobs", "active", "paused")
+RESUME = Change("resume", "call_resume_jobs", "paused", "resumed")
+
+
+async def pause(request: Request) -> Response:
+    """Show what a pause would do, or pause."""
+    return await _change(request, PAUSE)
+
+
+async def resume(request: Request) -> Response:
+    """Show what resuming would do, or resume."""
+    return await _change(request, RESUME)
+
+
+async def _change(request: Request, change: Change) -> Response:
+    form = await form_of(request)
+    if form.text("confirmed") != "yes":
+        return await _preview(request, change, form)
+    names = form.texts("job")
+    if not names:
+        raise HTTPException(400, "No job is chosen.")
+    params: dict[str, object] = {"names": names}
+    if change is PAUSE:
+        now = (await site_of(request).reader.read("read_head")).now
+        params["reason"] = form.text("reason") or None
+        params["until"] = queries.later(form.text("until"), "until", now)
+    rows = await site_of(request).actor.call(change.statement, identity_of(request), **params)
+    count = sum(row["changed"] for row in rows)
+    return site_of(request).done(request, _sentence(change, rows, count), "/jobs", **_kept(form))
+
+
+def _sentence(change: Change, rows: Sequence[Row], count: int) -> str:
+    if len(rows) == 1:
+        return f"{rows[0]['name']} is {change.done}."
+    rest = len(rows) - count
+    text = f"{change.done.capitalize()}: {count:,}."
+    if rest and change is PAUSE:
+        text += f" Paused already, with the new reason now: {rest:,}."
+    elif rest:
+        text += f" Not paused: {rest:,}."
+    return text
+
+
+async def _chosen(request: Request, form: Form) -> list[Row]:
+    """Return the jobs that the form names, or all that match its filters."""
+    every = form.text("every") == "yes"
+    names = form.texts("job")
+    if not every and not names:
+        raise HTTPException(400, "No job is chosen. Choose jobs, or all that match the filters.")
+    filters = {name: (form.text(name) or None) if every else None for name in FIELDS}
+    found = await site_of(request).reader.read_once(
+        "list_job_states", names=None if every else names, max_rows=MOST_CHANGED + 1, **filters
+    )
+    if found.problem is not None:
+        raise HTTPException(503, found.problem)
+    if found.has_more(MOST_CHANGED):
+        raise HTTPException(400, f"More than {MOST_CHANGED:,} jobs match. Use narrower filters.")
+    return found.known
+
+
+async def _preview(request: Request, change: Change, form: Form) -> Response:
+    chosen = await _chosen(request, form)
+    groups = {
+        state: [row for row in chosen if row["state"] == state]
+        for state in ("active", "paused", "retired")
+    }
+    # A pause of a paused job replaces its reason; a job that is not paused cannot be resumed.
+    affected = groups["active"] + groups["paused"] if change is PAUSE else groups["paused"]
+    return await site_of(request).page(
+        request, "change.html", change=change, groups=groups, affected=affected, kept=_kept(form)
+    )
+
+
+def _kept(form: Form) -> dict[str, str]:
+    """Return the filters of the page from which the person came."""
+    return {name: form.text(name) for name in FIELDS}
+
+
+ROUTES = [
+    Route("/jobs", show, methods=["GET"]),
+    Route("/jobs/pause", pause, methods=["POST"]),
+    Route("/jobs/resume", resume, methods=["POST"]),
+]

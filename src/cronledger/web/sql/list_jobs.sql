@@ -1,0 +1,31 @@
+-- Lists jobs by name after a name, with what a page shows of each. A NULL parameter does not restrict; retired jobs
+-- are listed only if `state` asks for them. `p95` and `streak` are those of the last 50 executions that ended, of jobs
+-- with one scope. No lock. Zero rows: none matches.
+SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
+       o.last_status, o.source, o.description, o.spec_error, d.paused_by, d.paused_reason,
+       nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
+       r.p95, r.streak, r.ended
+FROM (
+    SELECT x.* FROM {schema}.job_overview x
+    WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
+      AND (%(queue)s::text IS NULL OR x.queue = %(queue)s::text)
+      AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
+      AND CASE WHEN %(state)s::text IS NULL THEN x.state <> 'retired' ELSE x.state = %(state)s::text END
+      AND (%(after)s::text IS NULL OR x.name > %(after)s::text COLLATE "C")
+    ORDER BY x.name
+    LIMIT %(max_rows)s
+) o
+JOIN {schema}.job_details d ON d.name = o.name
+LEFT JOIN LATERAL (
+    SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY e.duration_ms) AS p95, count(*) AS ended,
+           count(*) FILTER (WHERE e.is_streak) AS streak
+    FROM (SELECT n.duration_ms, bool_and(n.status = 'FAILED') OVER (ORDER BY n.plan_time DESC) AS is_streak
+          FROM (SELECT x.plan_time, x.status, x.duration_ms
+                FROM {schema}.verify_schedules s
+                JOIN {schema}.execution_status x
+                    ON (x.job_name, x.scope_kind, x.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+                WHERE s.job_name = o.name AND o.scopes = 1 AND s.retired_at IS NULL
+                  AND x.status IN ('SUCCESS', 'FAILED')
+                ORDER BY x.plan_time DESC LIMIT 50) n) e
+) r ON true
+ORDER BY o.name

@@ -1,0 +1,178 @@
+"""The page Jobs: rows in alphabetical order, search, filters, and the pause and resume of many."""
+
+import re
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from cronledger.web.pages import jobs as page
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
+from tests.web.support.logins import Logins
+from tests.web.test_access import TOKENS
+
+
+def names(browser: TestClient, query: str = "") -> list[str]:
+    found = browser.get(f"/jobs{query}")
+    assert found.status_code == 200, text(found.text)
+    return [unescape(name) for name in re.findall(r'name="job" value="([^"]*)"', found.text)]
+
+
+def many(db: Db, count: int) -> None:
+    """Jobs `job-00000`, …, written by one statement."""
+    db.execute(
+        "INSERT INTO cronledger.jobs (name, schedule, handler, target)"
+        " SELECT format('job-%%s', lpad(n::text, 5, '0')), '@hourly', 'command',"
+        " '{\"command\": [\"true\"]}' FROM generate_series(1, %s) n", [count],
+    )  # fmt: skip
+
+
+def test_f56_jobs_are_in_alphabetical_order_whatever_their_state(
+    browser: TestClient, db: Db
+) -> None:
+    for name in ("b", "c", "a", "Z"):
+        rows.job(db, name)
+    rows.execution(db, "FAILED", "c")
+    db.execute("SELECT cronledger.pause('b', reason => 'moving', requested_by => 'alice')")
+    db.execute("SELECT cronledger.retire('Z')")
+    assert names(browser) == ["a", "b", "c"]
+    assert names(browser, "?state=retired") == ["Z"]
+    shown = panel(browser.get("/jobs").text, "jobs")
+    assert re.search(r"b paused by alice: moving", shown)
+    assert re.search(r"c active .*@hourly UTC .*FAILED .*1 failed", shown)
+
+
+def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report")
+    at = rows.now(db)
+    for number in range(60):
+        status = "FAILED" if number < 3 else "SUCCESS"
+        rows.execution(
+            db, status, "report", plan_time=at - timedelta(hours=number), duration_ms=1000 * number
+        )
+    assert "47s 3 failed" in panel(browser.get("/jobs").text, "jobs")
+
+
+def test_f56_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> None:
+    rows.job(db, "Nightly-Backup", queue="slow")
+    rows.job(db, "100%_sure")
+    rows.job(db, "nightly-report", source="app")
+    assert names(browser, "?search=NIGHTLY") == ["Nightly-Backup", "nightly-report"]
+    assert names(browser, "?search=%25_") == ["100%_sure"]
+    assert names(browser, "?queue=slow") == ["Nightly-Backup"]
+    assert names(browser, "?source=app&search=night") == ["nightly-report"]
+    assert browser.get("/jobs?state=odd").status_code == 400
+    shown = browser.get("/jobs?queue=slow&search=x").text
+    assert "<option selected>slow</option>" in shown and 'name="search" value="x"' in shown
+
+
+def test_f56_one_of_10000_jobs_is_found(browser: TestClient, db: Db) -> None:
+    many(db, 10_000)
+    assert names(browser, "?search=b-0777") == [f"job-0777{n}" for n in range(10)]
+    first = browser.get("/jobs").text
+    assert panel(first, "jobs").startswith("Jobs 100+")
+    following = re.search(r'rel="next" href="([^"]*)"', first)
+    assert following is not None
+    assert names(browser, unescape(following[1]).removeprefix("/jobs"))[0] == "job-00101"
+
+
+# --- actions --------------------------------------------------------------------------------------
+
+
+def post(browser: TestClient, action: str, **data: Any) -> Any:
+    return browser.post(f"/jobs/{action}", data=data, headers=SAME_ORIGIN)
+
+
+def paused(db: Db) -> list[tuple[str, str, str]]:
+    found = db.execute(
+        "SELECT name, paused_by, paused_reason FROM cronledger.jobs WHERE paused_at IS NOT NULL"
+        " ORDER BY name"
+    )
+    return [(row["name"], row["paused_by"], row["paused_reason"]) for row in found]
+
+
+def test_f57_a_pause_has_a_preview_one_reason_and_a_name(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    before = rows.now(db)
+    for name in ("a", "b", "c", "gone"):
+        rows.job(db, name)
+    db.execute("SELECT cronledger.pause('b', reason => 'old', requested_by => 'bob')")
+    db.execute("SELECT cronledger.retire('gone')")
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        browser.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
+        preview = post(browser, "pause", job=["a", "b", "gone"], search="x")
+        shown = text(preview.text)
+        assert "1 become paused 1 are paused already" in shown and "1 are retired" in shown
+        assert "old (bob)" in shown
+        assert paused(db) == [("b", "bob", "old")]
+        chosen = re.findall(r'name="job" value="([^"]*)"', preview.text)
+        done = post(
+            browser, "pause", confirmed="yes", job=chosen, reason="moving", until="2h", search="x"
+        )
+        assert (done.status_code, done.headers["location"]) == (303, "/jobs?search=x")
+        after = text(browser.get("/jobs").text)
+        assert "Paused: 1. Paused already, with the new reason now: 1." in after
+    assert paused(db) == [("a", "alice", "moving"), ("b", "alice", "moving")]
+    until = value(db, "SELECT DISTINCT paused_until FROM cronledger.jobs WHERE paused_by = 'alice'")
+    assert before <= until - timedelta(hours=2) <= rows.now(db)
+    requested = value(
+        db, "SELECT requested_by FROM cronledger.job_history WHERE job_name = 'a'"
+        " ORDER BY revision DESC LIMIT 1",
+    )  # fmt: skip
+    assert requested == "alice"
+
+
+def test_f57_all_jobs_that_match_are_paused_and_resumed(browser: TestClient, db: Db) -> None:
+    many(db, 1_000)
+    rows.job(db, "other")
+    preview = post(browser, "pause", every="yes", search="job-")
+    chosen = re.findall(r'name="job" value="([^"]*)"', preview.text)
+    assert len(chosen) == 1_000
+    post(browser, "pause", confirmed="yes", job=chosen, reason="freeze")
+    assert len(paused(db)) == 1_000
+    preview = post(browser, "resume", every="yes", state="paused")
+    chosen = re.findall(r'name="job" value="([^"]*)"', preview.text)
+    assert len(chosen) == 1_000
+    assert post(browser, "resume", confirmed="yes", job=chosen).status_code == 303
+    assert paused(db) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "No job is chosen."),
+        ({"confirmed": "yes"}, "No job is chosen."),
+        ({"confirmed": "yes", "job": "a", "until": "soon"}, "until is not an instant: 'soon'"),
+        ({"confirmed": "yes", "job": "a", "until": "2001-01-01"}, "is in the past"),
+        ({"confirmed": "yes", "job": ["a", "nobody"]}, "job 'nobody' does not exist"),
+    ],
+)
+def test_f57_a_pause_that_is_refused_changes_nothing(
+    browser: TestClient, db: Db, data: dict[str, Any], message: str
+) -> None:
+    rows.job(db, "a")
+    refused = post(browser, "pause", **data)
+    assert refused.status_code in (400, 404, 409)
+    assert message in text(refused.text)
+    assert paused(db) == []
+
+
+def test_f57_more_jobs_than_one_action_changes_are_refused(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "MOST_CHANGED", 2)
+    for name in ("a", "b", "c"):
+        rows.job(db, name)
+    assert "More than 2 jobs match." in text(post(browser, "pause", every="yes").text)
+
+
+def test_f57_a_viewer_has_no_buttons(database_url: str, logins: Logins, db: Db) -> None:
+    rows.job(db)
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        shown = browser.get("/jobs", headers={"Authorization": "Bearer grafana-secret"}).text
+    assert "Pause…" not in shown and "checkbox" not in shown
