@@ -26,24 +26,35 @@ setup: $(STAMP) ## make .venv and install everything into it
 # The source has a name of its own, so that another checkout may apply the same jobs to this ledger.
 # On a terminal the replica gets a process group of its own (set -m), so that Ctrl-C reaches it and
 # not make, which would report an interrupt although the replica drained and exited 0.
-run: $(STAMP) ## a replica with sample jobs on an embedded PostgreSQL; Ctrl-C drains
+run: $(STAMP) ## a replica with sample jobs and the web page, on an embedded PostgreSQL; Ctrl-C drains
 	@if [ -t 0 ]; then set -m; fi; \
-	CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded} \
-	$(BIN)/cronledger run examples/sample.toml --source sample --summary; exit $$?
+	export CRONLEDGER_DATABASE_URL=$${CRONLEDGER_DATABASE_URL:-embedded}; \
+	$(BIN)/cronledger migrate || exit $$?; \
+	$(BIN)/cronledger web & page=$$!; \
+	$(BIN)/cronledger run examples/sample.toml --source sample --summary; code=$$?; \
+	kill $$page 2>/dev/null; wait $$page; exit $$code
 
 # The newest server that the system has, if it has one: the database tests run on it as well.
 SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/postgresql/*/bin/initdb))))
 
 test: $(STAMP) ## the tests that take three minutes on two cores: all but those marked slow
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not browser"
 
 suite: $(STAMP) ## all tests, tests/db also on the system's PostgreSQL, and the example projects'
-	$(PYTEST)
+	$(PYTEST) -m "not browser"
 	cd examples/plugin_project && $(CURDIR)/$(BIN)/python -m pytest
 	cd examples/fastapi_project && $(CURDIR)/$(BIN)/python -m pytest
 ifneq ($(SYSTEM_POSTGRES),)
 	CRONLEDGER_TEST_BINARIES=$(SYSTEM_POSTGRES) $(PYTEST) tests/db
 endif
+
+# Playwright's own browser is not used. Where it may, this installs Chromium.
+test-web: $(STAMP) ## the web page in headless Chromium; SCREENSHOTS=DIR keeps a picture of each page
+	@command -v chromium >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
+		else echo "chromium is missing: on Debian, apt-get install chromium"; exit 2; fi; }
+	$(if $(SCREENSHOTS),CRONLEDGER_TEST_SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(PYTEST) -m browser tests/web
 
 # A Sunday; the ledger's partitions are weeks from Monday on.
 INSTANT ?= 2026-11-22T23:59:30
@@ -110,9 +121,9 @@ proofs: $(STAMP) ## bench and chaos in their short forms, under three minutes on
 	@$(MAKE) --no-print-directory bench SHORT=1
 	@$(MAKE) --no-print-directory chaos SHORT=1
 
-check: lint suite dates proofs ## what CI runs: lint, all tests, tests at another date, bench and chaos in short
+check: lint suite test-web dates proofs ## what CI runs: lint, all tests, tests at another date, bench and chaos in short
 
 clean: ## remove .venv, .peers and caches
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean
+.PHONY: help setup run test test-web suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean

@@ -25,7 +25,7 @@ def test_f56_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> Non
 def test_f56_without_a_replica_the_page_is_not_calm(browser: TestClient, db: Db) -> None:
     page = browser.get("/").text
     assert "No replica runs, so nothing starts." in panel(page, "runners")
-    assert 'id="calm"' not in page
+    assert 'class="calm"' not in page
 
 
 def test_f56_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
@@ -47,7 +47,7 @@ def test_f56_now_shows_what_needs_a_person(browser: TestClient, db: Db) -> None:
     assert "report" in failing and " 3 boom it broke none" in failing
     assert "2h 59m" in failing
     assert "stuck" in panel(page, "running") and "r1 2 of 3" in panel(page, "running")
-    assert 'id="calm"' not in page
+    assert 'class="calm"' not in page
 
 
 def test_f56_a_job_that_succeeded_again_is_not_failing(browser: TestClient, db: Db) -> None:

@@ -103,7 +103,7 @@ def test_f54_without_its_database_the_page_shows_its_last_data_and_recovers(
         page = browser.get("/")
         assert page.status_code == 200
         assert "replica-1" in panel(page.text, "runners")
-        assert "This page shows what it read" in text(page.text) and 'id="calm"' not in page.text
+        assert "This page shows what it read" in text(page.text) and 'class="calm"' not in page.text
         c.execute(away + sql.SQL("true"))
     browser.app.state.site.reader.expire()  # type: ignore[attr-defined]
     page = browser.get("/")

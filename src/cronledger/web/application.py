@@ -26,9 +26,10 @@ from cronledger.web.access.headers import HEADERS, Headers
 from cronledger.web.access.identity import Identify, RefusedRequestError
 from cronledger.web.acting import Actor
 from cronledger.web.gate import Gate, refusal
-from cronledger.web.pages import execution, jobs, ledger, now, runners, sign_in
+from cronledger.web.pages import events, execution, jobs, ledger, now, runners, sign_in
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
+from cronledger.web.refresh import Refresh
 from cronledger.web.site import Site, site_of
 
 log = get_logger(__name__)
@@ -36,7 +37,7 @@ log = get_logger(__name__)
 PAGES = (now, jobs, ledger, runners)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (execution,)
+FURTHER_PAGES = (execution, events)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 
@@ -63,6 +64,7 @@ def create_app(
         ),
         access=access_of(settings) if identify is None else EmbeddedAccess(identify),
         redaction=Redaction(settings.web_redact),
+        refresh=Refresh(_listen_access(settings, url), settings.schema_name),
         entries=[page.ENTRY for page in PAGES],
     )  # fmt: skip
 
@@ -99,6 +101,13 @@ def _database(settings: Settings, own: SecretStr | None, url: str | None) -> dat
     found = database.Access.from_settings(settings, dsn_of(settings) if url is None else url)
     found.parameters("")  # refuses a DSN that cannot work
     return found
+
+
+def _listen_access(settings: Settings, url: str | None) -> database.Access | None:
+    """Return how to receive notifications, or None behind a pooler without `listen_url`."""
+    if settings.listen_url is None and settings.pgbouncer:
+        return None
+    return _database(settings, settings.listen_url or settings.web_act_url, url)
 
 
 class _Static(StaticFiles):

@@ -41,7 +41,8 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
     if given is None:
         return None
     try:
-        return now - durations.parse(given)
+        # Of the minute, so that the requests of one minute are the same panel.
+        return (now - durations.parse(given)).replace(second=0, microsecond=0)
     except durations.DurationError:
         return _absolute(given, name, EXAMPLE)
     except OverflowError:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import psycopg
 import uvicorn
@@ -67,19 +68,31 @@ def serve(
     taken = _socket(listen, 0o117 if open_to_group else 0o177)
     try:
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            app, log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
             date_header=True, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
             # The server raises the signal once more when it has ended, and that is no failure.
             signal.signal(number, lambda *_: None)
         started(_address(listen, taken))
-        uvicorn.Server(config).run(sockets=[taken])
+        _Server(config, app.state.site.refresh.stop).run(sockets=[taken])
     finally:
         taken.close()
         if listen.startswith(UNIX):
             with suppress(OSError):
                 Path(listen.removeprefix(UNIX)).unlink()
+
+
+class _Server(uvicorn.Server):
+    """Calls `ending` at a stop signal, so that it does not wait for streams that never end."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._ending()
+        super().handle_exit(sig, frame)
 
 
 def _socket(listen: str, mask: int) -> socket.socket:

@@ -16,6 +16,7 @@ from cronledger.web.access.identity import Access, Identity
 from cronledger.web.acting import Actor
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
+from cronledger.web.refresh import Refresh
 
 MESSAGE = "cronledger_message"
 """The cookie with the message of an action, for the page that follows it."""
@@ -34,8 +35,9 @@ class Site:
 
     def __init__(
         self, *, reader: Reader, actor: Actor, access: Access, redaction: Redaction,
-        entries: Sequence[Entry],
+        refresh: Refresh, entries: Sequence[Entry],
     ) -> None:  # fmt: skip
+        self.refresh = refresh
         self.redaction = redaction
         self.reader = reader
         self.actor = actor
@@ -59,7 +61,10 @@ class Site:
     ) -> HTMLResponse:
         """Return a page with the navigation, and with the database's time as `now`."""
         head = await self.reader.read("read_head")
-        context |= {"head": head, "now": head.now, "ledger": _first(head, "name")}
+        context |= {
+            "head": head, "now": head.now, "ledger": _first(head, "name"),
+            "is_live": request.method == "GET" and status == 200,
+        }  # fmt: skip
         return self.plain(request, template, status=status, **context)
 
     def plain(
@@ -71,7 +76,7 @@ class Site:
         common = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
             "entries": self._entries if identity else (), "here": path_of(request),
-            "message": message, "head": None, "ledger": None, "now": None,
+            "message": message, "head": None, "is_live": False, "ledger": None, "now": None,
         }  # fmt: skip
         text = self._templates.get_template(template).render({**common, **context})
         response = HTMLResponse(text, status)

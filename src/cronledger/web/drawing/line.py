@@ -20,7 +20,7 @@ def line(due_at: datetime, attempts: Sequence[Row], until: datetime) -> Markup:
     end. Gaps between bars are waits.
     """
     first = min([due_at, *(row["started_at"] for row in attempts)])
-    last = max([until, due_at, *(row["ended_at"] or until for row in attempts)])
+    last = max([until, due_at, *(_end(row, until) for row in attempts)])
     length = (last - first).total_seconds() or 1.0
 
     def x(at: datetime) -> float:
@@ -36,7 +36,7 @@ def line(due_at: datetime, attempts: Sequence[Row], until: datetime) -> Markup:
         ),
     ]
     for row in attempts:
-        parts += _attempt(row, x(row["started_at"]), x(row["ended_at"] or until))
+        parts += _attempt(row, x(row["started_at"]), x(_end(row, until)))
     texts = [
         Markup('<text x="{}" y="{}">due</text>').format(MARGIN, HEIGHT - 6),
         Markup('<text x="{}" y="{}" text-anchor="end">{} later</text>').format(
@@ -49,6 +49,15 @@ def line(due_at: datetime, attempts: Sequence[Row], until: datetime) -> Markup:
         WIDTH, HEIGHT, f"{len(attempts)} attempts within {span(last - due_at)}",
         Markup("").join(parts + texts),
     )  # fmt: skip
+
+
+def _end(row: Row, until: datetime) -> datetime:
+    """Return how long an attempt is known to have run. A stolen one has no end of its own."""
+    end: datetime | None = row["ended_at"]
+    if end is not None:
+        return end
+    last_seen: datetime = until if row["is_last"] else row["last_seen"] or row["started_at"]
+    return last_seen
 
 
 def _attempt(row: Row, left: float, right: float) -> list[Markup]:

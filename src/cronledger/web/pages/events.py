@@ -1,0 +1,20 @@
+"""The stream of events that lets an open page read itself again."""
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from cronledger.web.site import site_of
+
+
+async def events(request: Request) -> Response:
+    """Return the stream."""
+    refresh = site_of(request).refresh
+    if refresh.is_full:
+        raise HTTPException(503, "This process serves as many open pages as it can.")
+    headers = {"X-Accel-Buffering": "no"}  # nginx would keep the events back
+    return StreamingResponse(refresh.stream(), media_type="text/event-stream", headers=headers)
+
+
+ROUTES = [Route("/events", events, methods=["GET"])]

@@ -1,0 +1,59 @@
+"""Every page, light and dark: axe finds nothing serious, and a picture is kept if you want it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.db.support.rows import Db
+from tests.web.browser.conftest import Visit
+from tests.web.support.shop import open_shop
+
+pytestmark = pytest.mark.browser
+
+PICTURES = "CRONLEDGER_TEST_SCREENSHOTS"
+SERIOUS = ("serious", "critical")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: str) -> None:
+    execution = open_shop(db)
+    page = visit(site, color_scheme=scheme)
+    addresses = {
+        "now": "/", "jobs": "/jobs", "ledger": "/ledger?since=6h", "runners": "/runners",
+        "execution": f"/execution?id={execution}",
+    }  # fmt: skip
+    found = []
+    for name, address in addresses.items():
+        page.goto(f"{site}{address}")
+        found += [
+            (name, rule["id"], node["html"])
+            for rule in Axe().run(page).response["violations"]
+            if rule["impact"] in SERIOUS
+            for node in rule["nodes"]
+        ]
+        if directory := os.environ.get(PICTURES):
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=Path(directory) / f"{name}-{scheme}.png", full_page=True)
+    page.goto(f"{site}/jobs")
+    page.get_by_label("Choose sync-crm").check()
+    page.get_by_role("button", name="Pause…").click()
+    found += [
+        ("pause", rule["id"], rule["help"])
+        for rule in Axe().run(page).response["violations"]
+        if rule["impact"] in SERIOUS
+    ]
+    assert found == []
+
+
+def test_f56_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
+    page = visit(site)
+    for address in ("/", "/jobs", "/ledger", "/runners"):
+        page.goto(f"{site}{address}")
+        found = [
+            rule["id"]
+            for rule in Axe().run(page).response["violations"]
+            if rule["impact"] in SERIOUS
+        ]
+        assert found == [], address
