@@ -40,3 +40,23 @@ def test_f57_a_form_that_cannot_be_read_is_refused(browser: TestClient) -> None:
         assert refused.status_code == 400, refused.text
     large = browser.post("/execution/cancel", data={"id": "1" * 5_000_000}, headers=SAME_ORIGIN)
     assert large.status_code == 413
+
+
+def test_f57_an_action_that_the_database_did_not_confirm_is_reported(
+    database_url: str, logins: Logins
+) -> None:
+    away = "host=127.0.0.1 port=1 dbname=none"
+    with client(app(database_url, logins, web_act_url=away)) as browser:
+        refused = browser.post("/execution/cancel", data={"id": "1"}, headers=SAME_ORIGIN)
+        assert refused.status_code == 503
+        assert "Whether something was changed is not known." in text(refused.text)
+        assert browser.get("/").status_code == 200
+
+
+def test_f57_a_login_that_may_not_act_gets_the_remedy(database_url: str, logins: Logins) -> None:
+    viewer = logins.url(database_url, "viewer")
+    with client(app(database_url, logins, web_act_url=viewer)) as browser:
+        refused = browser.post("/queues/pause-all", headers=SAME_ORIGIN)
+        assert refused.status_code == 409
+        assert "permission denied for function pause_all" in text(refused.text)
+        assert "grant the right to the current role" in text(refused.text)

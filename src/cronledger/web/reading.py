@@ -41,7 +41,7 @@ _BEGIN = (
     "SELECT "
     + set_expressions({**COMMAND, "statement_timeout": f"{STATEMENT_SECONDS}s"}, local=True)
     + ", {schema}.db_now() AS now, CASE WHEN pg_is_in_recovery()"
-    " THEN clock_timestamp() - pg_last_xact_replay_timestamp() END AS behind"
+    " THEN coalesce(clock_timestamp() - pg_last_xact_replay_timestamp(), '0') END AS behind"
 )
 
 

@@ -68,7 +68,8 @@ def serve(
     taken = _socket(listen, 0o117 if open_to_group else 0o177)
     try:
         config = uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
+            app, log_config=None, log_level="warning", access_log=False, proxy_headers=False,
+            server_header=False,
             date_header=True, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):

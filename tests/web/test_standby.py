@@ -1,0 +1,39 @@
+"""The page reads from a standby, and acts on the primary."""
+
+from pathlib import Path
+
+import pytest
+
+from cronledger.ledger.migrate import migrate
+from cronledger.settings import Settings
+from cronledger.web import create_app
+from tests.cluster.support.servers import Pair, stopping
+from tests.database import fast_directory, scratch_directory
+from tests.db.support import rows
+from tests.waiting import until
+from tests.web.support.browsing import SAME_ORIGIN, client, panel, text
+
+MISSING = Pair.missing()
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
+
+
+def test_f54_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> None:
+    with scratch_directory(fast_directory()) as directory, stopping(pair := Pair(directory)):
+        primary = pair.primary.start()
+        migrate(primary)
+        with rows.connected(primary) as db:
+            rows.job(db, queue="slow")
+            settings = Settings.load({"web_read_url": pair.standby.start(), "web_act_url": primary})
+            page = create_app(settings=settings, url=primary)
+            with client(page) as browser:
+
+                def shown() -> str:
+                    page.state.site.reader.expire()
+                    return browser.get("/runners").text
+
+                until("the job has arrived", lambda: "slow active" in panel(shown(), "queues"))
+                assert "Read from a standby, whose last change is" in text(shown())
+                data = {"queue": "slow", "reason": "incident"}
+                done = browser.post("/queues/pause", data=data, headers=SAME_ORIGIN)
+                assert done.status_code == 303
+                until("the pause has arrived", lambda: "incident" in panel(shown(), "queues"))
