@@ -296,6 +296,11 @@ class Settings(BaseSettings):
         description="Address of `cronledger web`: HOST:PORT, [IPv6]:PORT, or unix:PATH. Port 0: "
         "any free port.",
     )
+    web_prefix: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = Field(
+        "",
+        description="Path below which `cronledger web` serves the page, such as `/ops/cron`. A "
+        "proxy in front must not remove it.",
+    )
     web_auth: Literal["loopback", "token", "proxy"] = Field(
         "loopback",
         description="How the page learns who sends a request. `loopback`: no sign-in; only this "

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.cli.support.daemon import Run
 from tests.database import Databases
 from tests.processes import clean_environ
+from tests.web.support.logins import Logins
 
 Start = Callable[..., Run]
 
@@ -131,3 +132,23 @@ def test_f54_a_refused_connection_ends_the_start(
         finally:
             c.execute(sql.SQL("ALTER DATABASE gone_for_now RENAME TO {}").format(name))
     assert "does not exist" in run.err
+
+
+def test_f54_two_logins_need_no_third_one(start: Start, database_url: str, logins: Logins) -> None:
+    run = start(
+        "--listen", "127.0.0.1:0",
+        CRONLEDGER_DATABASE_URL="",
+        CRONLEDGER_WEB_READ_URL=logins.url(database_url, "viewer"),
+        CRONLEDGER_WEB_ACT_URL=logins.url(database_url, "operator"),
+    )  # fmt: skip
+    assert "Overdue" in httpx2.get(address(run), timeout=60).raise_for_status().text
+
+
+def test_f54_the_command_serves_below_a_prefix(start: Start) -> None:
+    run = start("--listen", "127.0.0.1:0", CRONLEDGER_WEB_PREFIX="/ops/cron")
+    url = address(run)
+    assert url.endswith("/ops/cron/")
+    assert '"/ops/cron/static/page.css"' in httpx2.get(url, timeout=60).raise_for_status().text
+    assert httpx2.get(url.replace("/ops/cron/", "/"), timeout=60).status_code == 404
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0

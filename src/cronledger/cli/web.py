@@ -1,5 +1,6 @@
 """`cronledger web`: serve the web page."""
 
+from contextlib import nullcontext
 from importlib.util import find_spec
 
 import click
@@ -37,7 +38,7 @@ def web(*, listen: str | None, auth: str | None) -> None:
     from cronledger.cli.session import database, settings_here
     from cronledger.cli.show import echo
     from cronledger.log import configure
-    from cronledger.web.application import create_app
+    from cronledger.web.application import create_app, read_url
     from cronledger.web.serving import check_schema, require_own_machine, serve
 
     given = {"web_listen": _checked(listen), "web_auth": auth}
@@ -45,12 +46,13 @@ def web(*, listen: str | None, auth: str | None) -> None:
     settings = settings.model_copy(update={k: v for k, v in given.items() if v is not None})
     require_own_machine(settings)
     configure(settings.log_format, settings.log_level)
-    with database(settings) as url:
+    own = (settings.web_read_url, settings.web_act_url)
+    with nullcontext() if all(own) else database(settings) as url:
         app = create_app(settings=settings, url=url)
-        check_schema(url, settings.schema_name)
+        check_schema(read_url(settings, url), settings.schema_name)
         serve(
             app, settings.web_listen, lambda address: echo(f"cronledger web: {address}", err=True),
-            open_to_group=settings.web_auth != "loopback",
+            prefix=settings.web_prefix, open_to_group=settings.web_auth != "loopback",
         )  # fmt: skip
 
 

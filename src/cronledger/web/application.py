@@ -94,6 +94,11 @@ def create_app(
     return app
 
 
+def read_url(settings: Settings, url: str | None) -> str:
+    """Return the DSN with which the page reads. Raises ConfigurationError if there is none."""
+    return _database(settings, settings.web_read_url, url).url
+
+
 def _database(settings: Settings, own: SecretStr | None, url: str | None) -> database.Access:
     """Return how one of the two pools reaches its database. Raises ConfigurationError."""
     if own is not None:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.access.origin import SAFE_METHODS, require_same_origin
-from cronledger.web.site import Links, Site, path_of
+from cronledger.web.site import IDENTITY, Links, Site, path_of
 
 SIGN_IN = "/sign-in"
 SIGN_OUT = "/sign-out"
@@ -16,7 +16,7 @@ STATIC = "/static/"
 
 
 class Gate:
-    """Lets a request pass with its `state.identity`, or refuses it.
+    """Lets a request pass with its identity, or refuses it.
 
     A method that changes something needs this page as its origin, and an operator.
     """
@@ -41,7 +41,7 @@ class Gate:
         if self._site.access.signs_in and path.startswith(STATIC):  # of the form itself
             return None
         identity = await self._site.access.identify(request)
-        request.scope.setdefault("state", {})["identity"] = identity
+        request.scope.setdefault("state", {})[IDENTITY] = identity
         if method not in SAFE_METHODS:
             require_same_origin(request, identity)
         if self._site.access.signs_in and path in (SIGN_IN, SIGN_OUT):

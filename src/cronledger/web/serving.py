@@ -8,10 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import psycopg
 import uvicorn
 from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.migrate import check, require_current
@@ -43,7 +45,9 @@ def require_own_machine(settings: Settings) -> None:
 
 
 def check_schema(url: str, schema: str) -> None:
-    """Raise MigrationError or SchemaNewerError if the page could not work with the schema.
+    """Check the schema that the page reads.
+
+    Raise MigrationError or SchemaNewerError if the page could not work with the schema.
 
     Raises psycopg.OperationalError if the server refuses the connection. A database that is away is
     logged, because the page states it and recovers.
@@ -57,7 +61,12 @@ def check_schema(url: str, schema: str) -> None:
 
 
 def serve(
-    app: Starlette, listen: str, started: Callable[[str], None], *, open_to_group: bool = False
+    app: Starlette,
+    listen: str,
+    started: Callable[[str], None],
+    *,
+    prefix: str = "",
+    open_to_group: bool = False,
 ) -> None:
     """Serve `app` on `listen` until a stop signal. Raises OSError if the address is not free.
 
@@ -68,20 +77,27 @@ def serve(
     taken = _socket(listen, 0o117 if open_to_group else 0o177)
     try:
         config = uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False, proxy_headers=False,
-            server_header=False,
-            date_header=True, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
+            _below(prefix, app), log_config=None, log_level="warning", access_log=False,
+            proxy_headers=False, server_header=False, date_header=True, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
             # The server raises the signal once more when it has ended, and that is no failure.
             signal.signal(number, lambda *_: None)
-        started(_address(listen, taken))
+        started(_address(listen, taken, prefix))
         _Server(config, app.state.site.refresh.stop).run(sockets=[taken])
     finally:
         taken.close()
         if listen.startswith(UNIX):
             with suppress(OSError):
                 Path(listen.removeprefix(UNIX)).unlink()
+
+
+def _below(prefix: str, app: Starlette) -> Starlette:
+    """Return `app` below a prefix."""
+    if not prefix:
+        return app
+    lifespan: Any = app.router.lifespan_context
+    return Starlette(routes=[Mount(prefix, app)], lifespan=lambda _: lifespan(app))
 
 
 class _Server(uvicorn.Server):
@@ -133,9 +149,9 @@ def _host(listen: str) -> str:
     return listen.rpartition(":")[0].removeprefix("[").removesuffix("]")
 
 
-def _address(listen: str, taken: socket.socket) -> str:
+def _address(listen: str, taken: socket.socket, prefix: str) -> str:
     if listen.startswith(UNIX):
         return listen
     host = _host(listen)
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{taken.getsockname()[1]}/"
+    return f"http://{shown}:{taken.getsockname()[1]}{prefix}/"

@@ -18,6 +18,9 @@ from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
 
+IDENTITY = "cronledger_identity"
+"""The name of the identity in the state of a request, which the embedding program uses as well."""
+
 MESSAGE = "cronledger_message"
 """The cookie with the message of an action, for the page that follows it."""
 
@@ -71,7 +74,7 @@ class Site:
         self, request: HTTPConnection, template: str, *, status: int = 200, **context: object
     ) -> HTMLResponse:
         """Return a page that reads nothing from the database."""
-        identity: Identity | None = request.scope.get("state", {}).get("identity")
+        identity: Identity | None = request.scope.get("state", {}).get(IDENTITY)
         message = _message(request)
         common = {
             "to": Links(request), "identity": identity, "signs_in": self.access.signs_in,
@@ -124,7 +127,7 @@ def site_of(request: Request) -> Site:
 
 def identity_of(request: Request) -> Identity:
     """Return the sender of this request."""
-    identity: Identity = request.state.identity
+    identity: Identity = request.scope["state"][IDENTITY]
     return identity
 
 
