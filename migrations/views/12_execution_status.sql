@@ -8,7 +8,9 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trig
        e.error_code, e.error_msg, e.cancel_requested_at, e.cancel_requested_by, e.requested_by,
        e.created_at, e.updated_at,
        (SELECT coalesce(jsonb_agg(a.entry - 'lease_token' ORDER BY a.place), '[]')
-        FROM jsonb_array_elements(e.attempts) WITH ORDINALITY a(entry, place)) AS attempts
+        FROM jsonb_array_elements(e.attempts) WITH ORDINALITY a(entry, place)) AS attempts,
+       CASE WHEN e.attempts = '[]' THEN e.started_at
+            ELSE (e.attempts #>> '{0,started_at}')::timestamptz END AS first_started_at
 FROM {schema}.executions e;
 COMMENT ON VIEW {schema}.execution_status IS 'Executions, one row each, without payload and lease token.';
 COMMENT ON COLUMN {schema}.execution_status.id IS 'Id of the execution. Use it as idempotency key for effects outside this database.';
@@ -46,6 +48,7 @@ COMMENT ON COLUMN {schema}.execution_status.requested_by IS 'The person or progr
 COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was created.';
 COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
 COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
+COMMENT ON COLUMN {schema}.execution_status.first_started_at IS 'When the first attempt was claimed.';
 
 -- Payloads may be personal or secret, so only operators and runners may read them.
 CREATE OR REPLACE VIEW {schema}.execution_payloads AS

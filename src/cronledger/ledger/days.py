@@ -1,0 +1,68 @@
+"""Readers of one day of one (job, scope), each with a bounded statement.
+
+The role cronledger_viewer may read everything.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronledger.ledger import queries
+from cronledger.rules.model import ScopeKey
+
+Row = dict[str, Any]
+
+
+class DayRows:
+    """Readers of the rows of [start, end) of one scope. They lock nothing. Raise psycopg.Error.
+
+    `read`: returns the rows of the statement of `sql/NAME.sql` with these parameters. `extent` is
+    read first, so that the other statements see everything that its cursor accounts for.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str, Mapping[str, object]], list[Row]],
+        key: ScopeKey,
+        start: datetime,
+        end: datetime,
+    ) -> None:
+        self._rows = read
+        self._day = {**queries.scope(key), "start": start, "end": end}
+
+    def _read(self, name: str, **params: object) -> list[Row]:
+        return self._rows(name, self._day | params)
+
+    def extent(self) -> Row | None:
+        """Return `now`, `pruned_through` and the state of planning; None: no such scope."""
+        rows = self._read("show_day_extent")
+        return rows[0] if rows else None
+
+    def revisions(self, limit: int) -> list[Row]:
+        """Return the revision at the start, and at most `limit` that follow, the oldest first."""
+        return self._read("list_day_revisions", max_rows=limit)
+
+    def counts(self, graces: Mapping[int, timedelta]) -> list[Row]:
+        """Return the number of executions by minute, trigger and state, with their seconds.
+
+        `graces`: the grace of each revision, which decides what is late. The first one is that of
+        all other revisions.
+        """
+        return self._read(
+            "count_day_executions",
+            revisions=list(graces),
+            graces=list(graces.values()),
+            grace=next(iter(graces.values()), None),
+        )
+
+    def executions(self, triggers: Sequence[str], limit: int) -> list[Row]:
+        """Return the executions with one of these triggers, by plan_time, at most `limit`."""
+        return self._read("list_day_executions", triggers=list(triggers), max_rows=limit)
+
+    def skips(self) -> list[Row]:
+        """Return the skips whose ranges reach into the day, by their first plan_time."""
+        return self._read("list_day_skips")
+
+    def runners(self, queue: str, since: datetime, limit: int) -> list[Row]:
+        """Return when the runners of a queue lived that were seen after `since`."""
+        return self._read("list_day_runners", queue=queue, start=since, max_rows=limit)

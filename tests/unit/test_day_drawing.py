@@ -1,0 +1,214 @@
+"""The picture of the accounted day: escaped, without styles, and with an equal table."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from cronledger.explain.day.account import RunnerGap
+from cronledger.explain.day.states import State, equation, state_of
+from cronledger.web.drawing.accounted_day import draw
+from cronledger.web.drawing.svg import add, element, markup
+from tests.unit.support.days import accounted, counted, executed, revision, skipped
+
+DAY = date(2026, 6, 1)
+START = datetime(2026, 6, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+EVIL = "<script>alert('\x00')</script> & \"co\""
+
+
+class Addresses:
+    """Links of a page."""
+
+    def execution(self, execution_id: int) -> str:
+        return f"executions/{execution_id}?a=1&b=2"
+
+    def why(self, plan_time: datetime) -> str:
+        return f"why/{plan_time.timestamp():.0f}"
+
+    def revision(self, revision: int) -> str:
+        return f"#r{revision}"
+
+
+def whole_day() -> str:
+    """A day with something of everything, and names that have to be escaped."""
+    day = accounted(
+        DAY,
+        revisions=[
+            revision(2, START + 5 * HOUR + HOUR / 2, "paused", requested_by="anna", reason=EVIL),
+            revision(3, START + 6 * HOUR + HOUR / 2, requested_by="ben"),
+        ],
+        counts=[
+            counted(0), counted(60, late=True), counted(120, "FAILED"), counted(180, "RUNNING"),
+            counted(240, "CANCELLED"), counted(300, "PENDING", again=True), counted(61, seconds=2),
+            counted(33, trigger="manual", seconds=0), counted(34, "FAILED", trigger="enqueue"),
+        ],
+        skips=[
+            skipped(START + 6 * HOUR, START + 6 * HOUR, "paused"),
+            skipped(START + 7 * HOUR, START + 8 * HOUR, "overlap", blocked_by=77, count=2),
+            skipped(START + 9 * HOUR, START + 9 * HOUR, "missed"),
+            skipped(START + 10 * HOUR, START + 10 * HOUR, "missed"),
+            skipped(START + 11 * HOUR, START + 11 * HOUR, "superseded"),
+            skipped(START + 12 * HOUR, START + 12 * HOUR, "retired"),
+        ],
+        planned_through=START + 13 * HOUR,
+        now=START + 15 * HOUR + HOUR / 2,
+        executions=[
+            executed(1, START), executed(2, START + HOUR, first_started_at=START + 2 * HOUR),
+            executed(3, START + 2 * HOUR, "FAILED", error_code=EVIL, runner_id=EVIL),
+            executed(4, START + 3 * HOUR, "RUNNING", duration_ms=None),
+        ],
+        beside=[
+            executed(9, START + HOUR / 2, trigger="manual", requested_by=EVIL),
+            executed(10, START + HOUR / 2 + HOUR / 60, "FAILED", trigger="enqueue"),
+        ],
+        gaps=[RunnerGap(START + 9 * HOUR - HOUR / 2, START + 9 * HOUR + HOUR / 2)],
+    )  # fmt: skip
+    return draw(day, Addresses(), verified=START + 30 * HOUR)
+
+
+def test_every_value_is_escaped_and_nothing_has_a_style() -> None:
+    text = whole_day()
+    assert "<script" not in text
+    assert "style=" not in text
+    assert "\x00" not in text
+    assert "onclick" not in text
+    ElementTree.fromstring(text)
+    assert "&lt;script&gt;alert('\N{REPLACEMENT CHARACTER}')&lt;/script&gt; &amp;" in text
+    assert "billing &lt;b&gt;&amp; on 2026-06-01" in text
+
+
+def test_each_state_has_shape_word_and_colour() -> None:
+    root = ElementTree.fromstring(whole_day())
+    shapes = {one.get("id") for one in root.iter("{http://www.w3.org/2000/svg}g")}
+    legend = {"".join(one.itertext()) for one in root.iter("li")}
+    for state in (
+        State.ON_TIME, State.LATE, State.FAILED, State.RUNNING, State.CANCELLED, State.WAITING,
+        State.OVERLAP, State.MISSED, State.PAUSED, State.SUPERSEDED, State.RETIRED, State.FUTURE,
+        State.OVERDUE, State.UNEXPLAINED, State.EXTRA,
+    ):  # fmt: skip
+        assert f"day-glyph-{state.value}" in shapes, state
+        assert any(word.startswith(state.word) for word in legend), state
+    used = {one.get("href") for one in root.iter() if one.tag.endswith("use")}
+    assert {href.removeprefix("#") for href in used if href} <= shapes
+
+
+def test_the_table_has_what_the_picture_has() -> None:
+    root = ElementTree.fromstring(whole_day())
+    svg = next(one for one in root.iter() if one.tag.endswith("svg"))
+    titles = [one.text or "" for one in svg.iter("{http://www.w3.org/2000/svg}title")]
+    rows = [["".join(cell.itertext()) for cell in row] for row in root.iter("tr")][1:]
+    assert rows == sorted(rows, key=lambda row: row[1])
+    for time, instant, what, detail in rows:
+        assert any(
+            time in title and detail in title and (instant in title or "no runner" in what)
+            for title in titles
+        ), (time, what, detail)
+    links = {one.get("href") for one in root.iter("a")}
+    in_table = {one.get("href") for row in root.iter("tr") for one in row.iter("a")}
+    in_picture = {one.get("href") for one in svg.iter("{http://www.w3.org/2000/svg}a")}
+    assert in_picture == in_table
+    assert {"executions/77?a=1&b=2", "#r2", "executions/9?a=1&b=2"} <= links
+
+
+def test_reasons_are_named() -> None:
+    text = " ".join(ElementTree.fromstring(whole_day()).itertext())
+    assert "execution 77 was running; one of 2 skipped in a row" in text
+    assert "revision 2, paused by anna: <script>" in text
+    assert "no runner checked in 08:30 UTC to 09:30 UTC" in text
+    assert "execution 2, on r1, 1h late, took 4.2 s" in text
+    assert "neither an execution nor a skip accounts for it" in text
+    assert " · verified 2026-06-02 06:00" in text
+    assert "Beside the schedule: 1 enqueue (1 failed), 1 manual (1 ran)" in text
+    assert (
+        "24 planned = 2 ran (1 late) + 1 failed + 1 cancelled + 1 running + 1 waiting"
+        " + 7 skipped (2 overlap, 1 superseded, 2 missed, 1 paused, 1 retired)"
+        " + 2 overdue + 8 to come + 1 unexplained · 1 not in the schedule"
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "bands", "labels"),
+    [
+        ("Europe/Berlin", date(2026, 3, 29), {"gap"}, ["01", "none", "03"]),
+        ("Europe/Berlin", date(2026, 10, 25), {"fold"}, ["02", "02 again", "03"]),
+        ("America/Santiago", date(2026, 9, 6), {"gap"}, ["none", "01"]),
+        ("America/Santiago", date(2026, 4, 4), {"fold"}, ["23", "23 again", "24"]),
+        ("Australia/Lord_Howe", date(2026, 10, 4), {"gap"}, ["01", "none", "03"]),
+    ],
+)
+def test_changes_of_the_clocks_are_drawn(
+    zone: str, day: date, bands: set[str], labels: list[str]
+) -> None:
+    text = draw(accounted(day, zone=zone), Addresses())
+    assert set(re.findall(r"band-(\w+)", text)) == bands
+    places = re.findall(r'<text x="([\d.]+)" y="14" class="hour[^>]*>([^<]+)', text)
+    shown = [label for _, label in sorted(places, key=lambda one: float(one[0]))]
+    assert any(shown[n : n + len(labels)] == labels for n in range(len(shown))), shown
+    assert ("url(#day-hatch)" in text) == ("gap" in bands)
+
+
+def test_a_dense_day_is_drawn_by_minutes_and_listed_by_hours() -> None:
+    every = (1 << 60) - 1
+    day = accounted(
+        DAY,
+        revisions=[revision(2, START - HOUR, schedule="* * * * * *")],
+        counts=[counted(n, seconds=every, count=60) for n in range(1440) if n != 600],
+        executions=None,
+    )
+    assert equation(day.counts) == "86,400 planned = 86,340 ran + 60 unexplained"
+    text = draw(day, Addresses())
+    root = ElementTree.fromstring(text)
+    assert len(text) < 200_000
+    assert len(list(root.iter("tr"))) == 1 + 24
+    rows = ["".join(row.itertext()) for row in root.iter("tr")]
+    assert any("3,600 planned = 3,540 ran + 60 unexplained" in row for row in rows)
+    paths = [one.get("class") for one in root.iter("{http://www.w3.org/2000/svg}path")]
+    assert paths.count("density state-unexplained") == 2  # its column, and the mark above it
+
+
+def test_an_empty_day() -> None:
+    text = draw(accounted(DAY, revisions=[revision(2, START - HOUR, schedule=None)]), Addresses())
+    assert "0 planned = 0 ran · 0 unexplained" in text
+
+
+@pytest.mark.parametrize(
+    ("status", "again", "late", "planned", "state"),
+    [
+        ("SUCCESS", False, False, True, State.ON_TIME),
+        ("SUCCESS", False, True, True, State.LATE),
+        ("SUCCESS", False, True, False, State.RAN),
+        ("FAILED", False, True, True, State.FAILED),
+        ("FAILED", True, False, True, State.WAITING),
+        ("PENDING", True, False, True, State.WAITING),
+        ("PENDING", False, False, True, State.WAITING),
+        ("RUNNING", False, True, True, State.RUNNING),
+        ("CANCELLED", False, False, False, State.CANCELLED),
+    ],
+)
+def test_states(status: str, again: bool, late: bool, planned: bool, state: State) -> None:
+    assert state_of(status, again, late, planned) is state
+
+
+def test_no_element_of_html_closes_itself() -> None:
+    root = element("ul", class_="legend", title=None)
+    add(root, "li", data_x=1.50)
+    text = markup(root)
+    assert text == '<ul class="legend"><li data-x="1.5"></li></ul>'
+
+    class Open(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.open: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            self.open.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert self.open.pop() == tag
+
+    parser = Open()
+    parser.feed(whole_day())
+    assert parser.open == []
