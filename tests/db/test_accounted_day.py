@@ -14,6 +14,7 @@ from cronledger.explain.day.account import MARKS, AccountedDay, Mark
 from cronledger.explain.day.local_day import NoSuchDayError
 from cronledger.explain.day.read import MAX_EDITS, TooManyEditsError, read_day
 from cronledger.explain.day.states import State, equation, planned
+from cronledger.explain.day.strips import CELLS, MAX_ROWS, WIDTH, Strip, read_strips
 from cronledger.ledger import queries
 from cronledger.ledger.days import Row
 from cronledger.rules import cron
@@ -50,6 +51,10 @@ class Reader:
             found = read_day(self._read, key, zone, day)
         assert found is not None
         return found
+
+    def strips(self, keys: list[ScopeKey], now: datetime) -> list[Strip]:
+        self.statements.clear()
+        return read_strips(self._read, keys, now)
 
     def _read(self, name: str, params: Mapping[str, object]) -> list[Row]:
         self.statements.append(name)
@@ -443,3 +448,44 @@ def test_the_number_of_marks_is_bounded(ledger: Ledger, reader: Reader) -> None:
     day = reader(start.date())
     assert (day.marks, day.beside_marks) == (None, None)
     assert sum(sum(counts.values()) for counts in day.beside_minutes.values()) == MARKS + 1
+
+
+# --- strips --------------------------------------------------------------------------------------
+
+
+def test_f58_strips_of_many_jobs_come_from_one_statement(
+    berlin: date, ledger: Ledger, reader: Reader
+) -> None:
+    ledger.job("idle", schedule="@yearly")
+    idle, now = ScopeKey("idle", GLOBAL, GLOBAL), ledger.now()
+    first, second, third = reader.strips([KEY, idle, KEY], now)
+    assert reader.statements == ["list_strip_cells"]
+    assert first.cells == third.cells
+    assert first.read_from is None
+    assert second.totals() == {}
+    day = reader(berlin, "Europe/Berlin")
+    expected = {
+        State.RAN: day.counts[State.ON_TIME] + 1,  # and the last one of the day before
+        State.FAILED: 1, State.OVERLAP: 0, State.MISSED: 0, State.PAUSED: 0,
+    }  # fmt: skip
+    assert first.totals() == expected
+    start = day.local.start
+    assert first.cells[(start + 3 * HOUR - first.start) // WIDTH] == {State.FAILED: 1}
+    # A range of skips is in each of its cells.
+    overlap = [n for n, cell in enumerate(first.cells) if State.OVERLAP in cell]
+    assert first.start + overlap[0] * WIDTH == start + 4 * HOUR
+    assert first.start + overlap[-1] * WIDTH == start + 5 * HOUR
+    assert overlap == list(range(overlap[0], overlap[-1] + 1))
+
+
+def test_a_strip_reads_a_bounded_number_of_rows(ledger: Ledger, reader: Reader) -> None:
+    start = utc(2027, 6, 1)
+    ledger.travel(to=start)
+    ledger.job(schedule="* * * * * *")
+    ledger.travel(to=start + HOUR)
+    ledger.values("SELECT cronledger_internal.create_missing_partitions(ARRAY[%s])", start)
+    insert_executions(ledger, [(start + n * SECOND, "on_time") for n in range(3600)])
+    (strip,) = reader.strips([KEY], start + HOUR)
+    assert strip.totals() == {State.RAN: MAX_ROWS}
+    assert strip.read_from == start + (3600 - MAX_ROWS) * SECOND
+    assert [strip.is_known(n) for n in range(90, CELLS)] == [False] * 4 + [True, True]

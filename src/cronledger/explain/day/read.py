@@ -46,8 +46,12 @@ def read_day(read: Read, key: ScopeKey, timezone: str, day: date) -> AccountedDa
         _runner_gaps(rows, extent, local),
     )  # fmt: skip
     accounting.add_up()
-    planned = rows.executions(["schedule"], 2 * MARKS) if accounting.has_marks else None
-    beside = rows.executions(_BESIDE, MARKS) if accounting.has_beside_marks else None
+    planned: list[Row] | None = None
+    beside: list[Row] | None = None
+    if accounting.has_marks:
+        planned = rows.executions(["schedule"], 2 * MARKS)
+    if accounting.has_beside_marks:
+        beside = rows.executions(_BESIDE, MARKS) if accounting.beside else []
     return accounting.day(planned, beside)
 
 

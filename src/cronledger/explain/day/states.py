@@ -41,6 +41,13 @@ class State(StrEnum):
         return _WORDS.get(self, self.value.replace("_", " "))
 
 
+BY_URGENCY = (
+    State.UNEXPLAINED, State.EXTRA, State.FAILED, State.OVERDUE, State.MISSED, State.CANCELLED,
+    State.LATE, State.OVERLAP, State.SUPERSEDED, State.WAITING, State.RUNNING, State.PAUSED,
+    State.HELD, State.RETIRED, State.ON_TIME, State.RAN, State.FUTURE,
+)  # fmt: skip
+"""All states. Where there is room for one, the first of those that are present is shown."""
+
 SKIPPED = (State.OVERLAP, State.SUPERSEDED, State.MISSED, State.PAUSED, State.RETIRED)
 _WORDS = {
     State.HELD: "held by a pause",
@@ -48,9 +55,7 @@ _WORDS = {
     State.EXTRA: "not in the schedule",
 }
 _SUCCEEDED = (State.ON_TIME, State.LATE, State.RAN)
-_ORDER = (
-    State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING,
-)  # fmt: skip
+_ORDER = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING)
 _NOT_YET = (State.OVERDUE, State.HELD, State.FUTURE)
 
 Counts = Mapping[State, int]

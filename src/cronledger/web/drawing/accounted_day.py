@@ -7,7 +7,7 @@ from itertools import pairwise
 from xml.etree.ElementTree import Element
 
 from cronledger.explain.day.account import AccountedDay, Mark
-from cronledger.explain.day.states import State, equation
+from cronledger.explain.day.states import BY_URGENCY, State, equation
 from cronledger.web.drawing import glyphs
 from cronledger.web.drawing.day_table import HOUR, hourly, table
 from cronledger.web.drawing.day_words import (
@@ -27,11 +27,6 @@ _BESIDE, _BESIDE_HEIGHT, _FLAGS = 74.0, 24.0, 14.0
 _CROWDED = 9.0  # between two marks; closer ones that are as planned are drawn as thin lines
 _CALM = (State.ON_TIME, State.RAN, State.FUTURE)
 _MINUTE = timedelta(minutes=1)
-_BY_URGENCY = (
-    State.UNEXPLAINED, State.EXTRA, State.FAILED, State.OVERDUE, State.MISSED, State.CANCELLED,
-    State.LATE, State.OVERLAP, State.SUPERSEDED, State.WAITING, State.RUNNING, State.PAUSED,
-    State.HELD, State.RETIRED, State.ON_TIME, State.RAN, State.FUTURE,
-)  # fmt: skip
 
 
 def draw(day: AccountedDay, links: Links, *, verified: datetime | None = None) -> str:
@@ -198,14 +193,14 @@ class _Picture:
                 continue
             x, width = self._x(at), self._scale / 60
             base = _PLAN + _PLAN_HEIGHT / 2
-            for state in reversed(_BY_URGENCY):
+            for state in reversed(BY_URGENCY):
                 if count := minutes[minute].get(state):
                     height = count / most * (_PLAN_HEIGHT - 10)
                     base -= height
                     paths.setdefault(state, []).append(
                         f"M{x:.2f} {base:.2f}h{width:.2f}v{height:.2f}h-{width:.2f}Z"
                     )
-            state = next(one for one in _BY_URGENCY if minutes[minute].get(one))
+            state = next(one for one in BY_URGENCY if minutes[minute].get(one))
             if state not in _CALM:
                 top, wide = _PLAN - _PLAN_HEIGHT / 2, width + 1
                 worst.setdefault(state, []).append(

@@ -1,0 +1,58 @@
+"""Draw the strip of a scope: 24 hours on one line, for lists of jobs."""
+
+from xml.etree.ElementTree import Element
+
+from cronledger.explain.day.states import BY_URGENCY, SKIPPED, State
+from cronledger.explain.day.strips import CELLS, Strip
+from cronledger.web.drawing.svg import add, element, markup
+
+_CELL, _HEIGHT = 2, 16
+_CALM = (State.ON_TIME, State.RAN)
+# Beside the colour, the height tells a cell that went wrong from one that ran or was skipped.
+_FULL, _RAN, _LOW = 16, 8, 4
+
+
+def draw_strip(strip: Strip) -> str:
+    """Return the SVG as HTML. Its name says in words what it shows."""
+    words = strip_words(strip)
+    svg = element(
+        "svg", class_="strip", role="img", aria_label=words,
+        viewBox=f"0 0 {CELLS * _CELL} {_HEIGHT}",
+    )  # fmt: skip
+    add(svg, "title", words)
+    add(svg, "path", d=f"M0 {_HEIGHT - 0.5}H{CELLS * _CELL}", class_="base")
+    paths: dict[str, list[str]] = {}
+    for index, cell in enumerate(strip.cells):
+        if not strip.is_known(index):
+            paths.setdefault("unread", []).append(_bar(index, _RAN))
+        elif cell:
+            state = next(one for one in BY_URGENCY if one in cell)
+            paths.setdefault(f"state-{state.value}", []).append(_bar(index, _tall(state)))
+    for name, parts in paths.items():
+        _path(svg, name, parts)
+    return markup(svg)
+
+
+def strip_words(strip: Strip) -> str:
+    """Return the executions of the strip by state, and the reasons of its skips."""
+    totals = strip.totals()
+    terms = [f"{totals[one]:,} {one.word}" for one in State if totals.get(one)]
+    reasons = [one.value for one in SKIPPED if one in totals]
+    if reasons:
+        terms.append(f"skipped: {', '.join(reasons)}")
+    part = " of those that were read" if strip.read_from is not None else ""
+    return f"24 hours: {', '.join(terms) or 'nothing'}{part}"
+
+
+def _tall(state: State) -> int:
+    if state in _CALM:
+        return _RAN
+    return _LOW if state in SKIPPED and state is not State.MISSED else _FULL
+
+
+def _bar(cell: int, height: int) -> str:
+    return f"M{cell * _CELL} {_HEIGHT}v-{height}h{_CELL}v{height}Z"
+
+
+def _path(svg: Element, name: str, parts: list[str]) -> None:
+    add(svg, "path", d="".join(parts), class_=name)

@@ -1,0 +1,53 @@
+"""The strip: the worst state of each cell, by colour and height, and all of it in words."""
+
+from datetime import UTC, datetime
+from xml.etree import ElementTree
+
+from cronledger.explain.day.strips import CELLS, WIDTH, parameters, strips
+from cronledger.rules.model import ScopeKey
+from cronledger.web.drawing.strip import draw_strip
+
+KEY = ScopeKey("job", "global", "global")
+NOW = datetime(2026, 6, 1, 12, 7, tzinfo=UTC)
+START = datetime(2026, 5, 31, 12, 15, tzinfo=UTC)
+
+
+def cell(
+    n: int, cell: int, state: str, count: int = 1, read_from: datetime | None = None
+) -> dict[str, object]:
+    return {"n": n, "cell": cell, "state": state, "count": count, "read_from": read_from}
+
+
+def test_the_24_hours_end_with_the_present_quarter_of_an_hour() -> None:
+    given = parameters([KEY], NOW)
+    assert (given["start"], given["end"]) == (START, START + CELLS * WIDTH)
+    assert START + (CELLS - 1) * WIDTH <= NOW < START + CELLS * WIDTH
+
+
+def test_a_cell_shows_its_worst_state_and_the_words_show_all() -> None:
+    rows = [
+        cell(1, 0, "ran", 3), cell(1, 1, "ran", 2), cell(1, 1, "failed"), cell(1, 2, "paused", 0),
+        cell(1, 3, "overlap", 0), cell(1, 3, "ran"), cell(2, 95, "running"),
+    ]  # fmt: skip
+    one, other = strips([KEY, KEY], START, rows)
+    text = draw_strip(one)
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-label") == "24 hours: 6 ran, 1 failed, skipped: overlap, paused"
+    shown = {path.get("class"): path.get("d") for path in root.iter("path")}
+    assert shown["state-ran"] == "M0 16v-8h2v8Z"
+    assert shown["state-failed"] == "M2 16v-16h2v16Z"
+    assert shown["state-paused"] == "M4 16v-4h2v4Z"
+    assert "style" not in text
+    assert 'aria-label="24 hours: 1 running"' in draw_strip(other)
+
+
+def test_cells_that_were_not_read_are_not_shown_as_empty() -> None:
+    (strip,) = strips([KEY], START, [cell(1, 95, "ran", 1500, START + 95 * WIDTH)])
+    assert (strip.is_known(94), strip.is_known(95)) == (False, True)
+    assert 'class="unread"' in draw_strip(strip)
+    assert "1,500 ran of those that were read" in draw_strip(strip)
+
+
+def test_nothing_in_24_hours() -> None:
+    (strip,) = strips([KEY], START, [])
+    assert 'aria-label="24 hours: nothing"' in draw_strip(strip)
