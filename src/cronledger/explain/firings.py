@@ -43,6 +43,11 @@ def firings_of(
     if scope is None:
         scopes = reports.scopes(definition["name"], 1)
         scope = scopes[0]["scope_id"] if scopes else definition["scope_kind"]
+    return firings_in(definition, scope, after)
+
+
+def firings_in(definition: "Row", scope: str, after: datetime) -> FiringRange:
+    """Return the firings of a scope after an instant, as `firings_of` does."""
     spec = cron.parse(
         definition["schedule"],
         timezone=definition["timezone"],

@@ -26,7 +26,16 @@ from cronledger.web.access.headers import HEADERS, Headers
 from cronledger.web.access.identity import Identify, RefusedRequestError
 from cronledger.web.acting import Actor
 from cronledger.web.gate import Gate, refusal
-from cronledger.web.pages import events, execution, jobs, ledger, now, runners, sign_in
+from cronledger.web.pages import (
+    events,
+    execution,
+    job,
+    jobs,
+    ledger,
+    now,
+    runners,
+    sign_in,
+)
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
@@ -37,7 +46,7 @@ log = get_logger(__name__)
 PAGES = (now, jobs, ledger, runners)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (execution, events)
+FURTHER_PAGES = (execution, events, job)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 

@@ -6,11 +6,11 @@ once within its `fresh` seconds.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, errors
@@ -25,6 +25,9 @@ from cronledger.ledger.session_settings import COMMAND, set_expressions
 from cronledger.logger import get_logger
 
 log = get_logger(__name__)
+
+T = TypeVar("T")
+ReadRows = Callable[[str, Mapping[str, object]], list[Row]]
 
 PACKAGE = "cronledger.web"
 NAME = "cronledger web"
@@ -75,6 +78,19 @@ class Reading:
         return len(self.known) > most
 
 
+Fetch = Callable[[AsyncConnection[Any]], Awaitable[Reading]]
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(Generic[T]):
+    """What was computed from several statements, as in a Reading. `value` None: nothing yet."""
+
+    value: T | None
+    now: datetime | None
+    age: float
+    problem: str | None
+
+
 @dataclass(slots=True, eq=False)
 class _Panel:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -106,13 +122,30 @@ class Reader:
         panel = self._panel((statement, repr(sorted(params.items()))))
         async with panel.lock:
             if monotonic() - panel.tried_at >= fresh:
-                await self._refresh(panel, statement, params)
+                await self._refresh(panel, statement, self._statement(statement, params))
         return panel.reading()
+
+    async def compute(
+        self, name: str, work: Callable[[ReadRows], T], *, fresh: float = 1.0, **params: object
+    ) -> "Computed[T]":
+        """Return what `work` makes of several statements of `ledger/sql` in one transaction.
+
+        `work` runs in a thread, and its argument returns the rows of a statement. `name` and
+        `params` identify the panel. Raises what `work` raises, except errors of the database, which
+        are the `problem`.
+        """
+        panel = self._panel((name, repr(sorted(params.items()))))
+        async with panel.lock:
+            if monotonic() - panel.tried_at >= fresh:
+                await self._refresh(panel, name, lambda c: self._worked(c, work))
+        reading = panel.reading()
+        value = reading.known[0]["value"] if reading.known else None
+        return Computed(value, reading.now, reading.age, reading.problem)
 
     async def read_once(self, statement: str, **params: object) -> Reading:
         """Return the rows of `sql/STATEMENT.sql` without keeping them, because they are many."""
         panel = _Panel()
-        await self._refresh(panel, statement, params)
+        await self._refresh(panel, statement, self._statement(statement, params))
         return panel.reading()
 
     def expire(self) -> None:
@@ -131,13 +164,13 @@ class Reader:
             self._panels.popitem(last=False)
         return panel
 
-    async def _refresh(self, panel: _Panel, statement: str, params: Mapping[str, object]) -> None:
+    async def _refresh(self, panel: _Panel, statement: str, fetch: Fetch) -> None:
         if monotonic() < self._away[0]:
             panel.problem = self._away[1]
             return
         try:
             async with asyncio.timeout(PATIENCE), self._connections.lend() as connection:
-                panel.last = await self._rows(connection, statement, params)
+                panel.last = await fetch(connection)
         except (psycopg.Error, OSError, TimeoutError) as error:
             if panel.problem is None:
                 log.warning("web_read_failed", statement=statement, error=str(error))
@@ -146,16 +179,49 @@ class Reader:
             panel.problem, panel.read_at = None, monotonic()
         panel.tried_at = monotonic()
 
-    async def _rows(
-        self, connection: AsyncConnection[Any], statement: str, params: Mapping[str, object]
+    def _statement(self, statement: str, params: Mapping[str, object]) -> Fetch:
+        text = queries.text(statement, self._schema, PACKAGE).encode()
+
+        async def rows(cursor: AsyncCursor[Row]) -> list[Row]:
+            await cursor.execute(text, params or None, binary=True)
+            return await cursor.fetchall()
+
+        return lambda connection: self._in_transaction(connection, rows)
+
+    async def _worked(
+        self, connection: AsyncConnection[Any], work: Callable[[ReadRows], T]
     ) -> Reading:
+        """Run `work` in a thread, which leaves its statements to this event loop."""
+
+        async def run(cursor: AsyncCursor[Row]) -> list[Row]:
+            loop, open_ = asyncio.get_running_loop(), True
+
+            async def rows(name: str, params: Mapping[str, object]) -> list[Row]:
+                if not open_:  # the panel was given up while the thread computed
+                    raise asyncio.CancelledError
+                text = queries.text(name, self._schema).encode()
+                await cursor.execute(text, params or None, binary=True)
+                return await cursor.fetchall()
+
+            def read(name: str, params: Mapping[str, object]) -> list[Row]:
+                return asyncio.run_coroutine_threadsafe(rows(name, params), loop).result()
+
+            try:
+                return [{"value": await asyncio.to_thread(work, read)}]
+            finally:
+                open_ = False
+
+        return await self._in_transaction(connection, run)
+
+    async def _in_transaction(
+        self, connection: AsyncConnection[Any],
+        fetch: Callable[[AsyncCursor[Row]], Awaitable[list[Row]]],
+    ) -> Reading:  # fmt: skip
         await connection.set_read_only(True)
         async with connection.transaction(), AsyncCursor(connection, row_factory=dict_row) as c:
             await c.execute(self._begin)
             begun = await c.fetchone()
-            text = queries.text(statement, self._schema, PACKAGE)
-            await c.execute(text.encode(), params or None, binary=True)
-            rows = await c.fetchall()
+            rows = await fetch(c)
         assert begun is not None
         return Reading(rows, begun["now"], 0.0, begun["behind"])
 

@@ -1,0 +1,226 @@
+"""Job: the accounted day of a scope, what comes next, durations, scopes and revisions."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import islice, pairwise
+from math import ceil
+from typing import Any
+
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronledger.explain.day.account import AccountedDay
+from cronledger.explain.day.local_day import LocalDay, NoSuchDayError, day_of, neighbour
+from cronledger.explain.day.read import TooManyEditsError, read_day
+from cronledger.explain.firings import firings_in
+from cronledger.ledger.reports import Row
+from cronledger.rules.cron import Firing
+from cronledger.rules.cron_fields import CronError
+from cronledger.rules.model import ScopeKey
+from cronledger.web import queries
+from cronledger.web.drawing.accounted_day import draw
+from cronledger.web.forms import whole
+from cronledger.web.reading import Reading
+from cronledger.web.site import Links, site_of
+
+MOST_SCOPES = 50
+MOST_REVISIONS = 20
+MOST_DURATIONS = 200
+FIRINGS = 10
+NEWEST = 2**63 - 1
+TODAY_SECONDS, PAST_SECONDS = 2.0, 30.0
+"""A day that is over changes by retries and backfills only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A revision, and how its definition differs from the one before: name, before, after."""
+
+    row: Row
+    fields: Sequence[tuple[str, object, object]]
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DayLinks:
+    """The addresses to which the picture of a day leads."""
+
+    to: Links
+    key: ScopeKey
+
+    def execution(self, execution_id: int) -> str:
+        """Return the address of an execution."""
+        return self.to("/execution", id=execution_id)
+
+    def why(self, plan_time: datetime) -> str:
+        """Return the address of the rows of the ledger around a plan_time."""
+        return self.to(
+            "/ledger", job=self.key.job_name, scope=self.key.scope_id,
+            since=plan_time.isoformat(), until=(plan_time + timedelta(seconds=1)).isoformat(),
+        )  # fmt: skip
+
+    def revision(self, revision: int) -> str:
+        """Return the address of a revision on the page of the job."""
+        return self.to("/job", name=self.key.job_name, before=revision + 1) + "#revisions"
+
+
+async def show(request: Request) -> Response:
+    """Return the page of one job and one of its scopes."""
+    site = site_of(request)
+    row, now = await job_of(request)
+    scopes, revisions = await asyncio.gather(
+        site.reader.read(
+            "list_job_scopes", job=row["name"], max_rows=MOST_SCOPES + 1,
+            after_kind=queries.text(request, "after_kind") or "",
+            after_scope=queries.text(request, "after_scope") or "",
+        ),
+        site.reader.read(
+            "list_job_revisions", job=row["name"], max_rows=MOST_REVISIONS + 1,
+            before=whole(request.query_params.get("before") or str(NEWEST), "before"),
+        ),
+    )  # fmt: skip
+    key = scope_of(request, row, scopes)
+    durations = await site.reader.read(
+        "list_durations", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
+        max_rows=MOST_DURATIONS,
+    )  # fmt: skip
+    day = await _day(request, row, key, now)
+    return await site.page(
+        request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
+        changes=_changes(revisions), day=day, firings=_firings(row, key, now),
+        durations=durations, lengths=_lengths(durations), most_scopes=MOST_SCOPES,
+        most_revisions=MOST_REVISIONS,
+    )  # fmt: skip
+
+
+async def job_of(request: Request) -> tuple[Row, datetime]:
+    """Return the job that the address names, and the database's time. Raises HTTPException."""
+    name = queries.text(request, "name")
+    if name is None:
+        raise HTTPException(400, "The address has no name of a job.")
+    found = await site_of(request).reader.read("show_job", job=name)
+    if not found.known or found.now is None:
+        raise HTTPException(
+            404 if found.problem is None else 503,
+            found.problem or f"The job {name} does not exist.",
+        )
+    return found.known[0], found.now
+
+
+def scope_of(request: Request, row: Row, scopes: Reading) -> ScopeKey:
+    """Return the scope that the address names; by default the first one of the job."""
+    kind = queries.text(request, "scope_kind") or row["scope_kind"]
+    scope = queries.text(request, "scope")
+    if scope is None:
+        first = scopes.known[0] if scopes.known else {"scope_kind": kind, "scope_id": "global"}
+        kind, scope = first["scope_kind"], first["scope_id"]
+    return ScopeKey(row["name"], kind, scope)
+
+
+# --- the accounted day ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """The picture of a day, the days beside it, and why there is no newer or no picture at all."""
+
+    day: date
+    figure: Markup | None
+    before: date | None
+    after: date | None
+    problem: str | None
+    age: float
+
+
+async def _day(request: Request, row: Row, key: ScopeKey, now: datetime) -> _Day:
+    zone = row["timezone"]
+    try:
+        today = day_of(zone, now)
+        wanted = _date(request) or today
+        before, after = neighbour(zone, wanted, -1), neighbour(zone, wanted, 1)
+        over = LocalDay.of(zone, wanted).end < now
+        found = await site_of(request).reader.compute(
+            "day", lambda read: read_day(read, key, zone, wanted), key=key, zone=zone, day=wanted,
+            fresh=PAST_SECONDS if over else TODAY_SECONDS,
+        )  # fmt: skip
+    except (NoSuchDayError, TooManyEditsError) as error:
+        return _Day(wanted, None, before, after, f"{error}.", 0.0)
+    except CronError as error:
+        raise HTTPException(409, f"{error}.") from None
+    if found.value is None:
+        problem = found.problem or f"{key.scope_kind}/{key.scope_id} is not a scope of this job."
+        return _Day(wanted, None, before, after, problem, 0.0)
+    figure = await asyncio.to_thread(_drawn, found.value, DayLinks(Links(request), key))
+    return _Day(wanted, figure, before, after, found.problem, found.age)
+
+
+def _drawn(day: AccountedDay, links: DayLinks) -> Markup:
+    return Markup(draw(day, links))
+
+
+def _date(request: Request) -> date | None:
+    given = queries.text(request, "day")
+    if given is None:
+        return None
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise HTTPException(400, f"day is not a date: {given[:100]!r}; write 2026-11-22.") from None
+
+
+# --- panels --------------------------------------------------------------------------------------
+
+
+def _firings(row: Row, key: ScopeKey, now: datetime) -> list[Firing]:
+    """Return the next firings; none if there are none, or if the schedule cannot be read."""
+    if row["schedule"] is None or row["retired_at"] is not None:
+        return []
+    try:
+        return list(islice(firings_in(row, key.scope_id, now), FIRINGS))
+    except CronError:
+        return []  # spec_error of the job says why
+
+
+def _changes(revisions: Reading) -> list[Change]:
+    """Return the revisions, each compared with the one before it."""
+    rows = revisions.known
+    found = [Change(new, _differences(old, new), False) for new, old in pairwise(rows)]
+    if rows and len(rows) <= MOST_REVISIONS:
+        found.append(Change(rows[-1], (), True))
+    return found
+
+
+def _differences(old: Row, new: Row) -> list[tuple[str, object, object]]:
+    before, after = old["definition"], new["definition"]
+    names = sorted(before.keys() | after.keys())
+    return [
+        (name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _lengths(durations: Reading) -> dict[str, Any] | None:
+    """Return quantiles of the durations in seconds, and of the delays of their starts."""
+    rows = durations.known
+    if not rows:
+        return None
+    lengths = sorted(row["duration_ms"] / 1000 for row in rows)
+    delays = sorted(row["late"] for row in rows)
+    return {
+        "count": len(rows), "p50": _quantile(lengths, 0.5), "p95": _quantile(lengths, 0.95),
+        "max": lengths[-1], "late_p50": _quantile(delays, 0.5), "late_p95": _quantile(delays, 0.95),
+    }  # fmt: skip
+
+
+def _quantile(values: Sequence[Any], share: float) -> Any:
+    """Return the least value that at least this share of the sorted values does not exceed."""
+    return values[ceil(len(values) * share) - 1]
+
+
+ROUTES = [Route("/job", show, methods=["GET"])]

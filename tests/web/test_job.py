@@ -1,0 +1,108 @@
+"""The page Job: the accounted day, what comes next, durations, scopes and revisions."""
+
+import re
+from datetime import date, timedelta
+
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import panel, text
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def page(browser: TestClient, name: str = "job", **query: str | int) -> str:
+    found = browser.get("/job", params={"name": name, **query})
+    assert found.status_code == 200, text(found.text)
+    return found.text
+
+
+def yesterday(db: Db, zone: str = "UTC") -> date:
+    """A job has fired hourly since the day before yesterday, except once; return yesterday."""
+    rows.job(db, schedule="0 * * * *", timezone=zone)
+    now = rows.now(db)
+    db.execute(
+        "UPDATE cronledger.job_revisions SET effective_from = %s", [now - 3 * DAY]
+    )  # before its first plan_time
+    db.execute(
+        "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s",
+        [now - 3 * DAY, now],
+    )
+    first = (now - 2 * DAY).replace(minute=0, second=0, microsecond=0)
+    for hour in range(49):
+        if hour != 30:
+            at = first + hour * HOUR
+            rows.execution(db, "SUCCESS", plan_time=at, started_at=at, duration_ms=100 * hour)
+    return (first + 30 * HOUR).date()
+
+
+def test_f56_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
+    day = yesterday(db)
+    shown = page(browser, day=str(day))
+    assert re.search(r"\d+ planned = \d+ ran .*\+ 1 unexplained", panel(shown, "day"))
+    assert f'name="day" value="{day}"' in shown
+    assert f"day={day - DAY}" in shown and f"day={day + DAY}" in shown
+    assert '<svg xmlns="http://www.w3.org/2000/svg" class="day"' in shown
+    assert "style=" not in shown
+    id = value(db, "SELECT max(id) FROM cronledger.executions WHERE plan_time::date = %s", day)
+    assert f'href="/execution?id={id}"' in shown
+    today = page(browser)
+    assert "unexplained" in panel(today, "day")
+
+
+def test_f56_the_next_firings_and_durations_of_a_job(browser: TestClient, db: Db) -> None:
+    yesterday(db, "Europe/Berlin")
+    shown = page(browser)
+    firings = panel(shown, "firings")
+    assert firings.count("CE") == 10  # CET or CEST
+    durations = panel(shown, "durations")
+    assert "Median 2.3s" in durations and "Longest 4.8s" in durations
+    assert "95 of 100 within 4.6s" in durations
+    assert "From the last 48 executions" in durations
+
+
+def test_f56_revisions_are_shown_as_changes(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="0 * * * *")
+    db.execute("UPDATE cronledger.jobs SET grace = '2 min', edited_by = 'anna'")
+    db.execute("SELECT cronledger.pause('job', reason => 'stock count', requested_by => 'ben')")
+    revisions = panel(page(browser), "revisions")
+    assert "grace: 00:01:00 → 00:02:00" in revisions and "anna" in revisions
+    assert "ben paused stock count" in revisions
+    assert "Paused since" in text(page(browser)) and "by ben: stock count" in text(page(browser))
+
+
+def test_f56_many_revisions_and_scopes_are_paged(browser: TestClient, db: Db) -> None:
+    rows.job(db, scope_kind="shard", scopes=[f"s{n:03}" for n in range(60)])
+    for n in range(25):
+        db.execute("UPDATE cronledger.jobs SET grace = %s::interval", [f"{n + 90} s"])
+    shown = page(browser)
+    assert "Further scopes" in text(shown) and "Earlier revisions" in text(shown)
+    assert "shard/s000" in text(shown) and "shard/s055" not in panel(shown, "scopes")
+    further = page(browser, after_kind="shard", after_scope="s049")
+    assert "shard/s055" in panel(further, "scopes") and "shard/s049" not in panel(further, "scopes")
+    address = re.search(r'href="([^"]*before=(\d+)[^"]*)#revisions">Earlier', shown)
+    assert address is not None and address[2] == "7"
+    earlier = panel(page(browser, before=7), "revisions")
+    assert "6 " in earlier and "first revision" in earlier
+    one = page(browser, scope_kind="shard", scope="s031")
+    assert "shard/s031" in text(one)
+
+
+def test_f56_a_job_that_does_not_exist_or_cannot_be_shown(browser: TestClient, db: Db) -> None:
+    assert browser.get("/job").status_code == 400
+    assert browser.get("/job?name=none").status_code == 404
+    rows.job(db, timezone="Pacific/Apia")
+    assert browser.get("/job?name=job&day=never").status_code == 400
+    never = browser.get("/job?name=job&day=2011-12-30")
+    assert never.status_code == 200
+    assert "2011-12-30 does not occur in Pacific/Apia" in panel(never.text, "day")
+    assert "day=2011-12-31" in never.text
+    assert "is not a scope of this job" in panel(page(browser, scope="other"), "day")
+
+
+def test_f56_a_job_without_schedule_says_so(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule=None)
+    shown = page(browser)
+    assert "None: it has no schedule" in panel(shown, "firings")
+    assert "0 planned = 0 ran · 0 unexplained" in panel(shown, "day")
