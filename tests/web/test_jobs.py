@@ -57,6 +57,19 @@ def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db)
     assert "47s 3 failed" in panel(browser.get("/jobs").text, "jobs")
 
 
+def test_f58_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report")
+    rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])
+    at = rows.now(db)
+    rows.execution(db, "FAILED", "report", plan_time=at - timedelta(hours=3))
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=2))
+    rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=26))
+    shown = browser.get("/jobs").text
+    assert shown.count('class="strip"') == 1
+    assert 'aria-label="24 hours: 1 ran, 1 failed"' in shown
+    assert 'href="/job?name=shards"' in shown
+
+
 def test_f56_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> None:
     rows.job(db, "Nightly-Backup", queue="slow")
     rows.job(db, "100%_sure")

@@ -30,6 +30,7 @@ from cronledger.web.pages import (
     events,
     execution,
     job,
+    job_actions,
     jobs,
     ledger,
     now,
@@ -46,7 +47,7 @@ log = get_logger(__name__)
 PAGES = (now, jobs, ledger, runners)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (execution, events, job)
+FURTHER_PAGES = (execution, events, job, job_actions)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 
@@ -75,6 +76,7 @@ def create_app(
         redaction=Redaction(settings.web_redact),
         refresh=Refresh(_listen_access(settings, url), settings.schema_name),
         entries=[page.ENTRY for page in PAGES],
+        retention=settings.retention,
     )  # fmt: skip
 
     @asynccontextmanager

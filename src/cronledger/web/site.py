@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import metadata
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
@@ -38,9 +39,10 @@ class Site:
 
     def __init__(
         self, *, reader: Reader, actor: Actor, access: Access, redaction: Redaction,
-        refresh: Refresh, entries: Sequence[Entry],
+        refresh: Refresh, entries: Sequence[Entry], retention: timedelta,
     ) -> None:  # fmt: skip
         self.refresh = refresh
+        self.retention = retention
         self.redaction = redaction
         self.reader = reader
         self.actor = actor

@@ -98,11 +98,14 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
 
 
-async def job_of(request: Request) -> tuple[Row, datetime]:
-    """Return the job that the address names, and the database's time. Raises HTTPException."""
-    name = queries.text(request, "name")
-    if name is None:
-        raise HTTPException(400, "The address has no name of a job.")
+async def job_of(request: Request, given: str | None = None) -> tuple[Row, datetime]:
+    """Return the job that `given` or the address names, and the database's time.
+
+    Raises HTTPException.
+    """
+    name = queries.text(request, "name") if given is None else given
+    if not name:
+        raise HTTPException(400, "The request has no name of a job.")
     found = await site_of(request).reader.read("show_job", job=name)
     if not found.known or found.now is None:
         raise HTTPException(

@@ -1,19 +1,23 @@
 """Jobs: one row per job in alphabetical order, and the pause and resume of many."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.explain.day.strips import read_strips
 from cronledger.ledger.reports import Row
+from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
+from cronledger.web.drawing.strip import draw_strip
 from cronledger.web.forms import Form, form_of
-from cronledger.web.reading import Reading
+from cronledger.web.reading import Reading, ReadRows
 from cronledger.web.site import Entry, identity_of, site_of
 
 MOST = 100
@@ -22,6 +26,8 @@ MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
 MOST_SOURCES = 200
 SOURCES_SECONDS = 10.0
+STRIPS_SECONDS = 10.0
+"""A cell of a strip is a quarter of an hour."""
 STATES = ("active", "paused", "broken", "retired")
 FIELDS = ("search", "state", "queue", "source")
 
@@ -38,12 +44,32 @@ async def show(request: Request) -> Response:
         site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
         site.reader.read("list_sources", fresh=SOURCES_SECONDS, max_rows=MOST_SOURCES),
     )
+    strips = await _strips(request, reading)
     following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
     return await site.page(
         request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
-        following=following, states=STATES, most_changed=MOST_CHANGED,
+        following=following, strips=strips, states=STATES, most_changed=MOST_CHANGED,
         queues=_distinct(sources, "queue"), sources=_distinct(sources, "source"),
     )  # fmt: skip
+
+
+async def _strips(request: Request, reading: Reading) -> Mapping[str, Markup]:
+    """Return the last 24 hours of each job with one scope; none if they could not be read."""
+    keys = tuple(
+        ScopeKey(row["name"], row["scope_kind"], row["scope_id"])
+        for row in reading.first(MOST)
+        if row["scope_id"] is not None
+    )
+    now = reading.now
+    if not keys or now is None:
+        return {}
+
+    def draw(read: ReadRows) -> Mapping[str, Markup]:
+        found = read_strips(read, keys, now)
+        return {strip.key.job_name: Markup(draw_strip(strip)) for strip in found}
+
+    found = await site_of(request).reader.compute("strips", draw, keys=keys, fresh=STRIPS_SECONDS)
+    return found.value or {}
 
 
 def _distinct(reading: Reading, column: str) -> list[str]:

@@ -1,10 +1,10 @@
 -- Lists jobs by name after a name, with what a page shows of each. A NULL parameter does not restrict; retired jobs
 -- are listed only if `state` asks for them. `p95` and `streak` are those of the last 50 executions that ended, of jobs
--- with one scope. No lock. Zero rows: none matches.
+-- with one scope, which is named. No lock. Zero rows: none matches.
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
        o.last_status, o.source, o.description, o.spec_error, d.paused_by, d.paused_reason,
        nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
-       r.p95, r.streak, r.ended
+       r.p95, r.streak, r.ended, t.scope_kind, t.scope_id
 FROM (
     SELECT x.* FROM {schema}.job_overview x
     WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
@@ -28,4 +28,6 @@ LEFT JOIN LATERAL (
                   AND x.status IN ('SUCCESS', 'FAILED')
                 ORDER BY x.plan_time DESC LIMIT 50) n) e
 ) r ON true
+LEFT JOIN {schema}.verify_schedules t ON t.job_name = o.name AND o.scopes = 1
+    AND (t.retired_at IS NULL OR t.returned_at IS NOT NULL)
 ORDER BY o.name

@@ -1,0 +1,274 @@
+"""What operators do with one job: run it now, pause and resume it, backfill it."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from itertools import islice
+from typing import NoReturn
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronledger.audit.walk import Definition, walk
+from cronledger.ledger.reports import Reports, Row
+from cronledger.rules.model import ScopeKey
+from cronledger.rules.problems import ConfigurationError
+from cronledger.sources.backfill import past
+from cronledger.web import queries
+from cronledger.web.access.identity import RefusedRequestError
+from cronledger.web.forms import Form, form_of
+from cronledger.web.pages.job import job_of
+from cronledger.web.reading import ReadRows
+from cronledger.web.site import Site, identity_of, site_of
+
+MOST_COUNTED = 100_000
+"""Firings in a pause that are counted."""
+MOST_BACKFILLED = 10_000
+"""plan_times of one backfill, as in one call of the SQL function."""
+MOST_LISTED = 100
+REPROCESS = {
+    "none": "only plan_times without an execution",
+    "failed": "also those that failed or were cancelled",
+    "all": "all, also those that succeeded",
+}
+
+
+def _operator(request: Request) -> Site:
+    identity = identity_of(request)
+    if not identity.is_operator:
+        raise RefusedRequestError(f"{identity.name} may read this page, and may not act on it.")
+    return site_of(request)
+
+
+def _key(get: Callable[[str], str | None], row: Row) -> ScopeKey:
+    kind = get("scope_kind") or row["scope_kind"]
+    return ScopeKey(row["name"], kind, get("scope") or "global")
+
+
+def _back(key: ScopeKey) -> dict[str, str]:
+    return {"name": key.job_name, "scope_kind": key.scope_kind, "scope": key.scope_id}
+
+
+# --- run now -------------------------------------------------------------------------------------
+
+
+async def ask_run(request: Request) -> Response:
+    """Return the form for an execution that is due now."""
+    _operator(request)
+    row, _ = await job_of(request)
+    key = _key(lambda name: queries.text(request, name), row)
+    return await _run_form(request, row, key, "", None)
+
+
+async def run(request: Request) -> Response:
+    """Create an execution that is due now; with a bad payload, return the form with the error."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, _ = await job_of(request, form.text("name"))
+    key = _key(form.text, row)
+    payload = form.text("payload")
+    problem = _json_problem(payload)
+    if problem is not None:
+        return await _run_form(request, row, key, payload, problem)
+    (made,) = await site.actor.call(
+        "call_trigger", identity_of(request), job=key.job_name, scope_kind=key.scope_kind,
+        scope_id=key.scope_id, payload=payload or None, force=form.text("force") == "yes",
+    )  # fmt: skip
+    text = f"Execution {made['value']} of {key.job_name} is due now."
+    return site.done(request, text, "/execution", id=made["value"])
+
+
+async def _run_form(
+    request: Request, row: Row, key: ScopeKey, payload: str, problem: str | None
+) -> Response:
+    return await site_of(request).page(
+        request, "job_run.html", status=200 if problem is None else 400, row=row, key=key,
+        payload=payload, problem=problem, back=_back(key),
+    )  # fmt: skip
+
+
+def _json_problem(text: str) -> str | None:
+    """Return why a text is not JSON, with its place, or None. No text is no payload."""
+
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not JSON")
+
+    if not text:
+        return None
+    try:
+        json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        return f"The payload is not JSON: {error.msg} in line {error.lineno}, column {error.colno}."
+    except (ValueError, RecursionError) as error:
+        return f"The payload is not JSON: {error}."
+    return None
+
+
+# --- pause and resume ----------------------------------------------------------------------------
+
+
+async def ask_pause(request: Request) -> Response:
+    """Return the form for a pause; once it has an end, with the firings that it would skip."""
+    _operator(request)
+    row, now = await job_of(request)
+    until = queries.later(queries.text(request, "until") or "", "until", now)
+    key = _key(lambda name: queries.text(request, name), row)
+    return await site_of(request).page(
+        request, "job_pause.html", row=row, until=until,
+        given=queries.text(request, "until") or "", reason=queries.text(request, "reason") or "",
+        skipped=until and await asyncio.to_thread(_firings, row, key, now, until),
+        most=MOST_COUNTED,
+        back=_back(key),
+    )  # fmt: skip
+
+
+def _firings(row: Row, key: ScopeKey, now: datetime, until: datetime) -> int:
+    """Return the number of firings of one scope in (now, until], at most MOST_COUNTED."""
+    try:
+        definition = Definition(**{field.name: row[field.name] for field in fields(Definition)})
+        return sum(1 for _ in islice(walk(definition, key, now, until), MOST_COUNTED))
+    except ValueError:
+        return 0  # the schedule is invalid, and fires nothing
+
+
+async def pause(request: Request) -> Response:
+    """Pause the job."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, now = await job_of(request, form.text("name"))
+    until = queries.later(form.text("until"), "until", now)
+    (done,) = await site.actor.call(
+        "call_pause_jobs", identity_of(request), names=[row["name"]],
+        reason=form.text("reason") or None, until=until,
+    )  # fmt: skip
+    text = f"{row['name']} is paused." if done["changed"] else "It was paused already."
+    return site.done(request, text, "/job", **_back(_key(form.text, row)))
+
+
+async def resume(request: Request) -> Response:
+    """Resume the job."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, _ = await job_of(request, form.text("name"))
+    (done,) = await site.actor.call("call_resume_jobs", identity_of(request), names=[row["name"]])
+    text = f"{row['name']} is resumed." if done["changed"] else "It was not paused."
+    return site.done(request, text, "/job", **_back(_key(form.text, row)))
+
+
+# --- backfill ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """A backfill that was asked for: its plan_times, and what would become of each."""
+
+    plan_times: Sequence[datetime]
+    through: datetime
+    rows: Sequence[Row]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The plan_times by what would be done: make, retry, repeat, leave."""
+        return Counter(row["action"] or "leave" for row in self.rows)
+
+
+async def ask_backfill(request: Request) -> Response:
+    """Return the form for a backfill; once it has a range, with what it would do."""
+    _operator(request)
+    row, now = await job_of(request)
+    key = _key(lambda name: queries.text(request, name), row)
+    first, last = queries.instant(request, "from", now), queries.instant(request, "to", now)
+    reprocess = _reprocess(queries.text(request, "reprocess") or "none")
+    found, problem = None, None
+    if first is not None:
+        try:
+            found = await _planned(request, key, first, last or now, reprocess, now)
+        except (ConfigurationError, ValueError) as error:
+            problem = str(error)
+    return await site_of(request).page(
+        request, "job_backfill.html", status=200 if problem is None else 400, row=row, key=key,
+        first=first, last=last or now, given=request.query_params, reprocess=reprocess,
+        choices=REPROCESS, found=found, problem=problem, most=MOST_LISTED, ended_before=now,
+        back=_back(key),
+    )  # fmt: skip
+
+
+async def backfill(request: Request) -> Response:
+    """Do the backfill that was shown."""
+    site = _operator(request)
+    form = await form_of(request)
+    row, _ = await job_of(request, form.text("name"))
+    key = _key(form.text, row)
+    first, last, before = (_instant(form, name) for name in ("from", "to", "ended_before"))
+    reprocess = _reprocess(form.text("reprocess"))
+    try:
+        found = await _planned(request, key, first, last, reprocess, before)
+    except (ConfigurationError, ValueError) as error:
+        raise HTTPException(400, str(error)) from None
+    (done,) = await site.actor.call(
+        "call_backfill", identity_of(request), job=key.job_name, scope_kind=key.scope_kind,
+        scope_id=key.scope_id, plan_times=list(found.plan_times), reprocess=reprocess,
+        ended_before=before, retention=site.retention,
+    )  # fmt: skip
+    text = (
+        f"Backfill of {key.job_name}: {done['made']:,} executions were created, {done['retried']:,}"
+        f" are retried, {done['left_alone']:,} plan_times were left as they are."
+    )
+    return site.done(request, text, "/job", **_back(key))
+
+
+async def _planned(  # noqa: PLR0917
+    request: Request, key: ScopeKey, first: datetime, last: datetime, reprocess: str,
+    before: datetime,
+) -> Backfill:  # fmt: skip
+    """Return what a backfill of [first, last] would do. Raises ConfigurationError, ValueError."""
+
+    def plan(read: ReadRows) -> Backfill:
+        reports = Reports(read)
+        found = past(reports, key, first, last)
+        if len(found.plan_times) > MOST_BACKFILLED:
+            raise ValueError(
+                f"The range has {len(found.plan_times):,} plan_times, and the page backfills at"
+                f" most {MOST_BACKFILLED:,} at once: choose a shorter range, or use"
+                f" `cronledger backfill`."
+            )
+        rows = reports.backfill_actions(key, found.plan_times, reprocess, before)
+        return Backfill(found.plan_times, found.through, rows)
+
+    if last < first:
+        raise ValueError("The range ends before it begins: `to` lies before `from`.")
+    computed = await site_of(request).reader.compute(
+        "backfill", plan, key=key, first=first, last=last, reprocess=reprocess, before=before
+    )
+    if computed.value is None or computed.problem is not None:
+        raise HTTPException(503, computed.problem or "The database does not respond.")
+    return computed.value
+
+
+def _reprocess(given: str) -> str:
+    if given not in REPROCESS:
+        raise HTTPException(400, f"reprocess is one of {', '.join(REPROCESS)}, not {given[:50]!r}.")
+    return given
+
+
+def _instant(form: Form, name: str) -> datetime:
+    found = queries.later(form.text(name), name, None)
+    if found is None:
+        raise HTTPException(400, f"The form has no {name}.")
+    return found
+
+
+ROUTES = [
+    Route("/job/run", ask_run, methods=["GET"]),
+    Route("/job/run", run, methods=["POST"]),
+    Route("/job/pause", ask_pause, methods=["GET"]),
+    Route("/job/pause", pause, methods=["POST"]),
+    Route("/job/resume", resume, methods=["POST"]),
+    Route("/job/backfill", ask_backfill, methods=["GET"]),
+    Route("/job/backfill", backfill, methods=["POST"]),
+]

@@ -1,0 +1,138 @@
+"""What operators do with one job: run it now, pause and resume it, backfill it."""
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, one, value
+from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
+from tests.web.support.logins import Logins
+from tests.web.test_access import TOKENS
+
+HOUR = timedelta(hours=1)
+
+
+def act(browser: TestClient, action: str, /, **data: str) -> str:
+    """Send a form, and return what the page says afterwards."""
+    done = browser.post(f"/job/{action}", data={"name": "job", **data}, headers=SAME_ORIGIN)
+    if done.status_code != 303:
+        return text(done.text)
+    return text(browser.get(done.headers["location"]).text)
+
+
+def test_f57_a_job_runs_now_with_a_payload(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    form = browser.get("/job/run?name=job")
+    assert form.status_code == 200 and "Payload as JSON" in text(form.text)
+    assert "is due now" in act(browser, "run", payload='{"day": "2026-11-22"}')
+    made = one(db.execute("SELECT trigger, payload, requested_by FROM cronledger.executions"))
+    assert (made["trigger"], made["payload"]) == ("manual", {"day": "2026-11-22"})
+    assert "@" in made["requested_by"]
+
+
+@pytest.mark.parametrize(
+    ("payload", "problem"),
+    [
+        ('{"day": }', "Expecting value in line 1, column 9"),
+        ("[1,\n2", "line 2, column 2"),
+        ("NaN", "NaN is not JSON"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_f57_a_bad_payload_is_shown_again_with_its_problem(
+    browser: TestClient, db: Db, payload: str, problem: str
+) -> None:
+    rows.job(db)
+    refused = browser.post(
+        "/job/run", data={"name": "job", "payload": payload}, headers=SAME_ORIGIN
+    )
+    assert refused.status_code == 400
+    assert problem in text(refused.text)
+    assert payload in unescape(refused.text)
+    assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
+
+
+def test_f57_a_paused_job_runs_only_if_it_is_forced(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    db.execute("SELECT cronledger.pause('job')")
+    assert "Run although the job is paused" in text(browser.get("/job/run?name=job").text)
+    assert "is paused" in act(browser, "run")
+    assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
+    assert "is due now" in act(browser, "run", force="yes")
+
+
+def test_f57_a_pause_says_what_it_will_skip(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="* * * * *")
+    shown = browser.get("/job/pause", params={"name": "job", "until": "2h", "reason": "stock"})
+    assert re.search(r"\b120 plan_times will be skipped", text(shown.text))
+    assert 'value="stock"' in shown.text
+    assert value(db, "SELECT paused_at IS NULL FROM cronledger.jobs")
+    assert "job is paused." in act(browser, "pause", until="2h", reason="stock count")
+    paused = one(db.execute("SELECT * FROM cronledger.jobs"))
+    assert paused["paused_reason"] == "stock count"
+    assert paused["paused_until"] - paused["paused_at"] > HOUR
+    page = text(browser.get("/job?name=job").text)
+    assert "stock count" in page and "Resume" in page
+    assert "job is resumed." in act(browser, "resume")
+    assert value(db, "SELECT paused_at IS NULL FROM cronledger.jobs")
+    assert "It was not paused." in act(browser, "resume")
+
+
+def test_f57_a_backfill_is_shown_before_it_is_done(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="0 * * * *")
+    now = rows.now(db)
+    db.execute(
+        "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s",
+        [now - 30 * HOUR, now],
+    )
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    rows.execution(db, "FAILED", plan_time=hour - 2 * HOUR)
+    rows.execution(db, "SUCCESS", plan_time=hour - 3 * HOUR)
+    asked = {
+        "name": "job", "from": (hour - 5 * HOUR).isoformat(), "to": hour.isoformat(),
+        "reprocess": "failed",
+    }  # fmt: skip
+    shown = browser.get("/job/backfill", params=asked).text
+    words = "Of 6 plan_times in this range, 4 get an execution, 1 are retried, 0 run again, and 1"
+    assert words in panel(shown, "preview")
+    assert value(db, "SELECT count(*) FROM cronledger.executions") == 2
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown))
+    done = act(browser, "backfill", **fields)
+    assert "4 executions were created, 1 are retried, 1 plan_times were left" in done
+    found = db.execute("SELECT trigger, status FROM cronledger.executions ORDER BY plan_time")
+    assert [tuple(row.values()) for row in found] == [
+        ("backfill", "PENDING"), ("backfill", "PENDING"), ("schedule", "SUCCESS"),
+        ("schedule", "FAILED"), ("backfill", "PENDING"), ("backfill", "PENDING"),
+    ]  # fmt: skip
+
+
+def test_f57_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db) -> None:
+    rows.job(db, "job", schedule="* * * * * *")
+    rows.job(db, "idle", schedule=None)
+    db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
+    for name, asked, problem in (
+        ("job", {"from": "4h"}, "at most 10,000 at once"),
+        ("job", {"from": "1h", "to": "2h"}, "ends before it begins"),
+        ("idle", {"from": "1h"}, "has no schedule"),
+        ("job", {"from": "1h", "scope": "none"}, "unknown scope"),
+        ("job", {"from": "never"}, "is not an instant"),
+        ("job", {"from": "1h", "reprocess": "some"}, "reprocess is one of"),
+    ):
+        refused = browser.get("/job/backfill", params={"name": name, **asked})
+        assert refused.status_code == 400, asked
+        assert problem in text(refused.text), asked
+
+
+def test_f57_viewers_get_no_forms(database_url: str, logins: Logins, db: Db) -> None:
+    rows.job(db)
+    viewer = {"Authorization": "Bearer grafana-secret"}
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        assert "Run now" not in browser.get("/job?name=job", headers=viewer).text
+        for path in ("run", "pause", "backfill"):
+            assert browser.get(f"/job/{path}?name=job", headers=viewer).status_code == 403
+            refused = browser.post(f"/job/{path}", data={"name": "job"}, headers=viewer)
+            assert refused.status_code == 403
