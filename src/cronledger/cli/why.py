@@ -1,14 +1,13 @@
 """`cronledger why`: explain why a job ran, or did not run, at a given time."""
 
-import re
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import click
 
 from cronledger.cli import complete
-from cronledger.cli.show import echo, iso, json_option, print_json, read_instant
+from cronledger.cli.show import echo, iso, json_option, print_json
 from cronledger.rules.model import GLOBAL
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from cronledger.ledger.reports import Reports, Row
 
 MOST_SCOPES = 20
-_SECONDS = re.compile(r"\d\d:\d\d:\d\d")
-_MINUTE, _SECOND, _TICK = timedelta(minutes=1), timedelta(seconds=1), timedelta(microseconds=1)
 
 
 @click.command()
@@ -89,53 +86,15 @@ def _schedules(
 
 def _window(text: str, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
     """Return [since, until) in UTC: the minute, second or microsecond that `text` names."""
-    clock = _clock(text)
-    if clock is not None:
-        today = now.astimezone(zone).replace(tzinfo=None)
-        named = datetime.combine(today.date(), clock)
-        since = (named if named <= today else named - timedelta(days=1)).replace(tzinfo=zone)
-    else:
-        since = read_instant(text, "TIME", zone)
-    length = _TICK if since.microsecond else _SECOND if _SECONDS.search(text) else _MINUTE
-    start = _existing(since, zone)
-    return start, start + length
+    from cronledger.explain.moments import MomentError, read_moment
 
-
-def _existing(local: datetime, zone: ZoneInfo) -> datetime:
-    """Return the instant of a local time, with a note if the clock skipped or repeated it."""
-    from cronledger.audit.walk import clock_change
-
-    instant = local.astimezone(UTC)
-    if local.tzinfo is not zone:
-        return instant
-    change = clock_change(zone.key, instant)
-    if change is not None and instant.astimezone(zone).replace(tzinfo=None) != local.replace(
-        tzinfo=None
-    ):
-        echo(
-            f"Note: on {local:%Y-%m-%d} the clocks of {zone.key} skipped {local:%H:%M}; this is"
-            f" about {iso(change[0])}, the first instant after the change",
-            err=True,
-        )
-        return change[0]
-    second = local.replace(fold=1).astimezone(UTC)
-    if second != instant:
-        echo(
-            f"Note: {local:%Y-%m-%d %H:%M} occurred twice in {zone.key}; this is about the first,"
-            f" the second is {iso(second)}",
-            err=True,
-        )
-    return instant
-
-
-def _clock(text: str) -> time | None:
-    if ":" not in text or len(text) > len("03:00:00"):
-        return None
     try:
-        clock = time.fromisoformat(text)
-    except ValueError:
-        return None
-    return clock if clock.tzinfo is None else None  # a time of day has no offset
+        since, until, note = read_moment(text, zone, now)
+    except MomentError as error:
+        raise click.BadParameter(str(error), param_hint="TIME") from None
+    if note is not None:
+        echo(f"Note: {note}", err=True)
+    return since, until
 
 
 def _json(answer: "Answer") -> dict[str, Any]:

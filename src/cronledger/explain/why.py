@@ -23,8 +23,8 @@ class Answer:
 
     `verdict`: `ran`, `running`, `failed`, `cancelled`, `pending`, `skipped`, `not_in_schedule`,
     `not_planned`, `before_its_time` (the scope did not exist yet), `not_kept` (older than the
-    retention), `spec_error` or `missing`, which is a violation. `executions`: their ids. `text`:
-    the paragraph.
+    retention), `spec_error` or `missing`, which is a violation. `executions`: their ids.
+    `blockers`: the ids of the executions that `text`, the paragraph, names as running meanwhile.
     """
 
     key: ScopeKey
@@ -33,6 +33,7 @@ class Answer:
     verdict: str
     text: str
     executions: tuple[int, ...] = ()
+    blockers: tuple[int, ...] = ()
 
 
 class Why:
@@ -73,7 +74,8 @@ class Why:
         else:
             verdict, text = self._nothing(schedule, key, since, until, planned)
             texts, ids = [text], ()
-        return Answer(key, since, until, verdict, " ".join(texts), ids)
+        blockers = tuple(skip["blocked_by"] for skip in covered if skip["blocked_by"] is not None)
+        return Answer(key, since, until, verdict, " ".join(texts), ids, blockers)
 
     def _owner(self, instant: datetime) -> int:
         """Return the index of the revision that owns a plan_time in (its start, the next start]."""

@@ -36,6 +36,7 @@ from cronledger.web.pages import (
     now,
     runners,
     sign_in,
+    why,
 )
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
@@ -44,7 +45,7 @@ from cronledger.web.site import Site, site_of
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, runners)
+PAGES = (now, jobs, ledger, why, runners)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (execution, events, job, job_actions)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from itertools import islice, pairwise
 from math import ceil
 from typing import Any
@@ -24,6 +24,7 @@ from cronledger.rules.cron_fields import CronError
 from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
 from cronledger.web.drawing.accounted_day import draw
+from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
 from cronledger.web.site import Links, site_of
@@ -58,11 +59,8 @@ class DayLinks:
         return self.to("/execution", id=execution_id)
 
     def why(self, plan_time: datetime) -> str:
-        """Return the address of the rows of the ledger around a plan_time."""
-        return self.to(
-            "/ledger", job=self.key.job_name, scope=self.key.scope_id,
-            since=plan_time.isoformat(), until=(plan_time + timedelta(seconds=1)).isoformat(),
-        )  # fmt: skip
+        """Return the address of the explanation of a plan_time."""
+        return self.to("/why", job=self.key.job_name, scope=self.key.scope_id, time=iso(plan_time))
 
     def revision(self, revision: int) -> str:
         """Return the address of a revision on the page of the job."""

@@ -1,0 +1,120 @@
+"""Why: what `cronledger why` prints for a job and a time, with links to the rows it names."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronledger.explain.moments import Moment, MomentError, read_moment
+from cronledger.explain.why import Answer, Why
+from cronledger.explain.why import schedules as schedules_of
+from cronledger.ledger.reports import Reports
+from cronledger.rules import zones
+from cronledger.rules.cron_fields import CronError
+from cronledger.tables import clean
+from cronledger.web import queries
+from cronledger.web.reading import ReadRows
+from cronledger.web.site import Entry, Links, site_of
+
+MOST_SCOPES = 20
+_NAMED = re.compile(r"\b(?:(?P<execution>[Ee]xecution)|(?P<revision>[Rr]evision)) (?P<number>\d+)")
+
+ENTRY = Entry("Why", "/why")
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The answers for a job and a time.
+
+    `more`: the job has further scopes. `zone`, `day`: those of the job.
+    """
+
+    moment: Moment
+    answers: Sequence[Answer]
+    more: bool
+    zone: str
+    day: date
+    revisions: frozenset[int]
+
+
+async def show(request: Request) -> Response:
+    """Return the form, and the explanation of what its fields name."""
+    site = site_of(request)
+    job, scope, time = (queries.text(request, name) for name in ("job", "scope", "time"))
+    found, problem, texts = None, None, []
+    if job is not None and time is not None:
+        try:
+            found = await site.reader.compute(
+                "why", lambda read: explain(read, job, scope, time), job=job, scope=scope, time=time
+            )
+        except (LookupError, MomentError) as error:
+            problem = str(error.args[0])
+    if found is not None and found.value is not None:
+        texts = [
+            (answer, linked(answer, found.value.revisions, Links(request)))
+            for answer in found.value.answers
+        ]
+    return await site.page(
+        request, "why.html", status=200 if problem is None else 400, job=job, scope=scope,
+        time=time, found=found, texts=texts, problem=problem, most=MOST_SCOPES,
+    )  # fmt: skip
+
+
+def explain(read: ReadRows, job: str, scope: str | None, time: str) -> Explained:
+    """Return why a job ran or did not run at a time. Raises LookupError, MomentError."""
+    reports = Reports(read)
+    history = reports.history(job)
+    if not history:
+        raise LookupError(f"The job {job} has never existed.")
+    zone = _zone(history[-1]["timezone"])
+    moment = read_moment(time, zone, reports.now())
+    schedules = schedules_of(reports, history, scope, MOST_SCOPES + 1)
+    if not schedules:
+        named = "" if scope is None else f" {scope}"
+        raise LookupError(f"The job {job} has no scope{named}.")
+    explainer = Why(reports, history, whole_messages=False)
+    answers = [
+        explainer.explain(row, moment.since, moment.until) for row in schedules[:MOST_SCOPES]
+    ]
+    numbers = frozenset(row["number"] for row in history)
+    day = moment.since.astimezone(zone).date()
+    return Explained(moment, answers, len(schedules) > MOST_SCOPES, zone.key, day, numbers)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return zones.named(name)
+    except CronError:  # a job that was written by SQL; its spec_error names the zone
+        return zones.named("UTC")
+
+
+def linked(answer: Answer, revisions: frozenset[int], to: Links) -> Markup:
+    """Return the paragraph with links to the executions and revisions that it names.
+
+    A number in the text of an error is a link only if the paragraph is about that row.
+    """
+    known = {*answer.executions, *answer.blockers}
+    text, parts, end = clean(answer.text), [], 0
+    for match in _NAMED.finditer(text):
+        number = int(match["number"])
+        if match["execution"] and number in known:
+            address = to("/execution", id=number)
+        elif match["revision"] and number in revisions:
+            address = to("/job", name=answer.key.job_name, before=number + 1) + "#revisions"
+        else:
+            continue
+        parts += [
+            escape(text[end : match.start()]),
+            Markup('<a href="{}">{}</a>').format(address, match[0]),
+        ]
+        end = match.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+ROUTES = [Route("/why", show, methods=["GET"])]

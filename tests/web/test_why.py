@@ -1,0 +1,83 @@
+"""The page Why: the paragraph of `cronledger why`, with links to the rows that it names."""
+
+from datetime import datetime, timedelta
+
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.support.browsing import panel, text
+
+HOUR = timedelta(hours=1)
+
+
+def page(browser: TestClient, status: int = 200, **query: str) -> str:
+    found = browser.get("/why", params=query)
+    assert found.status_code == status, text(found.text)
+    return found.text
+
+
+def hourly(db: Db) -> datetime:
+    """An hourly job since yesterday; return the last full hour."""
+    rows.job(db, schedule="0 * * * *")
+    now = rows.now(db)
+    db.execute("UPDATE cronledger.job_revisions SET effective_from = %s", [now - 24 * HOUR])
+    db.execute(
+        "UPDATE cronledger.schedules SET created_at = %s, planned_through = %s",
+        [now - 24 * HOUR, now],
+    )
+    return now.replace(minute=0, second=0, microsecond=0)
+
+
+def test_f56_why_an_execution_failed(browser: TestClient, db: Db) -> None:
+    at = hourly(db)
+    id = rows.execution(
+        db, "FAILED", plan_time=at, due_at=at, error_msg="see execution 9 <b>\nand revision 1"
+    )["id"]
+    shown = page(browser, job="job", time=at.isoformat())
+    answer = panel(shown, "answer-1")
+    assert f"is execution {id} (the schedule, revision 1 ): attempt 1 of 3" in answer
+    assert "see execution 9 <b>" in answer
+    assert f'<a href="/execution?id={id}">execution {id}</a>' in shown
+    assert '<a href="/job?name=job&amp;before=2#revisions">revision 1</a>' in shown
+    assert "id=9" not in shown and "<b>" not in shown
+    assert "/ledger?job=job" in shown and "/job?name=job" in shown
+
+
+def test_f56_why_a_plan_time_was_skipped(browser: TestClient, db: Db) -> None:
+    at = hourly(db)
+    blocker = rows.execution(db, "RUNNING")["id"]
+    db.execute(
+        "INSERT INTO cronledger.skips (job_name, scope_kind, scope_id, from_plan_time,"
+        " through_plan_time, count, reason, blocked_by, revision)"
+        " VALUES ('job', 'global', 'global', %s, %s, 1, 'overlap', %s, 1)", [at, at, blocker],
+    )  # fmt: skip
+    shown = page(browser, job="job", time=at.isoformat(), scope="global")
+    assert f'<a href="/execution?id={blocker}">execution {blocker}</a> was RUNNING' in shown
+    assert "skipped job at" in panel(shown, "answer-1")
+
+
+def test_f56_why_nothing_accounts_for_a_plan_time(browser: TestClient, db: Db) -> None:
+    shown = page(browser, job="job", time=hourly(db).isoformat())
+    assert "missing job at" in panel(shown, "answer-1")
+    assert "which is a violation" in panel(shown, "answer-1")
+
+
+def test_f56_a_question_that_cannot_be_answered_says_why(browser: TestClient, db: Db) -> None:
+    assert "A time without an offset is one of the job" in text(page(browser))
+    hourly(db)
+    assert "has never existed" in text(page(browser, 400, job="none", time="03:00"))
+    assert "is not a time; write it like" in text(page(browser, 400, job="job", time="noon"))
+    assert "has no scope other" in text(page(browser, 400, job="job", time="03:00", scope="other"))
+
+
+def test_f56_an_hour_that_occurs_twice_is_named(browser: TestClient, db: Db) -> None:
+    rows.job(db, timezone="Europe/Berlin")
+    shown = text(page(browser, job="job", time="2026-10-25T02:30"))
+    assert "2026-10-25 02:30 occurred twice in Europe/Berlin" in shown
+
+
+def test_f56_the_day_leads_to_why(browser: TestClient, db: Db) -> None:
+    hourly(db)
+    shown = browser.get("/job?name=job").text
+    assert 'href="/why?job=job&amp;scope=global&amp;time=20' in shown
