@@ -33,6 +33,7 @@ from cronledger.web.pages import (
     job_actions,
     jobs,
     ledger,
+    load,
     now,
     runners,
     sign_in,
@@ -45,7 +46,7 @@ from cronledger.web.site import Site, site_of
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, why, runners)
+PAGES = (now, jobs, ledger, why, load, runners)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (execution, events, job, job_actions)

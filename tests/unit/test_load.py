@@ -1,0 +1,97 @@
+"""The load to come: starts and executions at once, minute by minute."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronledger.audit.walk import Definition
+from cronledger.explain.load import MINUTES, MOST_STARTS, Planned, load
+from cronledger.rules.model import ScopeKey
+from cronledger.web.drawing.load import draw_load
+
+NOW = datetime(2026, 6, 1, 12, 0, 20, tzinfo=UTC)
+
+
+def planned(
+    name: str, schedule: str, seconds: float, *, once: bool = True, **columns: object
+) -> Planned:
+    definition = Definition(schedule, **columns)  # type: ignore[arg-type]
+    return Planned(ScopeKey(name, "global", "global"), definition, seconds, once)
+
+
+def test_an_execution_is_in_each_minute_in_which_it_runs() -> None:
+    found = load([planned("job", "30 0 13 * * *", 90.0)], NOW)
+    assert found.start == NOW.replace(second=0)
+    assert [minute for minute, count in enumerate(found.starts) if count] == [60]
+    assert found.starts[60] == 1
+    # From 13:00:30 to 13:02:00.
+    shown = [(minute, value) for minute, value in enumerate(found.running) if value]
+    assert shown == [(60, 0.5), (61, 1.0)]
+
+
+def test_a_scope_that_never_runs_beside_itself_counts_once() -> None:
+    one = planned("slow", "* * * * *", 150.0)
+    many = planned("slow", "* * * * *", 150.0, once=False)
+    assert max(load([one], NOW).running) == 1.0
+    assert max(load([many], NOW).running) == 2.5
+
+
+def test_the_worst_minutes_name_their_scopes() -> None:
+    found = load(
+        [planned("nightly", "0 2 * * *", 600.0), planned("quick", "* * * * *", 6.0)], NOW, peaks=3
+    )
+    at = [found.at(peak.minute).strftime("%H:%M") for peak in found.peaks]
+    assert at == ["02:00", "02:01", "02:02"]
+    assert found.peaks[0].starts == 2
+    assert found.peaks[0].running == pytest.approx(1.1)
+    assert [share.key.job_name for share in found.peaks[0].shares] == ["nightly", "quick"]
+    assert sum(found.starts) == 1 + MINUTES - 1  # the minute of now has begun
+
+
+def test_delay_and_jitter_move_the_starts() -> None:
+    late = planned("late", "0 13 * * *", 60.0, schedule_delay=timedelta(minutes=5))
+    assert [m for m, count in enumerate(load([late], NOW).starts) if count] == [65]
+    # A plan_time that is past is still to start.
+    soon = planned("soon", "0 12 * * *", 60.0, schedule_delay=timedelta(minutes=5))
+    assert [m for m, count in enumerate(load([soon], NOW).starts) if count] == [5]
+
+
+def test_what_cannot_be_computed_is_left_out() -> None:
+    per_second = [planned(f"job{n}", "* * * * * *", 0.1) for n in range(5)]
+    found = load([planned("broken", "61 * * * *", 1.0), *per_second], NOW)
+    assert (found.scopes, found.left_out) == (6, 3)
+    assert sum(found.starts) <= MOST_STARTS
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 23), st.floats(0, 90_000))), st.booleans()
+)
+def test_no_time_is_lost(jobs: list[tuple[int, int, float]], once: bool) -> None:
+    """The sum over all minutes is the time that all executions run until the end."""
+    start = NOW.replace(second=0)
+    end = start + timedelta(days=1)
+    expected = 0.0
+    made = []
+    for number, (minute, hour, seconds) in enumerate(jobs):
+        made.append(planned(f"job{number}", f"{minute} {hour} * * *", seconds, once=once))
+        at = start.replace(hour=hour, minute=minute)
+        at += timedelta(days=at <= NOW)
+        if at < end:
+            expected += min(seconds, (end - at).total_seconds())
+    found = load(made, NOW)
+    assert sum(found.running) * 60 == pytest.approx(expected, abs=1e-3)
+    assert all(a.running >= b.running for a, b in pairwise(found.peaks))
+
+
+def test_the_picture_names_the_peak_and_the_slots() -> None:
+    found = load([planned("slow", "* * * * *", 150.0, once=False)], NOW)
+    text = draw_load(found, 2)
+    assert 'aria-label="At most 2.5 executions at once in the next 24 hours' in text
+    assert 'class="over"' in text and "2 slots" in text
+    assert "style=" not in text
+    assert 'class="over"' not in draw_load(found, 3)
+    assert 'class="slots"' not in draw_load(found, 1000)  # far above what is drawn
+    assert "At most 1.0" in draw_load(load([], NOW), 0)
