@@ -8,6 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.db.support.rows import Db
 from tests.web.browser.conftest import Visit
+from tests.web.support.clock_changes import BERLIN, SANTIAGO, open_days
 from tests.web.support.shop import open_shop
 
 pytestmark = pytest.mark.browser
@@ -19,10 +20,16 @@ SERIOUS = ("serious", "critical")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: str) -> None:
     execution = open_shop(db)
+    open_days(db)
     page = visit(site, color_scheme=scheme)
     addresses = {
         "now": "/", "jobs": "/jobs", "ledger": "/ledger?since=6h", "runners": "/runners",
-        "execution": f"/execution?id={execution}",
+        "execution": f"/execution?id={execution}", "job": f"/job?name=fold&day={BERLIN[2]}",
+        "job-gap": f"/job?name=gap&day={SANTIAGO[2]}", "load": "/load",
+        "job-run": "/job/run?name=send-invoices",
+        "job-pause": "/job/pause?name=send-invoices&until=2h",
+        "job-backfill": "/job/backfill?name=send-invoices&from=6h",
+        "why": "/why?job=send-invoices&time=03:00",
     }  # fmt: skip
     found = []
     for name, address in addresses.items():
@@ -49,7 +56,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
 
 def test_f56_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
-    for address in ("/", "/jobs", "/ledger", "/runners"):
+    for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load"):
         page.goto(f"{site}{address}")
         found = [
             rule["id"]
