@@ -102,12 +102,10 @@ GROUPS: dict[str, dict[int, str]] = {
         55: "who may see the page and act on it, by token, proxy or the embedding program",
         56: "the pages, and what each shows",
         57: "actions on the page are those of the SQL functions, in the name of who signed in",
-        58: "the accounted day: every plan_time of a day in the job's zone, and an exact sum",
-    },
-    "For the web page": {
         58: "`verify` records its runs, and `doctor` reports the last one",
         59: "a job has the JSON Schema of its payload, derived from its handler",
         60: "sums of ended executions by hour, which the sweeper keeps and `verify` checks",
+        61: "the accounted day: every plan_time of a day in the job's zone, and an exact sum",
     },
 }
 """Every feature by its number."""

@@ -87,7 +87,7 @@ GROUP BY 1, 2
     ("first", "then"),
     first_fast([("10,40 0-4,22,23 * * *", "5 */2 * * *"), ("*/20 * * * *", "7,37 * * * *")]),
 )
-def test_f58_every_day_of_a_year_has_the_sums_of_plain_sql(
+def test_f61_every_day_of_a_year_has_the_sums_of_plain_sql(
     ledger: Ledger, reader: Reader, zone: str, first: str, then: str
 ) -> None:
     edited = datetime(YEAR, 6, 3, 10, 20, tzinfo=UTC)  # itself a plan_time of the first revision
@@ -205,7 +205,7 @@ def at(day: AccountedDay, instant: datetime) -> Mark:
         ("America/Santiago", date(2027, 4, 3), utc(2027, 4, 3, 3), 25),
     ],
 )
-async def test_f58_a_day_on_which_the_clocks_change(  # noqa: PLR0917
+async def test_f61_a_day_on_which_the_clocks_change(  # noqa: PLR0917
     ledger: Ledger,
     reader: Reader,
     database_url: str,
@@ -271,7 +271,7 @@ async def berlin(ledger: Ledger, database_url: str) -> date:
     return day
 
 
-def test_f58_a_day_is_accounted_for_with_its_reasons(
+def test_f61_a_day_is_accounted_for_with_its_reasons(
     berlin: date, ledger: Ledger, reader: Reader
 ) -> None:
     day = reader(berlin, "Europe/Berlin")
@@ -306,7 +306,7 @@ def test_f58_a_day_is_accounted_for_with_its_reasons(
     assert planned(reader(berlin - 2 * DAY, "Europe/Berlin").counts) == 0
 
 
-def test_f58_a_hole_made_by_hand_is_unexplained(
+def test_f61_a_hole_made_by_hand_is_unexplained(
     berlin: date, ledger: Ledger, reader: Reader
 ) -> None:
     start = reader(berlin, "Europe/Berlin").local.start
@@ -326,7 +326,7 @@ def test_f58_a_hole_made_by_hand_is_unexplained(
     assert reader(berlin, "Europe/Berlin").counts[State.UNEXPLAINED] == 4
 
 
-def test_f58_the_picture_reads_by_seven_bounded_statements(berlin: date, reader: Reader) -> None:
+def test_f61_the_picture_reads_by_seven_bounded_statements(berlin: date, reader: Reader) -> None:
     reader(berlin, "Europe/Berlin")
     assert reader.statements == [
         "show_day_extent", "list_day_revisions", "count_day_executions", "list_day_skips",
@@ -349,7 +349,7 @@ def test_runner_gaps_are_known_for_a_day(berlin: date, ledger: Ledger, reader: R
     assert list(reader(berlin, "Europe/Berlin").runner_gaps) == []
 
 
-def test_f58_every_second_of_a_day_is_counted(ledger: Ledger, reader: Reader) -> None:
+def test_f61_every_second_of_a_day_is_counted(ledger: Ledger, reader: Reader) -> None:
     start = utc(2027, 6, 1)
     ledger.travel(to=start - HOUR)
     ledger.job(schedule="* * * * * *")
@@ -453,7 +453,7 @@ def test_the_number_of_marks_is_bounded(ledger: Ledger, reader: Reader) -> None:
 # --- strips --------------------------------------------------------------------------------------
 
 
-def test_f58_strips_of_many_jobs_come_from_one_statement(
+def test_f61_strips_of_many_jobs_come_from_one_statement(
     berlin: date, ledger: Ledger, reader: Reader
 ) -> None:
     ledger.job("idle", schedule="@yearly")

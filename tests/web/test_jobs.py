@@ -57,7 +57,7 @@ def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db)
     assert "47s 3 failed" in panel(browser.get("/jobs").text, "jobs")
 
 
-def test_f58_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> None:
+def test_f61_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])
     at = rows.now(db)

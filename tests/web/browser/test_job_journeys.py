@@ -20,7 +20,7 @@ def day_of(page: Page) -> str:
     return page.locator("#day .sum").inner_text()
 
 
-def test_f58_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Visit, db: Db) -> None:
+def test_f61_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=fold&day={BERLIN[2]}")
     assert day_of(page).startswith(
@@ -45,7 +45,7 @@ def test_f58_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Vis
     expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
 
 
-def test_f58_a_day_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+def test_f61_a_day_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=fold&day={BERLIN[2]}")
     page.get_by_text("The same as a table").focus()
