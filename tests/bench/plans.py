@@ -225,11 +225,10 @@ def read_rows(c: psycopg.Connection, most: int = 500) -> Rows:
 
 
 def claims(rows: Rows, batch: int) -> dict[str, Call]:
-    """The statements of a claim."""
+    """The statements with which a claim writes."""
     due = rows.schedules[:batch]
     scopes = [key for key, _ in due]
     jobs = sorted({key.job_name for key in scopes})
-    queues = sorted({queue for _, queue in due})
     soon = rows.now + timedelta(minutes=5)
     new = [
         NewClaim(
@@ -245,25 +244,54 @@ def claims(rows: Rows, batch: int) -> dict[str, Call]:
         for n, key in enumerate(scopes)
     ]
     return {
-        "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c,
-            queues=QUEUES,
-            excluded_jobs=[],
-            max_rows=batch,
-            max_woken=batch,
-            ahead=timedelta(0),
-        ),
-        "lock_limited_queues": lambda s, c: s.lock_limited_queues(c, queues),
-        "lock_limited_jobs": lambda s, c: s.lock_limited_jobs(c, jobs),
-        "read_jobs": lambda s, c: s.read_jobs(c, jobs),
         "read_revisions": lambda s, c: s.read_revisions(c, jobs, [1] * len(jobs)),
-        "count_running_queues": lambda s, c: s.count_running_queues(c, queues),
-        "read_running": lambda s, c: s.read_running(c, scopes),
         "try_claim_new": lambda s, c: s.try_claim_new(c, "runner-0", new),
         "record_skips": lambda s, c: s.record_skips(c, skips),
         "advance_schedules": lambda s, c: s.advance_schedules(c, plans),
         "next_due": lambda s, c: s.next_due(c, queues=QUEUES, excluded_jobs=[], since=rows.now),
     }
+
+
+def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
+    """The statements of claim_look that lock and read; those of claim_due: see `again`."""
+    due = rows.schedules[:batch]
+    jobs, queues = sorted({key.job_name for key, _ in due}), sorted({queue for _, queue in due})
+    locked = c.execute(
+        "SELECT array_agg(ROW(u.job, u.kind, u.scope, u.queue, NULL, NULL, NULL, NULL, NULL, NULL,"
+        " NULL)::cronledger_internal.locked_schedule)::text"
+        " FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) u(job, kind, scope, queue)",
+        [[key[part] for key, _ in due] for part in range(3)] + [[queue for _, queue in due]],
+    ).fetchone()
+    assert locked is not None
+    values = {
+        "planned": ("text[]", jobs), "claimed": ("text[]", []), "limits": ("text[]", queues),
+        "locked": ("cronledger_internal.locked_schedule[]", locked[0]),
+    }  # fmt: skip
+    return {
+        "lock_due_schedules": nested(
+            c, "lock_due_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch,
+            max_woken=batch, ahead=timedelta(0),
+        ),
+        "lock_limited_queues": assigned(c, "claim_look", "locked_queues", values),
+        "lock_limited_jobs": assigned(c, "claim_look", "locked_jobs", values),
+        "read_jobs": assigned(c, "claim_look", "jobs", values),
+        "count_running_queues": assigned(c, "claim_look", "queue_room", values),
+        "read_running": assigned(c, "claim_look", "running", values),
+    }  # fmt: skip
+
+
+def assigned(
+    c: psycopg.Connection, function: str, variable: str, values: Mapping[str, tuple[str, Any]]
+) -> Sent:
+    """The query whose result a function assigns to a variable. `values`: of variables in it."""
+    source, _ = _source(c, function)
+    body = re.search(rf"^ +{variable} := ((?:ARRAY)?\(.*?\));$", source, re.DOTALL | re.MULTILINE)
+    assert body is not None, variable
+    text = f"SELECT {body[1]}"
+    used = {name: value for name, value in values.items() if re.search(rf"\b{name}\b", text)}
+    for name, (kind, _) in used.items():
+        text = re.sub(rf"\b{name}\b", f"%({name})s::{kind}", text)
+    return Sent(text, {name: value for name, (_, value) in used.items()})
 
 
 def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
@@ -485,7 +513,7 @@ def _batched(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     calls = {**claims(rows, batch), **leases(rows, batch)}
     statements = {name: sent(call) for name, call in calls.items()}
     statements |= {name: inside(c, statements[name]) for name in IN_FUNCTIONS}
-    return statements | again(c, batch) | {"earliest_due": poll(c)}
+    return statements | looks(c, rows, batch) | again(c, batch) | {"earliest_due": poll(c)}
 
 
 def _fixed(c: psycopg.Connection) -> int:

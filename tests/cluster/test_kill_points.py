@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from cronledger.ledger.migrate import directory, migrate, migrations
+from tests import interruptions
 from tests.cluster.support.kill_points import (
     ENGINE,
     WHOLE,
@@ -70,8 +71,12 @@ class Worlds:
         answer = self._killer.order(step, self.databases.url(trial), marks)
         assert not answer["killed"], answer
         assert "error" not in answer, answer
-        self.databases.drop(trial)
         seen: list[str] = answer["seen"]
+        if "claim_look" in seen:
+            with psycopg.connect(self.databases.url(trial)) as connection:
+                reached = connection.execute("SELECT DISTINCT place FROM public.reached ORDER BY 1")
+                seen += [place for (place,) in reached]
+        self.databases.drop(trial)
         return seen
 
 
@@ -134,6 +139,8 @@ def test_every_statement_of_these_steps_has_a_case(worlds: Worlds) -> None:
     cases = {point.name for step in (*ENGINE, *WHOLE) for point in worlds.of(step)[1]}
     with psycopg.connect(worlds.databases.url(worlds.of("claim")[0])) as connection:
         assert writers(connection) <= statements_of_the_steps() <= cases
+        places = {place for place in interruptions.places(connection) if "_look " in place}
+        assert places <= cases
 
 
 @pytest.mark.slow

@@ -6,10 +6,12 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from cronledger.engine.claiming.breadth import LARGEST_CLAIM
 from cronledger.rules import outcome
+from tests import interruptions
 from tests.db.support.engine import FUNCTION, Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
@@ -47,12 +49,16 @@ async def test_i1_a_cursor_that_is_wrong_makes_no_second_row(
 async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
     ledger: Ledger, database_url: str
 ) -> None:
-    """The backend dies before each statement of the claim in turn; what is left is all or none."""
+    """The backend dies before each statement of the claim in turn, and between the statements of
+    its functions; what is left is all or none."""
     names = [
-        "claim_due", "lock_due_schedules", "lock_limited_queues", "read_jobs", "read_running",
-        "read_unclaimed", "try_claim_new", "plan_pending", "record_skips", "advance_schedules",
-        "next_due",
+        "claim_look", "read_unclaimed", "try_claim_new", "plan_pending", "record_skips",
+        "advance_schedules", "next_due",
     ]  # fmt: skip
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        interruptions.install(connection, DIES_THERE)
+        places = interruptions.places(connection)
+    names += [place for place in places if place.startswith("claim_look ")]
     ledger.job("failed", schedule=None, max_attempts=5, retry_backoff=["0 s"])
     ledger.job("late", schedule="* * * * *", catch_up="latest")
     ledger.job("foreign", schedule="* * * * *", handler="external", target={})
@@ -83,15 +89,28 @@ def _everything(ledger: Ledger) -> list[object]:
     ]
 
 
+DIES_THERE = """
+    IF place = current_setting('tests.die_at', true) THEN
+        PERFORM pg_terminate_backend(pg_backend_pid());
+    END IF;
+"""
+
+
 def _die_before(runner: Runner, name: str) -> None:
-    """The next time `name` is sent, its backend has been terminated."""
+    """The next time `name` is sent, its backend has been terminated.
+
+    Or `name` is a place in a function: the next time it comes there, the backend ends.
+    """
     statements = runner.statements
     real = statements._send
 
     async def deadly(c: Any, statement: str, *rest: Any) -> Any:
-        if statement == name:
+        if statement == name.split(maxsplit=1)[0]:
             statements._send = real  # type: ignore[method-assign]
-            await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            if statement == name:
+                await c.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            else:
+                await c.execute("SELECT set_config('tests.die_at', %s, true)", [name])
         return await real(c, statement, *rest)
 
     statements._send = deadly  # type: ignore[method-assign,assignment]

@@ -73,7 +73,7 @@ async def test_i8_everything_but_the_writes_precedes_the_instant(
     (lease,) = await one.step()
 
     assert looked_at[0] < DUE <= lease.claimed.started_at
-    assert names.index("lock_due_schedules") < names.index("sleep_until")
+    assert names.index("claim_look") < names.index("sleep_until")
     assert names[names.index("sleep_until") :] == [
         "sleep_until", "try_claim_new", "advance_schedules", "next_due",
     ]  # fmt: skip

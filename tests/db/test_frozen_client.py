@@ -41,8 +41,8 @@ class StandsStill:
     def __init__(self, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pid = asyncio.get_running_loop().create_future()
         self.go_on = asyncio.Event()
-        self._read = runner.claimer.reader.read
-        monkeypatch.setattr(runner.claimer.reader, "read", self._stand)
+        self._read = runner.claimer.reader.complete
+        monkeypatch.setattr(runner.claimer.reader, "complete", self._stand)
 
     async def _stand(self, c: Any, *rest: Any, **more: Any) -> Any:
         # Shorter than the step's own, which is tested below.

@@ -187,26 +187,24 @@ def test_no_list_of_a_caller_is_searched_for_each_row(filled: psycopg.Connection
 
 @pytest.mark.slow
 def test_many_woken_schedules_cost_a_claim_its_share_of_them(filled: psycopg.Connection) -> None:
-    calls = {
-        "lock_due_schedules": lambda s, c: s.lock_due_schedules(
-            c,
-            queues=plans.QUEUES,
-            excluded_jobs=["job-00399"],
-            max_rows=BATCH,
-            max_woken=BATCH,
-            ahead=timedelta(0),
+    sent = {
+        "lock_due_schedules": plans.nested(
+            filled, "lock_due_schedules", of_queues=list(plans.QUEUES),
+            excluded_jobs=["job-00399"], max_rows=BATCH, max_woken=BATCH, ahead=timedelta(0),
         ),
-        "next_due": lambda s, c: s.next_due(
-            c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO
+        "next_due": plans.sent(
+            lambda s, c: s.next_due(
+                c, queues=plans.QUEUES, excluded_jobs=["job-00399"], since=plans.LONG_AGO
+            )
         ),
-    }
+    }  # fmt: skip
 
     def costs() -> dict[tuple[str, str], plans.Measured]:
         found = {}
-        for name, call in calls.items():
+        for name, statement in sent.items():
             for mode in plans.MODES:
                 with filled.transaction(force_rollback=True):
-                    found[name, mode] = plans.explain(filled, plans.sent(call), mode)
+                    found[name, mode] = plans.explain(filled, statement, mode)
         return found
 
     # Beside autovacuum of any table, the VACUUM below would leave the dead rows where they are.

@@ -58,13 +58,13 @@ def finish_whatever_status(database: Database) -> AbstractContextManager[None]:
     return function(database, "finish_executions", (" AND e.status = (SELECT 'RUNNING')", ""))
 
 
-def locks_nothing(_: Database) -> AbstractContextManager[None]:
+def locks_nothing(database: Database) -> AbstractContextManager[None]:
     """Plans are made of schedules that nobody has locked."""
-    return statement("lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", ""))
+    return function(database, "lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", ""))
 
 
 @contextmanager
-def cursor_apart(_: Database) -> Iterator[None]:
+def cursor_apart(database: Database) -> Iterator[None]:
     """The cursor moves in a transaction of its own, before the rows that account for its way."""
 
     def make(original: Any) -> Any:
@@ -83,7 +83,7 @@ def cursor_apart(_: Database) -> Iterator[None]:
 
     # Not held against itself: the other connection would wait for the claim's own lock.
     with (
-        statement("lock_due_schedules", ("FOR NO KEY UPDATE OF s SKIP LOCKED", "")),
+        locks_nothing(database),
         method(claim.Claim, "_write", make),
     ):
         yield
@@ -217,9 +217,11 @@ def releases_the_same_attempt(database: Database) -> AbstractContextManager[None
 
 def limit_in_locking_statement(database: Database) -> AbstractContextManager[None]:
     """Limited jobs are counted without their row's lock."""
-    return together(
-        statement("lock_limited_jobs", ("FOR NO KEY UPDATE SKIP LOCKED", "")),
-        statement("lock_limited_queues", ("FOR NO KEY UPDATE SKIP LOCKED", "")),
+    return function(
+        database,
+        "claim_look",
+        ("ORDER BY j.name FOR NO KEY UPDATE SKIP LOCKED", ""),
+        ("ORDER BY q.name FOR NO KEY UPDATE SKIP LOCKED", ""),
     )
 
 

@@ -119,7 +119,7 @@ def simulate(database: Database, course: Callable[[Idle], Awaitable[None]]) -> N
 
 # -- statements -----------------------------------------------------------------------------------
 
-CLAIM = ("read_clock", "claim_due", "lock_due_schedules", "next_due")
+CLAIM = ("claim_look", "next_due")
 FULL_ROUND = (
     "sweep_stale", "resume_paused", "rearm_left_behind", "settle_left_behind", "end_orphans",
     "reap_runners", "maintain_partitions", "mark_changed_hours", "roll_up_hours", "prune_hours",

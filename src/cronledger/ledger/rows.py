@@ -1,6 +1,7 @@
 """Rows as values: what statements take as array elements, and what they return."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -92,19 +93,34 @@ class BrokenJob(NamedTuple):
     error: str
 
 
-class QueueRoom(NamedTuple):
-    """How many more executions of a limited queue may start."""
-
-    queue: str
-    room: int
-
-
 class RunningExecution(NamedTuple):
     """A RUNNING execution of a scope."""
 
     scope: ScopeKey
     plan_time: datetime
     id: int
+
+
+class ClaimLook(NamedTuple):
+    """What a claim has claimed, locked and read before it decides.
+
+    `since`, `now`: the database's time before and after. `existing`: the executions that existed.
+    `schedules`: those to plan, which are locked; if the first one has `ahead_of`, all have it.
+    `locked_queues`, `locked_jobs`: the limited ones whose row is locked. `jobs`: of `existing` and
+    `schedules`, by name. `queue_room`: how many more executions of each limited queue may start.
+    `running`: the RUNNING executions of the scopes of `schedules`. Everything after `schedules` is
+    empty if both lists are.
+    """
+
+    since: datetime
+    existing: list[DueExecution]
+    schedules: list[ScheduleRow]
+    locked_queues: frozenset[str]
+    locked_jobs: frozenset[str]
+    jobs: dict[str, JobFacts]
+    queue_room: dict[str, int]
+    running: list[RunningExecution]
+    now: datetime | None
 
 
 class Unblocked(NamedTuple):
@@ -238,12 +254,54 @@ class CheckInReply(NamedTuple):
     others: list[dict[str, Any]] | None
 
 
-def schedule(job: str, kind: str, scope: str, queue: str, *rest: Any) -> ScheduleRow:
-    return ScheduleRow(ScopeKey(job, kind, scope), queue, *rest)
+def claim_look(row: dict[str, Any]) -> ClaimLook:
+    jobs = [_job_facts(job) for job in row["jobs"] or ()]
+    return ClaimLook(
+        row["since"],
+        [_due_execution(execution) for execution in row["existing"] or ()],
+        [_schedule(schedule) for schedule in row["schedules"] or ()],
+        frozenset(row["locked_queues"] or ()),
+        frozenset(row["locked_jobs"] or ()),
+        {job.name: job for job in jobs},
+        dict(row["queue_room"] or ()),
+        [_running(execution) for execution in row["running"] or ()],
+        row["now"],
+    )
 
 
-def running(job: str, kind: str, scope: str, plan: datetime, id: int) -> RunningExecution:
-    return RunningExecution(ScopeKey(job, kind, scope), plan, id)
+def _due_execution(values: Sequence[Any]) -> DueExecution:
+    more, refused, *key, plan, queue, id, token, attempt, most = values[:11]
+    trigger, payload, revision, started, how = values[11:]
+    row = claimed(
+        *key, datetime.fromisoformat(plan), queue, id, token and UUID(token), attempt, most,
+        trigger, payload, revision, datetime.fromisoformat(started), how,
+    )  # fmt: skip
+    return DueExecution(row, more, refused)
+
+
+def _schedule(values: Sequence[Any]) -> ScheduleRow:
+    *key, queue, through, revision, plan, retired, returned, woken, ahead_of = values
+    return ScheduleRow(
+        ScopeKey(*key), queue, datetime.fromisoformat(through), revision, _instant(plan),
+        _instant(retired), _instant(returned), woken, _instant(ahead_of),
+    )  # fmt: skip
+
+
+def _job_facts(values: Sequence[Any]) -> JobFacts:
+    name, revision, id, retired, paused, until, *rest = values
+    revision_id = None if id is None else UUID(id)
+    return JobFacts(
+        name, revision, revision_id, _instant(retired), _instant(paused), _instant(until), *rest
+    )
+
+
+def _running(values: Sequence[Any]) -> RunningExecution:
+    *key, plan, id = values
+    return RunningExecution(ScopeKey(*key), datetime.fromisoformat(plan), id)
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def unblocked(job: str, kind: str, scope: str, queue: str, rearmed: bool) -> Unblocked:
@@ -257,10 +315,6 @@ def unclaimed(job: str, kind: str, scope: str, id: int) -> UnclaimedExecution:
 def claimed(job: str, kind: str, scope: str, plan: datetime, *rest: Any) -> Claimed:
     row = Claimed(ExecutionKey(job, kind, scope, plan), *rest)
     return row if row.payload is None else row._replace(payload=_payload(row.payload))
-
-
-def due_execution(more: bool, refused: str | None, *row: Any) -> DueExecution:
-    return DueExecution(claimed(*row), more, refused)
 
 
 def _payload(text: str) -> Any:

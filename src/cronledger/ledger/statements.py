@@ -20,10 +20,9 @@ from cronledger.ledger.rows import (
     BrokenJob,
     CheckInReply,
     Claimed,
-    DueExecution,
+    ClaimLook,
     Ending,
     Finished,
-    JobFacts,
     LeaseKey,
     LeaseState,
     LiveFunction,
@@ -31,23 +30,19 @@ from cronledger.ledger.rows import (
     NewClaim,
     NewSkip,
     NextDue,
-    QueueRoom,
     Renewed,
-    RunningExecution,
     ScopeChanges,
     Swept,
     Unblocked,
     UnclaimedExecution,
+    claim_look,
     claimed,
-    due_execution,
-    running,
-    schedule,
     swept,
     unblocked,
     unclaimed,
 )
 from cronledger.ledger.server_settings import ServerSettings
-from cronledger.rules.model import ExecutionKey, Plan, ScheduleRow, ScopeKey
+from cronledger.rules.model import ExecutionKey, Plan, ScopeKey
 
 Connection = StepConnection
 Rows = StepCursor[tuple[Any, ...]]
@@ -119,6 +114,11 @@ def _new_executions(claims: Sequence[NewClaim]) -> dict[str, Any]:
     )  # fmt: skip
 
 
+def _looks(cursor: Any) -> Callable[[Sequence[Any]], ClaimLook]:
+    by_column = dict_row(cursor)
+    return lambda values: claim_look(by_column(values))
+
+
 class Statements:
     """The statements of one schema. Holds no connection and no state."""
 
@@ -155,28 +155,7 @@ class Statements:
     async def require_own_database(self, c: Connection) -> Rows:
         return await self._rows(c, "require_own_database")
 
-    async def lock_due_schedules(
-        self,
-        c: Connection,
-        *,
-        queues: Sequence[str],
-        excluded_jobs: Sequence[str],
-        max_rows: int,
-        max_woken: int,
-        ahead: timedelta,
-    ) -> StepCursor[ScheduleRow]:
-        return await self._made(
-            c,
-            "lock_due_schedules",
-            schedule,
-            queues=array(queues),
-            excluded_jobs=array(excluded_jobs),
-            max_rows=max_rows,
-            max_woken=max_woken,
-            ahead=ahead,
-        )
-
-    async def claim_due(
+    async def claim_look(
         self,
         c: Connection,
         runner: str,
@@ -187,24 +166,30 @@ class Statements:
         tokens: str,
         trusted_since: datetime | None,
         sql_commands: bool,
-        excluded_jobs: Sequence[str],
+        jobs_not_to_run: Sequence[str],
         max_rows: int,
-    ) -> StepCursor[DueExecution]:
+        jobs_not_to_plan: Sequence[str],
+        max_due: int,
+        max_woken: int,
+        ahead: timedelta,
+    ) -> StepCursor[ClaimLook]:
         """`tokens`: an array literal; made once for many claims, most of which use none."""
-        return await self._made(
-            c,
-            "claim_due",
-            due_execution,
-            runner=runner,
-            queues=array(queues),
-            kinds=array(kinds),
-            functions=array(functions),
-            tokens=tokens,
-            trusted_since=trusted_since,
-            sql_commands=sql_commands,
-            excluded_jobs=array(excluded_jobs),
-            max_rows=max_rows,
-        )
+        params = {
+            "runner": runner,
+            "queues": array(queues),
+            "kinds": array(kinds),
+            "functions": array(functions),
+            "tokens": tokens,
+            "trusted_since": trusted_since,
+            "sql_commands": sql_commands,
+            "jobs_not_to_run": array(jobs_not_to_run),
+            "max_rows": max_rows,
+            "jobs_not_to_plan": array(jobs_not_to_plan),
+            "max_due": max_due,
+            "max_woken": max_woken,
+            "ahead": ahead,
+        }
+        return await self._send(c, "claim_look", _looks, params)
 
     async def read_unclaimed(
         self, c: Connection, scopes: Sequence[ScopeKey]
@@ -215,31 +200,12 @@ class Statements:
         """The tokens and leases of `claims` are not used."""
         return await self._rows(c, "plan_pending", **_new_executions(claims))
 
-    async def lock_limited_queues(self, c: Connection, queues: Sequence[str]) -> StepCursor[str]:
-        return await self._values(c, "lock_limited_queues", queues=array(queues))
-
-    async def lock_limited_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[str]:
-        return await self._values(c, "lock_limited_jobs", jobs=array(jobs))
-
-    async def count_running_queues(
-        self, c: Connection, queues: Sequence[str]
-    ) -> StepCursor[QueueRoom]:
-        return await self._made(c, "count_running_queues", QueueRoom, queues=array(queues))
-
-    async def read_jobs(self, c: Connection, jobs: Sequence[str]) -> StepCursor[JobFacts]:
-        return await self._made(c, "read_jobs", JobFacts, jobs=array(jobs))
-
     async def read_revisions(
         self, c: Connection, jobs: Sequence[str], revisions: Sequence[int]
     ) -> StepCursor[dict[str, Any]]:
         """`revisions`: the first revision of each job to return. The rows are dictionaries."""
         params = {"jobs": array(jobs), "revisions": array(revisions)}
         return await self._send(c, "read_revisions", dict_row, params)
-
-    async def read_running(
-        self, c: Connection, scopes: Sequence[ScopeKey]
-    ) -> StepCursor[RunningExecution]:
-        return await self._made(c, "read_running", running, **_scopes(scopes))
 
     async def create_missing_partitions(
         self, c: Connection, plans: Sequence[datetime]

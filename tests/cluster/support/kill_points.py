@@ -21,9 +21,11 @@ import psycopg
 from cronledger.audit.verify import verify
 from cronledger.rules import outcome
 from cronledger.sources.apply import apply
+from tests import interruptions
 from tests.cluster.support import killed_process
 from tests.cluster.support.harness import ROOT
 from tests.cluster.support.marks import read
+from tests.cluster.support.watched_statements import ENDS_THERE
 from tests.db.support.engine import LONG_AGO, Ledger, Runner
 from tests.processes import clean_environ
 from tests.waiting import until
@@ -39,7 +41,8 @@ SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
 
 
 class Point(NamedTuple):
-    """The `nth` statement called `name` of a step; `when`: before, sent, after.
+    """The `nth` statement called `name` of a step; `when`: before, sent, after. Or the place `name`
+    between the statements of a function, at which the backend ends too; `when`: inside.
 
     Not its place among all statements: what happens to be under way elsewhere (a heartbeat, say)
     can make a step send some statements once more. `at` is its place in the recorded run.
@@ -56,9 +59,15 @@ class Point(NamedTuple):
 
 
 def points(step: str, seen: Sequence[str]) -> list[Point]:
-    """Once before and once after each statement; a COMMIT also between being sent and answered."""
+    """Once before and once after each statement; a COMMIT also between being sent and answered.
+
+    Of a place in a function, once.
+    """
     found, count = [], Counter[str]()
     for at, name in enumerate(seen):
+        if name.startswith(interruptions.FUNCTIONS) and name not in files():
+            found.append(Point(step, at, name, 1, "inside"))
+            continue
         count[name] += 1
         whens = ("before", "sent", "after") if name == "COMMIT" else ("before", "after")
         found += [Point(step, at, name, count[name], when) for when in whens]
@@ -141,6 +150,9 @@ EFFECT = "INSERT INTO public.effects SELECT current_setting('cronledger.executio
 
 def build(step: str, url: str) -> None:
     """A world for the step in the fresh ledger `url`."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE public.reached (place text)")
+        interruptions.install(connection, ENDS_THERE)
     ledger = Ledger(url)
     ledger.travel(to=(ledger.now() + timedelta(days=1)).replace(hour=12, minute=0, second=30))
     try:

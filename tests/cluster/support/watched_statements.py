@@ -16,6 +16,16 @@ from cronledger.ledger.connections import StepCursor, shutdown_socket
 from cronledger.ledger.queries import text
 from cronledger.ledger.round_trips import RoundTrips
 
+DIE_AT = b"SELECT set_config('tests.die_at', %s, true)"
+ENDS_THERE = """
+    IF current_setting('tests.die_at', true) = 'nowhere' THEN
+        INSERT INTO public.reached SELECT place;
+    ELSIF place = current_setting('tests.die_at', true) THEN
+        PERFORM pg_terminate_backend(pg_backend_pid());
+    END IF;
+"""
+"""What a function does between its statements: the backend ends there. `nowhere`: it notes them."""
+
 
 class Watch:
     """Lists the statements of the armed step, and kills this process at one of them: the n-th of
@@ -57,6 +67,12 @@ class Watch:
         if this == self._at and self._when == "before":
             self.die(name)
         return this
+
+    def place(self, name: str) -> str | None:
+        """Where inside of this statement the backend ends; None: it is interrupted nowhere."""
+        if name != "claim_look" or self._when not in ("", "inside"):
+            return None
+        return self._at[0] or "nowhere"
 
     def is_sent(self, this: tuple[str, int] | None) -> bool:
         return this == self._at and self._when == "sent"
@@ -145,7 +161,12 @@ def _install_async(kind: Any, watch: Watch) -> None:
             return await execute(self, query, *args, **more)
         name = named(query, self.connection)
         this = watch.before(name)
+        place = watch.place(name)
+        if place is not None:
+            self.connection.trips.add(DIE_AT, [place], prepare=False)
         answer = await execute(self, query, *args, **more)
+        if place is not None:
+            await _die_inside(self.connection.trips, watch, place)
         if watch.is_sent(this):
             _send_waiting(self.connection.trips)
             watch.die(name)
@@ -188,6 +209,13 @@ def _send(connection: Any, query: bytes) -> None:
     connection.pgconn.send_query(query)
     while connection.pgconn.flush():
         pass
+
+
+async def _die_inside(trips: RoundTrips, watch: Watch, place: str) -> None:
+    try:
+        await trips.make()
+    except psycopg.OperationalError:
+        watch.die(place)
 
 
 def _send_waiting(trips: RoundTrips) -> None:

@@ -18,6 +18,7 @@ from psycopg import pq, sql
 from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 
+from tests import interruptions
 from tests.simulation.support.loop import StuckError
 from tests.simulation.support.row_order import Orderly, break_ties
 
@@ -60,7 +61,13 @@ SET database_oid = (SELECT oid FROM pg_database WHERE datname = current_database
 """
 _CLOCK = b"""
 SELECT setval('cronledger.sim_clock', $1), set_config('sim.now', $2, false),
-       set_config('sim.who', $3, false)
+       set_config('sim.who', $3, false), set_config('sim.place', $4, false)
+"""
+_AT_PLACE = """
+    IF place = current_setting('sim.place') THEN
+        PERFORM pg_advisory_lock_shared(0, pg_backend_pid());
+        PERFORM pg_advisory_unlock_shared(0, pg_backend_pid());
+    END IF;
 """
 Clock = tuple[datetime, str]
 """An instant of the database's clock, and the name of who asks at it."""
@@ -81,9 +88,8 @@ def is_lock_timeout(query: bytes) -> bool:
     return begins and b"set_config('lock_timeout', %s" in query
 
 
-def _said(now: datetime, who: str) -> tuple[bytes, bytes, bytes]:
-    micros = (now - EPOCH) // timedelta(microseconds=1)
-    return str(micros).encode(), now.isoformat().encode(), who.encode()
+def _micros(now: datetime) -> int:
+    return (now - EPOCH) // timedelta(microseconds=1)
 
 
 def install(url: str) -> None:
@@ -91,6 +97,7 @@ def install(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL(_INSTALL).format(schema=sql.Identifier("cronledger")))
         break_ties(connection)
+        interruptions.install(connection, _AT_PLACE)
 
 
 class Backend:
@@ -136,10 +143,13 @@ class Backend:
     def busy(self) -> bool:
         return bool(self._to_come)
 
-    def begin(self, query: bytes, params: Any, row_factory: Any, clock: Clock | None) -> bool:
+    def begin(
+        self, query: bytes, params: Any, row_factory: Any, clock: Clock | None, place: str = ""
+    ) -> bool:
         """Send a statement; true: it has ended. False: it may wait for a lock.
 
-        `clock`: what the virtual clock says to it, and who sends it.
+        `clock`: what the virtual clock says to it, and who sends it. `place`: in a function, where
+        it waits if the database holds it.
         """
         self.rows, self.rowcount, self.error, self._result = [], -1, None, None
         if query == b"BEGIN" or is_lock_timeout(query):
@@ -155,7 +165,9 @@ class Backend:
             self._send(*put_off, Step.ASIDE)
         opened, self._put_off = bool(self._put_off), []
         if clock is not None and self._status != pq.TransactionStatus.INERROR:
-            self._pg.send_query_prepared(b"sim_clock", _said(*clock))
+            now, who = clock
+            said = (str(_micros(now)), now.isoformat(), who, place)
+            self._pg.send_query_prepared(b"sim_clock", [text.encode() for text in said])
             self._to_come.append(Step.ASIDE)
             if not opened and self._status == pq.TransactionStatus.IDLE:
                 self._sync()  # in autocommit the statement is a transaction of its own
@@ -300,6 +312,8 @@ class Database:
                 " ORDER BY 1"
             ).fetchall()
         ]
+        self._held: set[int] = set()
+        self.places = interruptions.places(self.eye)
         self._used = 0
         self._heard = 0  # idle backends are heard in turn
 
@@ -317,12 +331,34 @@ class Database:
 
     def judge(self, now: datetime) -> psycopg.Connection:
         """A connection on which the database's clock says `now`."""
-        micros = (now - EPOCH) // timedelta(microseconds=1)
         self._judge.execute(
             "SELECT setval('cronledger.sim_clock', %s), set_config('sim.now', %s, false)",
-            (micros, now.isoformat()),
+            (_micros(now), now.isoformat()),
         )
         return self._judge
+
+    def hold(self, backend: Backend) -> None:
+        """Its next statement waits at its place between the statements of a function, if it comes
+        there."""
+        self._held.add(backend.pid)
+        self.eye.execute("SELECT pg_advisory_lock(0, %s)", (backend.pid,))
+
+    def holds(self, backend: Backend) -> bool:
+        """Whether it waits at its place, and for no lock of another one."""
+        row = self.eye.execute(
+            "SELECT pg_backend_pid() = ANY (pg_blocking_pids(%s))", (backend.pid,)
+        ).fetchone()
+        assert row is not None
+        return bool(row[0])
+
+    def let_go(self, backend: Backend, now: datetime) -> None:
+        """It goes on, if it was held, and for its clock it is `now`."""
+        if backend.pid in self._held:
+            self._held.remove(backend.pid)
+            self.eye.execute(
+                "SELECT setval('cronledger.sim_clock', %s), pg_advisory_unlock(0, %s)",
+                (_micros(now), backend.pid),
+            )
 
     def blocked(self, backend: Backend) -> bool:
         """Whether its statement waits for a lock that another one holds."""
@@ -349,6 +385,8 @@ class Database:
 
     def clear(self) -> None:
         """An empty ledger; ids begin at 1. The tables keep their plans: no TRUNCATE."""
+        self.eye.execute("SELECT pg_advisory_unlock_all()")
+        self._held.clear()
         for backend in self._all:
             backend.reset()
         self._free = list(reversed(self._all))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Literal
@@ -26,9 +27,11 @@ class Chance:
     def __init__(self, random: Random, seed: int) -> None:
         self.random = random
         self._dawdles = Random(f"dawdle {seed}")
+        self._places = Random(f"place {seed}")
         self._slow = random.choice((0.0, 0.02, 0.08))
         self._stalls = random.choice((0.0, 0.0, 0.01))
         self._ragged = random.choice((0.0, 0.0, 0.0, 0.3))  # statements of two pipelines mix
+        self._calm = False
         self.stalls: list[tuple[Process | None, float, float]] = []
 
     def rag(self) -> None:
@@ -38,6 +41,7 @@ class Chance:
     def settle_down(self) -> None:
         """No statement takes long any more."""
         self._slow = self._stalls = self._ragged = 0.0
+        self._calm = True
 
     def way(self, process: Process | None = None) -> float:
         """Between client and server, of this process or that of the context."""
@@ -62,6 +66,16 @@ class Chance:
         if request.label != "advance_schedules" or "waiting" not in request.params["parked"]:
             return 0.0
         return self._dawdles.uniform(0.02, 0.25) if self._dawdles.random() < 0.3 else 0.0
+
+    def place(self, request: "Request", places: Sequence[str]) -> str:
+        """Where a claim is interrupted between the statements of a function; mostly nowhere."""
+        if request.label != "claim_look" or self._calm or self._places.random() >= 0.15:
+            return ""
+        return self._places.choice(places)
+
+    def interruption(self) -> float:
+        """For how long a claim is interrupted there."""
+        return self._places.uniform(0.0005, self._places.choice((0.01, 0.25)))
 
     def _stalled(self, seconds: float, process: Process | None) -> float:
         now, lane = asyncio.get_running_loop().time(), LANE.get()

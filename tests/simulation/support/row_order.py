@@ -15,13 +15,13 @@ _ANY = "md5({key} || current_setting('sim.now'))"
 _SCHEDULE = "{0}.next_plan_time, " + _ANY.format(key="{0}.job_name || '/' || {0}.scope_id")
 _EXECUTION = _ANY.format(key="{0}.id")
 STATEMENTS = {
-    "lock_due_schedules": (
-        ("ORDER BY s.next_due_at LIMIT", f"ORDER BY s.next_due_at, {_SCHEDULE.format('s')} LIMIT"),
-    ),
     "sleep_until": (("pg_sleep(w.seconds)", "NULL"),),  # the session waits, in virtual time
 }  # fmt: skip
 """Of the files of sql/: what is not left to the server, and what takes its place."""
 FUNCTIONS = {
+    "lock_due_schedules": (
+        ("ORDER BY s.next_due_at LIMIT", f"ORDER BY s.next_due_at, {_SCHEDULE.format('s')} LIMIT"),
+    ),
     "lock_due_existing": (
         ("AS forced\n", "AS forced, e.next_attempt_at AS at_\n"),
         ("ORDER BY e.next_attempt_at LIMIT",
@@ -47,8 +47,8 @@ FUNCTIONS = {
 """Of the functions of the schema."""
 UNORDERED = frozenset(
     {"heartbeat_leases", "finish_executions", "release_executions", "sweep_stale", "resume_paused",
-     "read_running", "read_leases", "read_jobs", "end_orphans", "rearm_left_behind",
-     "rearm_unblocked", "read_unclaimed", "read_live_handlers"}
+     "read_leases", "end_orphans", "rearm_left_behind", "rearm_unblocked", "read_unclaimed",
+     "read_live_handlers"}
 )  # fmt: skip
 """Statements whose rows come in no order: here in that of their text."""
 

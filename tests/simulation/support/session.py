@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tests.simulation.support.cluster import Cluster
     from tests.simulation.support.network import Connection
 
-WRITES = frozenset({"try_claim_new", "claim_due", "finish_executions", "release_executions"})
-"""Statements after which a transaction has something to lose, if they return rows."""
+WRITES = frozenset({"try_claim_new", "finish_executions", "release_executions"})
+"""Statements after which a transaction has something to lose, if they return rows. `claim_look`
+always returns one."""
 
 
 class Session:
@@ -143,14 +144,33 @@ class Session:
         self._note_lock_timeout(request)
         self._idle_timeout = take_timeout(request) or self._idle_timeout
         clock = None if request.query in PLAIN else (self._cluster.now(), self.who)
-        if backend.begin(
-            request.query, request.params, request.row_factory, clock
-        ) or self._cluster.database.settle(backend):
+        place = self._cluster.chance.place(request, self._cluster.database.places)
+        if place:
+            self._cluster.database.hold(backend)
+        if backend.begin(request.query, request.params, request.row_factory, clock, place):
             self._completed()
         else:
-            self._waits_since = self._cluster.loop.time()
+            self._settle(backend, request, place)
+
+    def _settle(self, backend: Backend, request: Request, place: str = "") -> None:
+        """The statement has ended, or it waits: at its place in a function, or for a lock."""
+        cluster = self._cluster
+        if cluster.database.settle(backend):
+            self._completed()
+        elif place and cluster.database.holds(backend):
+            cluster.trace("interrupted", self.who, place)
+            cluster.loop.after(cluster.chance.interruption(), self._go_on, backend, request)
+        else:
+            cluster.database.let_go(backend, cluster.now())  # where it waits is its place
+            self._waits_since = cluster.loop.time()
             self._time_lock()
-            self._cluster.turns.wait(self, request.label)
+            cluster.turns.wait(self, request.label)
+
+    def _go_on(self, backend: Backend, request: Request) -> None:
+        """The function goes on after the place at which it was interrupted."""
+        if self._backend is backend and self._serving is request:
+            self._cluster.database.let_go(backend, self._cluster.now())
+            self._settle(backend, request)
 
     def _time_lock(self) -> None:
         self._waits += 1
@@ -215,7 +235,8 @@ class Session:
         assert request is not None and backend is not None
         self._waits += 1
         self._note_wait()
-        self.writes = self.writes or (request.label in WRITES and backend.rowcount > 0)
+        self._cluster.database.let_go(backend, self._cluster.now())
+        self.writes = self.writes or _writes(request, backend)
         if request.label in UNORDERED:
             backend.rows.sort(key=repr)
         request.rows, request.rowcount, request.error = (
@@ -278,6 +299,7 @@ class Session:
         self._serving = None
         self._cluster.turns.leave(self)
         if self._backend is not None:
+            self._cluster.database.let_go(self._backend, self._cluster.now())
             self._backend.reset()
             self._release()
 
@@ -299,6 +321,12 @@ class Session:
             self._cluster.calm.landed(self._process, sent)
             self._cluster.noted_late(self._process, self._backend.take_notes())
         self.end()
+
+
+def _writes(request: Request, backend: Backend) -> bool:
+    if request.label == "claim_look" and backend.rows:
+        return bool(backend.rows[0].existing)
+    return request.label in WRITES and backend.rowcount > 0
 
 
 def _slept(request: Request) -> float:

@@ -10,7 +10,7 @@ from psycopg import Error, errors
 
 from cronledger.engine.claiming.claim import Claim, ClaimRequest
 from cronledger.ledger.connections import AsyncPool
-from cronledger.ledger.rows import BrokenJob
+from cronledger.ledger.rows import BrokenJob, JobFacts
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
@@ -39,7 +39,7 @@ class BadValues:
         if len(scopes) > 1:
             request.only = scopes[: len(scopes) // 2]
             return
-        await self._park(scopes[0], error)
+        await self._park(scopes[0], claim.jobs.get(scopes[0].job_name), error)
         request.refused_jobs.add(scopes[0].job_name)
         request.only = None
 
@@ -56,13 +56,14 @@ class BadValues:
             log.info("partitions_maintained", action="made", subject=name)
         return bool(names)
 
-    async def _park(self, scope: ScopeKey, refused: Error) -> None:
-        """Record the error as the job's spec_error, and take the schedule out of the due index."""
+    async def _park(self, scope: ScopeKey, job: JobFacts | None, refused: Error) -> None:
+        """Record the error as the job's spec_error, and take the schedule out of the due index.
+
+        `job`: None if it is deleted.
+        """
         error = f"the database refuses a value of this job: {refused.diag.message_primary}"
         async with self._pool.connection() as c:
-            async with step_transaction(c):
-                jobs = await self._statements.read_jobs(c, [scope.job_name])
-            for job in await jobs.fetchall():
+            if job is not None:
                 async with step_transaction(c):
                     broken = BrokenJob(job.name, job.revision, error)
                     await self._statements.set_spec_errors(c, [broken])

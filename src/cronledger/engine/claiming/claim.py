@@ -1,21 +1,19 @@
 """One claim: a transaction that wins executions and plans schedules.
 
-1. Claim the executions that exist and are due: stale leases, retries, PENDING rows. The SQL
-   function `claim_due` does this, for workers in other languages as well.
+1. Claim the executions that exist and are due: stale leases, retries, PENDING rows.
 2. Lock due schedules. They stay locked until the COMMIT.
-3. In new statements, read the jobs, revisions, running executions and limits of these schedules. A
-   statement that takes a lock still sees the state before the lock.
+3. Read the jobs, revisions, running executions and limits of these schedules, after all locks.
 4. Decide which plan_times run, which are skipped, and which schedules are parked.
 5. Write the new executions, the skips and the cursors. If the schedules were locked ahead of the
    instant at which they are due, the database first waits for that instant.
 6. Read when the next claim is due, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
 
-The statements of steps 1 and 2 are one round trip, those of steps 5 and 6 are another, and step 3
-has one of its own; revisions that are not known yet and a clock that is read again add more.
+Steps 1 to 3 are one round trip and one function, `claim_look`. Steps 5 and 6 are another round
+trip. Revisions that are not known yet and a clock that is read again add more.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
@@ -25,7 +23,7 @@ import psycopg
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.breadth import LARGEST_CLAIM, MAX_EXTRA_SCHEDULES, Breadth
 from cronledger.engine.claiming.decide import ClaimDecision, decide
-from cronledger.engine.claiming.inputs import BrokenJobsError, ClaimInputs, InputReader
+from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
 from cronledger.engine.claiming.revisions import Revisions
 from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
@@ -33,7 +31,15 @@ from cronledger.engine.clock import DatabaseClock, fetch_now
 from cronledger.engine.lease import Lease
 from cronledger.ledger.connections import AsyncPool, StepCursor
 from cronledger.ledger.database_errors import is_unreachable
-from cronledger.ledger.rows import BrokenJob, Claimed, DueExecution, NewClaim, NextDue
+from cronledger.ledger.rows import (
+    BrokenJob,
+    Claimed,
+    ClaimLook,
+    DueExecution,
+    JobFacts,
+    NewClaim,
+    NextDue,
+)
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
@@ -44,9 +50,6 @@ log = get_logger(__name__)
 AHEAD = timedelta(milliseconds=10)
 """How far ahead of the instant at which it is due a claim locks a schedule, if nothing else is due.
 Everything except for the writes is then done before that instant."""
-TOGETHER = timedelta(milliseconds=1)
-"""The executions of one claim ahead start together. Those that are due by more than this after the
-first one are left to the next claim."""
 MUST_NOT_START = "CL007"
 """The SQLSTATE with which the database refuses a start: not yet, or not in a paused queue."""
 
@@ -130,8 +133,8 @@ class ClaimContext:
 class Claim:
     """One attempt at a claim. `run` may be called once.
 
-    After a failed attempt, `schedules` are those that it locked, and `decision` contains the writes
-    that it intended.
+    After a failed attempt, `schedules` are those that it locked, `jobs` are the jobs that it read,
+    and `decision` contains the writes that it intended.
     """
 
     def __init__(self, context: ClaimContext, request: ClaimRequest) -> None:
@@ -143,8 +146,8 @@ class Claim:
         self._existing: list[Claimed] = []
         self._inserted: StepCursor[Claimed] | None = None
         self._sent = self._read_at = 0.0
-        self._starts_at: datetime | None = None
         self.schedules: Sequence[ScheduleRow] = ()
+        self.jobs: Mapping[str, JobFacts] = {}
         self.decision = ClaimDecision()
 
     async def run(self) -> ClaimResult:
@@ -158,17 +161,11 @@ class Claim:
             async with self._context.pool.connection() as c:
                 # A statement is queued until a result is fetched. Each fetch is a round trip.
                 async with step_transaction(c):
-                    clock = await self._statements.read_clock(c)
-                    existing = await self._claim_existing(c)  # 1
-                    schedules = await self._lock_due_schedules(c)  # 2
-                    since = await fetch_now(clock)
-                    await self._note_existing(c, await existing.fetchall())
-                    self._note_schedules(await schedules.fetchall())
+                    look = await self._look(c)  # 1 to 3
                     if self._existing or self.schedules:
-                        inputs = await self._read_inputs(c)  # 3
-                        self.decision = self._decide(inputs)  # 4
+                        self.decision = await self._decide(c, look)  # 4
                         await self._write(c)  # 5
-                    next_due = await self._read_next_due(c, since)  # 6, and COMMIT
+                    next_due = await self._read_next_due(c, look.since)  # 6, and COMMIT
                 committed = True
                 won = [*self._existing, *await self._fetch_inserted()]
                 due = await next_due.fetchone()
@@ -187,46 +184,36 @@ class Claim:
         yield from self._existing
         yield from self.decision.new
 
-    async def _claim_existing(self, c: Connection) -> StepCursor[DueExecution]:
-        context, request = self._context, self._request
-        abilities = context.abilities
+    async def _look(self, c: Connection) -> ClaimLook:
+        context, request, abilities = self._context, self._request, self._context.abilities
         tokens = context.tokens.offer(request.max_rows)
         self._sent = monotonic()
-        return await self._statements.claim_due(
+        result = await self._statements.claim_look(
             c, context.runner,
             queues=context.queues, kinds=list(abilities.kinds),
             functions=list(abilities.functions), tokens=tokens.literal,
             trusted_since=context.clock.trusted_since if request.steal else None,
             sql_commands=abilities.allow_sql_commands,
-            excluded_jobs=request.jobs_not_to_run, max_rows=tokens.size,
+            jobs_not_to_run=request.jobs_not_to_run, max_rows=tokens.size,
+            jobs_not_to_plan=self._jobs_not_to_plan(), max_due=self._max_due,
+            max_woken=MAX_EXTRA_SCHEDULES, ahead=request.ahead,
         )  # fmt: skip
-
-    async def _lock_due_schedules(self, c: Connection) -> StepCursor[ScheduleRow]:
-        return await self._statements.lock_due_schedules(
-            c, queues=self._context.queues, excluded_jobs=self._jobs_not_to_plan(),
-            max_rows=self._max_due, max_woken=MAX_EXTRA_SCHEDULES, ahead=self._request.ahead,
-        )  # fmt: skip
-
-    async def _note_existing(self, c: Connection, due: Sequence[DueExecution]) -> None:
-        context = self._context
-        self._due = due
-        self._existing = [row.claimed for row in due if row.refused is None]
+        look = await result.fetchone()
+        assert look is not None, "the statement returns one row"
+        self._due, self.jobs = look.existing, look.jobs
+        self._existing = [row.claimed for row in look.existing if row.refused is None]
         context.tokens.spend({row.token for row in self._existing})
         context.unknown_commits.add(self._existing)
         if any(row.how == "stolen" for row in self._existing):
             await self._check_clock(c)
+        only = request.only
+        self.schedules = [row for row in look.schedules if only is None or row.key in only]
+        return look
 
-    def _note_schedules(self, locked: Sequence[ScheduleRow]) -> None:
-        """Keep what is due. Only if nothing is, keep what is due next: it waits for its instant."""
-        only = self._request.only
-        rows = [row for row in locked if only is None or row.key in only]
-        self.schedules = [row for row in rows if row.ahead_of is None]
-        coming = [(row.ahead_of, row) for row in rows if row.ahead_of is not None]
-        if self.schedules or self._due or not coming:
-            return
-        last = min(instant for instant, _ in coming) + TOGETHER
-        self.schedules = [row for instant, row in coming if instant <= last]
-        self._starts_at = max(instant for instant, _ in coming if instant <= last)
+    async def _decide(self, c: Connection, look: ClaimLook) -> ClaimDecision:
+        context = self._context
+        inputs = await context.reader.complete(c, look, self._existing, self.schedules)
+        return decide(inputs, context.abilities, self._request.slots - len(self._existing))
 
     async def _check_clock(self, c: Connection) -> None:
         """Read the clock again after a steal.
@@ -254,23 +241,16 @@ class Claim:
         refused = {row.claimed.key.job_name for row in self._due if row.refused is not None}
         return self.decision.excluded_jobs | refused
 
-    async def _read_inputs(self, c: Connection) -> ClaimInputs:
-        ahead = self._starts_at is not None
-        return await self._context.reader.read(c, self._existing, self.schedules, ahead=ahead)
-
-    def _decide(self, inputs: ClaimInputs) -> ClaimDecision:
-        free = self._request.slots - len(self._existing)
-        return decide(inputs, self._context.abilities, free)
-
     async def _write(self, c: Connection) -> None:
         s, decision = self._statements, self.decision
         # Before the first write: from here on an interruption leaves the outcome unknown.
         self._context.unknown_commits.add(decision.new)
         if decision.new:
-            if self._starts_at is not None:
-                await s.sleep_until(c, self._starts_at, self._request.ahead)
+            instants = [row.ahead_of for row in self.schedules if row.ahead_of is not None]
+            if instants:
+                await s.sleep_until(c, max(instants), self._request.ahead)
             self._inserted = await s.try_claim_new(
-                c, self._context.runner, decision.new, ahead=self._starts_at is not None
+                c, self._context.runner, decision.new, ahead=bool(instants)
             )
         if decision.pending:
             await s.plan_pending(c, decision.pending)

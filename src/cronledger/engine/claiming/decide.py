@@ -128,8 +128,9 @@ class _Decider:
 
     def _is_locked_elsewhere(self, facts: JobFacts, queue: str) -> bool:
         """Return whether another transaction has locked the row of the limited job or queue."""
-        job_is = facts.room is not None and facts.name not in self._inputs.locked_jobs
-        return job_is or queue not in self._inputs.locked_queues
+        inputs = self._inputs
+        job_is = facts.room is not None and facts.name not in inputs.locked_jobs
+        return job_is or (queue in inputs.queue_room and queue not in inputs.locked_queues)
 
     def _lacks_slot(self, row: ScheduleRow, job: Job) -> bool:
         """Return whether schedules before this one took the last slot and this one needs a slot.

@@ -1,4 +1,4 @@
-"""The reads of a claim, in new statements after its locks."""
+"""The inputs of the decisions of a claim, and the reads that `claim_look` leaves to the runner."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,14 @@ from operator import attrgetter
 
 from cronledger.engine.claiming.abilities import Abilities
 from cronledger.engine.claiming.revisions import Revisions
-from cronledger.engine.clock import fetch_now
-from cronledger.ledger.rows import BrokenJob, Claimed, JobFacts, LiveFunction, RunningExecution
+from cronledger.ledger.rows import (
+    BrokenJob,
+    Claimed,
+    ClaimLook,
+    JobFacts,
+    LiveFunction,
+    RunningExecution,
+)
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.rules.model import Handler, ScheduleRow, ScopeKey
 
@@ -26,10 +32,9 @@ class ClaimInputs:
     """The inputs of the decisions of one claim.
 
     `running`: the RUNNING executions per scope, by id. `unclaimed`: the id of the first
-    PENDING execution per scope, only of external jobs. `locked_jobs`: limited jobs whose row this
-    claim has locked. `locked_queues`: queues that are unlimited, or whose row this claim has
-    locked. `queue_room`: room of the limited queues. `live_functions`: the functions of all live
-    runners; None if they were not needed.
+    PENDING execution per scope, only of external jobs. `locked_jobs`, `locked_queues`: the limited
+    ones whose row this claim has locked. `queue_room`: room of the limited queues.
+    `live_functions`: the functions of all live runners; None if they were not needed.
     """
 
     now: datetime
@@ -40,7 +45,7 @@ class ClaimInputs:
     unclaimed: Mapping[ScopeKey, int]
     locked_jobs: Collection[str]
     locked_queues: Collection[str]
-    queue_room: dict[str, int]
+    queue_room: Mapping[str, int]
     live_functions: Collection[LiveFunction] | None
 
 
@@ -52,45 +57,31 @@ class InputReader:
         self._revisions = revisions
         self._abilities = abilities
 
-    async def read(
+    async def complete(
         self,
         c: Connection,
+        look: ClaimLook,
         existing: Sequence[Claimed],
         schedules: Sequence[ScheduleRow],
-        *,
-        ahead: bool,
     ) -> ClaimInputs:
-        """Lock the limited jobs and queues of these schedules, then read the inputs of the claim.
+        """Return the inputs of a claim of `existing` that plans `schedules`.
 
-        `ahead`: lock nothing, because a claim ahead leaves what is limited to a later claim. Also
-        reads the definitions of the jobs of `existing`, the executions that are already
-        claimed. Raises BrokenJobsError if one of these definitions cannot be read.
+        Reads what this runner does not know yet, or what only some handlers need. Raises
+        BrokenJobsError if the definition of a job of `existing` cannot be read.
         """
-        s = self._statements
-        planned = sorted({row.key.job_name for row in schedules})
-        names = sorted({row.key.job_name for row in existing}.union(planned))
-        queues = sorted({row.queue for row in schedules})
-        locked_queues = None if ahead else await s.lock_limited_queues(c, queues)
-        locked_jobs = None if ahead else await s.lock_limited_jobs(c, planned)
-        facts = await s.read_jobs(c, names)
-        room = await s.count_running_queues(c, queues)
-        running = await s.read_running(c, [row.key for row in schedules])
-        clock = await s.read_clock(c)
-        jobs = {job.name: job for job in await facts.fetchall()}
-        await self._read_revisions(c, existing, schedules, jobs)
-        queue_room = {row.queue: row.room for row in await room.fetchall()}
-        unlimited = [queue for queue in queues if queue not in queue_room]
+        assert look.now is not None, "there is something to decide"
+        await self._read_revisions(c, existing, schedules, look.jobs)
         return ClaimInputs(
-            running=_by_scope(await running.fetchall()),
-            now=await fetch_now(clock),
+            now=look.now,
             schedules=schedules,
-            jobs=jobs,
+            jobs=look.jobs,
             revisions=self._revisions,
-            unclaimed=await self._read_unclaimed(c, schedules, jobs),
-            locked_jobs=set(await locked_jobs.fetchall() if locked_jobs else ()),
-            locked_queues=set(await locked_queues.fetchall() if locked_queues else unlimited),
-            queue_room=queue_room,
-            live_functions=await self._read_live_functions(c, schedules, jobs),
+            running=_by_scope(look.running),
+            unclaimed=await self._read_unclaimed(c, schedules, look.jobs),
+            locked_jobs=look.locked_jobs,
+            locked_queues=look.locked_queues,
+            queue_room=look.queue_room,
+            live_functions=await self._read_live_functions(c, schedules, look.jobs),
         )
 
     async def _read_revisions(

@@ -6,9 +6,7 @@ from typing import Any
 
 from cronledger.engine.maintenance import scope_providers
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
-from cronledger.ledger import statements
-from cronledger.ledger.rows import RunningExecution
-from cronledger.rules.model import ScopeKey, Status
+from cronledger.rules.model import Status
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes.mutating import function, method, together
 
@@ -96,36 +94,13 @@ def claims_anywhere(database: Database) -> AbstractContextManager[None]:
     )  # fmt: skip
 
 
-def overlap_before_the_lock(_: Database) -> AbstractContextManager[None]:
-    """What is RUNNING is read as of the beginning of the statement that locks, not after it."""
-    before: dict[Any, Any] = {}
-
-    class Answer:
-        def __init__(self, cursor: Any, scopes: Any) -> None:
-            self._cursor, self._scopes = cursor, set(scopes)
-
-        async def fetchall(self) -> list[Any]:
-            found = await self._cursor.fetchall()
-            rows = [RunningExecution(ScopeKey(*x[:3]), *x[3:]) for x in found]
-            return [row for row in rows if row.scope in self._scopes]
-
-    def make_lock(original: Any) -> Any:
-        async def lock(self: Any, c: Any, **more: Any) -> Any:
-            before[c] = await c.execute(
-                "SELECT job_name, scope_kind, scope_id, plan_time, id FROM cronledger.executions"
-                " WHERE status = 'RUNNING'"
-            )
-            return await original(self, c, **more)
-
-        return lock
-
-    def make_read(original: Any) -> Any:
-        async def read(self: Any, c: Any, scopes: Any) -> Any:
-            return Answer(before.pop(c), scopes)
-
-        return read
-
-    return together(
-        method(statements.Statements, "lock_due_schedules", make_lock),
-        method(statements.Statements, "read_running", make_read),
-    )
+def overlap_before_the_lock(database: Database) -> AbstractContextManager[None]:
+    """What is RUNNING is read before the statement that locks, not after it."""
+    return function(
+        database, "claim_look",
+        ("since := cronledger.db_clock();",
+         "since := cronledger.db_clock();\n"
+         "    running := (SELECT json_agg(json_build_array(e.job_name, e.scope_kind, e.scope_id,"
+         " e.plan_time, e.id)) FROM cronledger.executions e WHERE e.status = 'RUNNING');"),
+        ("    running := (\n", "    PERFORM (\n"),
+    )  # fmt: skip
