@@ -78,7 +78,8 @@ def serve(
     try:
         config = uvicorn.Config(
             _below(prefix, app), log_config=None, log_level="warning", access_log=False,
-            proxy_headers=False, server_header=False, date_header=True, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
+            proxy_headers=False, server_header=False, date_header=True, lifespan="on",
+            timeout_graceful_shutdown=GRACE_SECONDS,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
             # The server raises the signal once more when it has ended, and that is no failure.
