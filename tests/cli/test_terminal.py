@@ -153,6 +153,7 @@ def test_cells_cannot_break_a_table(tmp_path: Path) -> None:
 RESULTS_WITHOUT_JSON = {
     "run": "a log, not a result",
     "dev": "a log, not a result",
+    "web": "a log, not a result",
     "import-crontab": "a TOML file",
     "check": "--format json",
     "schema": "JSON anyway",

@@ -78,7 +78,7 @@ def serve(
     try:
         config = uvicorn.Config(
             _below(prefix, app), log_config=None, log_level="warning", access_log=False,
-            proxy_headers=False, server_header=False, date_header=True, lifespan="on",
+            proxy_headers=False, server_header=False, lifespan="on",
             timeout_graceful_shutdown=GRACE_SECONDS,
         )  # fmt: skip
         for number in (signal.SIGTERM, signal.SIGINT):
