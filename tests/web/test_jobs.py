@@ -120,7 +120,7 @@ def test_f57_a_pause_has_a_preview_one_reason_and_a_name(
         browser.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
         preview = post(browser, "pause", job=["a", "b", "gone"], search="x")
         shown = text(preview.text)
-        assert "1 become paused 1 are paused already" in shown and "1 are retired" in shown
+        assert "1 to be paused 1 paused already" in shown and "1 retired, and left" in shown
         assert "old (bob)" in shown
         assert paused(db) == [("b", "bob", "old")]
         chosen = re.findall(r'name="job" value="([^"]*)"', preview.text)
