@@ -1,6 +1,8 @@
 """Reading is bounded and read-only, and the page survives its database."""
 
 import asyncio
+import concurrent.futures
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +14,7 @@ from starlette.testclient import TestClient
 from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.web import reading
-from cronledger.web.reading import Reader
+from cronledger.web.reading import Reader, ReadRows
 from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
@@ -129,3 +131,53 @@ def test_f54_the_pools_do_not_outlive_the_page(browser: TestClient, db: Db) -> N
     names = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND datname = %s"
     here = value(db, "SELECT current_database()")
     assert 0 < value(db, names, reading.NAME, here) <= reading.MOST_CONNECTIONS
+
+
+async def test_f54_what_is_computed_stays_while_it_cannot_be_read_again(
+    reader: Reader,
+) -> None:
+    def clock(read: ReadRows) -> str:
+        return str(read("read_clock", {})[0]["now"])
+
+    def fails(_: ReadRows) -> str:
+        raise psycopg.errors.QueryCanceled
+
+    def refuses(_: ReadRows) -> str:
+        raise LookupError("never existed")
+
+    first = await reader.compute("one", clock, fresh=0)
+    again = await reader.compute("one", fails, fresh=0)
+    assert first.value is not None and first.problem is None
+    assert (again.value, again.problem) == (
+        first.value, "Reading this took longer than 3 s, so it was stopped.",
+    )  # fmt: skip
+    with pytest.raises(LookupError, match="never existed"):
+        await reader.compute("other", refuses)
+
+
+async def test_f54_a_computation_that_was_given_up_reads_no_more(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await reader.compute("warm", lambda read: read("read_clock", {}))).value
+    monkeypatch.setattr(reading, "PATIENCE", 0.3)
+    resume, ended = threading.Event(), threading.Event()
+    outcome: list[str] = []
+
+    def slow(read: ReadRows) -> None:
+        resume.wait(60)
+        try:
+            read("read_clock", {})
+        except concurrent.futures.CancelledError:
+            outcome.append("cancelled")
+        ended.set()
+
+    found = await reader.compute("slow", slow)
+    assert found.problem is not None
+    resume.set()
+    monkeypatch.setattr(reading, "PATIENCE", 60.0)
+    assert await asyncio.to_thread(ended.wait, 60)
+    assert outcome == ["cancelled"]
+    monkeypatch.setattr(reader, "_away", (0.0, ""))
+    for number in range(8):  # the connection that it had serves others
+        after = await reader.compute(f"after {number}", lambda read: read("read_clock", {}))
+        assert after.value is not None

@@ -27,7 +27,7 @@ from cronledger.web.drawing.accounted_day import draw
 from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
-from cronledger.web.site import Links, site_of
+from cronledger.web.site import Links, root_of, site_of
 
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
@@ -145,8 +145,11 @@ async def _day(request: Request, row: Row, key: ScopeKey, now: datetime) -> _Day
         wanted = _date(request) or today
         before, after = neighbour(zone, wanted, -1), neighbour(zone, wanted, 1)
         over = LocalDay.of(zone, wanted).end < now
+        links = DayLinks(Links(request), key)
+        # What is kept is the picture, which is much smaller than the day of a job that fires often.
         found = await site_of(request).reader.compute(
-            "day", lambda read: read_day(read, key, zone, wanted), key=key, zone=zone, day=wanted,
+            "day", lambda read: _drawn(read_day(read, key, zone, wanted), links), key=key,
+            zone=zone, day=wanted, root=root_of(request),
             fresh=PAST_SECONDS if over else TODAY_SECONDS,
         )  # fmt: skip
     except (NoSuchDayError, TooManyEditsError) as error:
@@ -156,12 +159,11 @@ async def _day(request: Request, row: Row, key: ScopeKey, now: datetime) -> _Day
     if found.value is None:
         problem = found.problem or f"{key.scope_kind}/{key.scope_id} is not a scope of this job."
         return _Day(wanted, None, before, after, problem, 0.0)
-    figure = await asyncio.to_thread(_drawn, found.value, DayLinks(Links(request), key))
-    return _Day(wanted, figure, before, after, found.problem, found.age)
+    return _Day(wanted, found.value, before, after, found.problem, found.age)
 
 
-def _drawn(day: AccountedDay, links: DayLinks) -> Markup:
-    return Markup(draw(day, links))
+def _drawn(day: AccountedDay | None, links: DayLinks) -> Markup | None:
+    return None if day is None else Markup(draw(day, links))
 
 
 def _date(request: Request) -> date | None:
