@@ -55,6 +55,7 @@ CREATE TABLE {schema}.changed_hours (
     job_name   text COLLATE "C" NOT NULL,
     scope_kind text COLLATE "C" NOT NULL,
     scope_id   text COLLATE "C" NOT NULL,
+    changes    bigint NOT NULL,
     PRIMARY KEY (hour, job_name, scope_kind, scope_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE {schema}.changed_hours IS 'Hours of a (job, scope) that are to be counted, because an execution has changed. Written by mark_changed_hours(), emptied by roll_up_hours().';
@@ -62,6 +63,7 @@ COMMENT ON COLUMN {schema}.changed_hours.hour IS 'Beginning of the hour (UTC).';
 COMMENT ON COLUMN {schema}.changed_hours.job_name IS 'The job.';
 COMMENT ON COLUMN {schema}.changed_hours.scope_kind IS 'Kind of the scope.';
 COMMENT ON COLUMN {schema}.changed_hours.scope_id IS 'Id of the scope.';
+COMMENT ON COLUMN {schema}.changed_hours.changes IS 'Number of changed executions, by which the size of the hour is estimated. It may be too great.';
 
 CREATE TABLE {schema}.roll_up_state (
     singleton       boolean PRIMARY KEY DEFAULT true CHECK (singleton),

@@ -57,11 +57,12 @@ BEGIN
     END IF;
     -- Without upto also the changes of transactions that are not below the horizon, which the next call marks
     -- again, so that everything is counted that was committed when this statement began.
-    INSERT INTO {schema}.changed_hours AS h (hour, job_name, scope_kind, scope_id)
-    SELECT DISTINCT date_trunc('hour', e.plan_time, 'UTC'), e.job_name, e.scope_kind, e.scope_id
+    INSERT INTO {schema}.changed_hours AS h (hour, job_name, scope_kind, scope_id, changes)
+    SELECT date_trunc('hour', e.plan_time, 'UTC'), e.job_name, e.scope_kind, e.scope_id, count(*)
     FROM {schema}.executions e
     WHERE e.changed_xact >= since AND e.changed_xact < coalesce(upto, '18446744073709551615')
-    ON CONFLICT DO NOTHING;
+    GROUP BY 1, 2, 3, 4
+    ON CONFLICT (hour, job_name, scope_kind, scope_id) DO UPDATE SET changes = h.changes + EXCLUDED.changes;
     UPDATE {schema}.roll_up_state s
     SET marked_before = least(upto, horizon),
         marked_at = CASE WHEN upto IS NULL THEN {schema}.db_now() ELSE s.marked_at END
@@ -70,12 +71,42 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.mark_changed_hours(xid8, integer) IS 'Marks the hours of executions that have changed since the last call, or by transactions from this number on: of about this many executions, and of whole transactions. Returns the number from which the next call has to go on; NULL: all are marked, or another process does it.';
 
+-- The oldest hours first. Hours of more than a million executions come after all others, each alone, so that one
+-- that takes too long for a transaction does not keep others from being counted.
+CREATE OR REPLACE FUNCTION {schema}_internal.hours_to_count(over timestamptz, most integer) RETURNS tid[]
+LANGUAGE plpgsql STABLE SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE
+    large constant bigint := 1000000;
+    chosen tid[];
+BEGIN
+    SELECT array_agg(q.place) INTO chosen
+    FROM (SELECT p.place, sum(p.size) OVER (ORDER BY p.hour, p.job_name, p.scope_kind, p.scope_id) - p.size AS before
+          FROM (SELECT c.*, c.ctid AS place, s.size
+                FROM {schema}.changed_hours c
+                CROSS JOIN LATERAL (
+                    SELECT greatest(c.changes, max(r.success + r.failed + r.cancelled)) AS size
+                    FROM {schema}.rolled_up_hours r
+                    WHERE (r.job_name, r.scope_kind, r.scope_id, r.hour)
+                        = (c.job_name, c.scope_kind, c.scope_id, c.hour)) s
+                WHERE c.hour < over AND s.size <= large
+                ORDER BY c.hour, c.job_name, c.scope_kind, c.scope_id LIMIT most) p) q
+    WHERE q.before < large;
+    IF chosen IS NULL THEN
+        SELECT array_agg(c.ctid) INTO chosen
+        FROM (SELECT d.ctid FROM {schema}.changed_hours d WHERE d.hour < over
+              ORDER BY d.hour, d.job_name, d.scope_kind, d.scope_id LIMIT 1) c;
+    END IF;
+    RETURN chosen;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.hours_to_count(timestamptz, integer) IS 'Returns the rows of changed_hours before this hour that the next transaction counts: at most this many, and of about a million executions at most; or one larger hour, if there are no others. NULL: there are none.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.roll_up_hours(most integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     bounds  constant bigint[] := {schema}_internal.bucket_bounds();
     over    timestamptz;
+    chosen  tid[];
     counted integer;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.roll_up_hours', 0)) THEN
@@ -83,12 +114,13 @@ BEGIN
     END IF;
     -- An hour is not counted while most of its executions are still to end.
     SELECT date_trunc('hour', s.marked_at - interval '5 minutes', 'UTC') INTO over FROM {schema}.roll_up_state s;
+    chosen := {schema}_internal.hours_to_count(over, most);
+    IF chosen IS NULL THEN
+        UPDATE {schema}.roll_up_state s SET complete_before = over WHERE s.complete_before IS DISTINCT FROM over;
+        RETURN 0;
+    END IF;
     WITH taken AS MATERIALIZED (
-        DELETE FROM {schema}.changed_hours h
-        WHERE h.ctid = ANY (ARRAY(
-            SELECT c.ctid FROM {schema}.changed_hours c WHERE c.hour < over
-            ORDER BY c.hour, c.job_name, c.scope_kind, c.scope_id LIMIT most))
-        RETURNING h.*
+        DELETE FROM {schema}.changed_hours h WHERE h.ctid = ANY (chosen) RETURNING h.*
     ), hours AS MATERIALIZED (
         SELECT row_number() OVER () AS number, t.* FROM taken t
     ), groups AS MATERIALIZED (
@@ -155,12 +187,9 @@ BEGIN
             late_ms_max = EXCLUDED.late_ms_max, late_counts = EXCLUDED.late_counts, rolled_up_at = EXCLUDED.rolled_up_at
     )
     SELECT count(*) INTO counted FROM hours;
-    IF counted < most THEN
-        UPDATE {schema}.roll_up_state s SET complete_before = over WHERE s.complete_before IS DISTINCT FROM over;
-    END IF;
     RETURN counted;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.roll_up_hours(integer) IS 'Counts at most this many marked hours that are over, the oldest first, and returns how many. Fewer: no such hour is left, or another process counts them.';
+COMMENT ON FUNCTION {schema}_internal.roll_up_hours(integer) IS 'Counts at most this many marked hours that are over, and returns how many. 0: no such hour is left, or another process counts them.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.prune_hours(most integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -171,6 +171,24 @@ def test_f60_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     assert ledger.one("SELECT rolled_up_before()") is not None
 
 
+def test_f60_large_hours_come_last_and_alone(ledger: Ledger) -> None:
+    """Also one that is large by what was counted of it before."""
+    ledger.job(schedule=None)
+    for name in ("a", "b", "c", "d"):
+        ended(ledger, [1], job=name)
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    ledger.values("UPDATE executions SET changed_xact = pg_current_xact_id()")
+    assert ledger.one("SELECT cronledger_internal.mark_changed_hours('0', 100)") is None
+    ledger.values("UPDATE changed_hours SET changes = 1000001 WHERE job_name = 'a'")
+    ledger.values("UPDATE rolled_up_hours SET success = 1000001 WHERE job_name = 'b'")
+    counted = []
+    while (n := ledger.one("SELECT cronledger_internal.roll_up_hours(200)")) != 0:
+        counted.append((n, ledger.values("SELECT job_name FROM changed_hours ORDER BY 1")))
+    assert counted == [(2, ["a", "b"]), (1, ["b"]), (1, [])]
+    assert [row["success"] for row in hours(ledger)] == [1] * 4
+
+
 def test_f60_one_process_at_a_time(ledger: Ledger, database_url: str) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1])

@@ -31,7 +31,7 @@ def round_of(ledger: Ledger) -> None:
         after = ledger.one(
             "SELECT cronledger_internal.mark_changed_hours(%s::text::xid8, 20000)", after
         )
-    while ledger.one("SELECT cronledger_internal.roll_up_hours(200)") == 200:
+    while ledger.one("SELECT cronledger_internal.roll_up_hours(200)"):
         pass
 
 

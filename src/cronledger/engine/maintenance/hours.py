@@ -56,7 +56,7 @@ class HourRollUp:
         while after is not None:
             after = await self._mark(after)
             yield
-        while await self._roll_up() == HOURS:
+        while await self._roll_up():
             yield
         while await self._prune() == PRUNED:
             yield
