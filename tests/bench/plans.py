@@ -295,9 +295,10 @@ def assigned(
 
 
 def nested(c: psycopg.Connection, function: str, **values: Any) -> Sent:
-    """The last statement of a function, with its parameters: no EXPLAIN looks into a function."""
+    """The last query of a function, with its parameters: no EXPLAIN looks into a function."""
     source, arguments = _source(c, function)
-    body = re.search(r"RETURN(?: QUERY)?\b(?!;)(.*);\s*END\s*$", source, re.DOTALL)
+    notifies = r"(?:--[^\n]*\s*)?IF FOUND THEN\s*PERFORM pg_notify[^;]*;\s*END IF;\s*"
+    body = re.search(rf"RETURN(?: QUERY)?\b(?!;)(.*?);\s*(?:{notifies})?END\s*$", source, re.DOTALL)
     assert body is not None
     text = body[1]
     for argument in arguments.split(", "):

@@ -77,6 +77,7 @@ async def test_f42_lines_of_handlers_have_the_fields_of_their_execution(
 async def test_f42_lines_of_the_replica_about_an_execution_have_the_fields_as_well(
     whole: Whole, lines: Lines
 ) -> None:
+    structlog.reset_defaults()  # an earlier test may have configured it
     replica_log = logging.getLogger("cronledger")
     replica_log.addHandler(lines)
     replica_log.setLevel(logging.INFO)
