@@ -16,18 +16,16 @@ FROM (
     LIMIT %(max_rows)s
 ) o
 JOIN {schema}.job_details d ON d.name = o.name
+LEFT JOIN {schema}.verify_schedules t ON t.job_name = o.name AND o.scopes = 1
+    AND (t.retired_at IS NULL OR t.returned_at IS NOT NULL)
 LEFT JOIN LATERAL (
     SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY e.duration_ms) AS p95, count(*) AS ended,
            count(*) FILTER (WHERE e.is_streak) AS streak
     FROM (SELECT n.duration_ms, bool_and(n.status = 'FAILED') OVER (ORDER BY n.plan_time DESC) AS is_streak
           FROM (SELECT x.plan_time, x.status, x.duration_ms
-                FROM {schema}.verify_schedules s
-                JOIN {schema}.execution_status x
-                    ON (x.job_name, x.scope_kind, x.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
-                WHERE s.job_name = o.name AND o.scopes = 1 AND s.retired_at IS NULL
+                FROM {schema}.execution_status x
+                WHERE (x.job_name, x.scope_kind, x.scope_id) = (t.job_name, t.scope_kind, t.scope_id)
                   AND x.status IN ('SUCCESS', 'FAILED')
                 ORDER BY x.plan_time DESC LIMIT 50) n) e
 ) r ON true
-LEFT JOIN {schema}.verify_schedules t ON t.job_name = o.name AND o.scopes = 1
-    AND (t.retired_at IS NULL OR t.returned_at IS NOT NULL)
 ORDER BY o.name
