@@ -2,13 +2,13 @@
 
 import contextlib
 from datetime import UTC, date, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cronledger.explain.day.local_day import LocalDay, NoSuchDayError, day_of, neighbour
+from cronledger.rules import zones
 
 ZONES = [
     "UTC", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Pacific/Apia",
@@ -27,7 +27,7 @@ instants = st.timedeltas(timedelta(0), timedelta(days=68 * 365)).map(lambda afte
 @example("America/Santiago", datetime(2026, 9, 6, 4, 0, tzinfo=UTC), 0)
 @example("Australia/Lord_Howe", datetime(2026, 4, 4, 15, 15, tzinfo=UTC), 0)
 def test_every_instant_has_one_place_on_one_day(zone: str, at: datetime, part: int) -> None:
-    shown = at.astimezone(ZoneInfo(zone))
+    shown = at.astimezone(zones.named(zone))
     day = LocalDay.of(zone, shown.date())
     assert day_of(zone, at) == shown.date()
     assert at in day
