@@ -62,20 +62,27 @@ class Chance:
         return self.random.uniform(0.00002, 0.0003)
 
     def dawdle(self, request: "Request") -> float:
-        """Before a claim writes that something has to wait: what it waits for may end now."""
+        """Before a claim writes: others may start what it has counted. Above all before it writes
+        that something has to wait: what it waits for may end now."""
+        if request.label == "try_claim_new" and not self._calm:
+            return self.interruption() if self._places.random() < 0.2 else 0.0
         if request.label != "advance_schedules" or "waiting" not in request.params["parked"]:
             return 0.0
         return self._dawdles.uniform(0.02, 0.25) if self._dawdles.random() < 0.3 else 0.0
 
     def place(self, request: "Request", places: Sequence[str]) -> str:
-        """Where a claim is interrupted between the statements of a function; mostly nowhere."""
-        if request.label != "claim_look" or self._calm or self._places.random() >= 0.15:
+        """Where a claim is interrupted between the statements of a function; mostly nowhere.
+
+        Otherwise a claim would lock and count at one instant, and few claims would ever meet.
+        """
+        if request.label != "claim_look" or self._calm or self._places.random() >= 0.3:
             return ""
-        return self._places.choice(places)
+        look = [place for place in places if place.startswith(request.label)]
+        return self._places.choice(self._places.choice((look, places)))
 
     def interruption(self) -> float:
         """For how long a claim is interrupted there."""
-        return self._places.uniform(0.0005, self._places.choice((0.01, 0.25)))
+        return self._places.uniform(0.0005, self._places.choice((0.02, 0.25)))
 
     def _stalled(self, seconds: float, process: Process | None) -> float:
         now, lane = asyncio.get_running_loop().time(), LANE.get()
