@@ -326,11 +326,12 @@ def test_f61_a_hole_made_by_hand_is_unexplained(
     assert reader(berlin, "Europe/Berlin").counts[State.UNEXPLAINED] == 4
 
 
-def test_f61_the_picture_reads_by_seven_bounded_statements(berlin: date, reader: Reader) -> None:
+def test_f61_the_picture_reads_by_eight_bounded_statements(berlin: date, reader: Reader) -> None:
     reader(berlin, "Europe/Berlin")
     assert reader.statements == [
         "show_day_extent", "list_day_revisions", "count_day_executions", "list_day_skips",
         "list_day_runners", "list_day_executions", "list_day_executions",
+        "show_day_verified",
     ]  # fmt: skip
 
 

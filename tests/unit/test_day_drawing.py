@@ -1,6 +1,7 @@
 """The picture of the accounted day: escaped, without styles, and with an equal table."""
 
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -66,7 +67,7 @@ def whole_day() -> str:
         ],
         gaps=[RunnerGap(START + 9 * HOUR - HOUR / 2, START + 9 * HOUR + HOUR / 2)],
     )  # fmt: skip
-    return draw(day, Addresses(), verified=START + 30 * HOUR)
+    return draw(replace(day, verified_at=START + 30 * HOUR), Addresses())
 
 
 def test_every_value_is_escaped_and_nothing_has_a_style() -> None:

@@ -53,6 +53,26 @@ def test_f56_a_job_has_its_accounted_day(browser: TestClient, db: Db) -> None:
     assert "unexplained" in panel(today, "day")
 
 
+def test_f61_a_day_shows_when_it_was_last_verified(browser: TestClient, db: Db) -> None:
+    """Only a run that checked the day and found no violation counts."""
+    day = yesterday(db)
+
+    def verified(finished_at: str, violations: int, through: str = "1 day") -> None:
+        db.execute(
+            "INSERT INTO cronledger.verification_runs (requested_by, version, started_at,"
+            " finished_at, outcome, checked_through, violations,"
+            " schedules, plan_times, executions, skips, behind, accepted, kinds)"
+            " VALUES ('me', '1', %(at)s, %(at)s, 'finished', %(day)s::date + %(through)s::interval,"
+            " %(violations)s, 0, 0, 0, 0, 0, 0, '{}')",
+            {"at": finished_at, "day": day, "through": through, "violations": violations},
+        )
+
+    verified(f"{day + 2 * DAY} 06:02Z", 0)
+    verified(f"{day + 2 * DAY} 07:02Z", 1)
+    verified(f"{day + 2 * DAY} 08:02Z", 0, through="23 h")
+    assert f" · verified {day + 2 * DAY} 06:02" in panel(page(browser, day=str(day)), "day")
+
+
 def test_f56_the_next_firings_and_durations_of_a_job(browser: TestClient, db: Db) -> None:
     yesterday(db, "Europe/Berlin")
     shown = page(browser)

@@ -63,6 +63,11 @@ class DayRows:
         """Return the skips whose ranges reach into the day, by their first plan_time."""
         return self._read("list_day_skips")
 
+    def verified_at(self) -> datetime | None:
+        """Return when the last run of `verify` that found no violation of the day ended."""
+        rows = self._read("show_day_verified")
+        return rows[0]["finished_at"] if rows else None
+
     def runners(self, queue: str, since: datetime, limit: int) -> list[Row]:
         """Return when the runners of a queue lived that were seen after `since`."""
         return self._read("list_day_runners", queue=queue, start=since, max_rows=limit)

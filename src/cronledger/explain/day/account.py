@@ -91,7 +91,8 @@ class AccountedDay:
     the start of the day. `marks`: the plan_times one by one; None: there are more than MARKS.
     `beside`, `beside_minutes`, `beside_marks`: the executions that were requested, by trigger.
     `complete_after`: the ledger accounts only for plan_times after this instant, because the scope
-    did not exist before (`began`), or because older rows were pruned.
+    did not exist before (`began`), or because older rows were pruned. `verified_at`: when `verify`
+    last found this day, or that part of it which was over, without violations; None: never.
     """
 
     key: ScopeKey
@@ -107,6 +108,7 @@ class AccountedDay:
     runner_gaps: Sequence[RunnerGap]
     complete_after: datetime | None
     began: bool
+    verified_at: datetime | None = None
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Read the accounted day of a scope from the ledger, by bounded statements."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 
 from cronledger.audit.history import History
@@ -52,7 +53,7 @@ def read_day(read: Read, key: ScopeKey, timezone: str, day: date) -> AccountedDa
         planned = rows.executions(["schedule"], 2 * MARKS)
     if accounting.has_beside_marks:
         beside = rows.executions(_BESIDE, MARKS) if accounting.beside else []
-    return accounting.day(planned, beside)
+    return replace(accounting.day(planned, beside), verified_at=rows.verified_at())
 
 
 def _graces(revisions: list[Row]) -> dict[int, timedelta]:

@@ -29,8 +29,8 @@ _CALM = (State.ON_TIME, State.RAN, State.FUTURE)
 _MINUTE = timedelta(minutes=1)
 
 
-def draw(day: AccountedDay, links: Links, *, verified: datetime | None = None) -> str:
-    """Return the figure as HTML. `verified`: when `verify` last found this day without violations.
+def draw(day: AccountedDay, links: Links) -> str:
+    """Return the figure as HTML.
 
     The ids in it begin with `day`, so a page has one accounted day at most.
     """
@@ -38,7 +38,7 @@ def draw(day: AccountedDay, links: Links, *, verified: datetime | None = None) -
     scroller = add(figure, "div", class_="scroll", tabindex=0, role="group", aria_label="Picture")
     scroller.append(_Picture(day, links).svg())
     caption = add(figure, "figcaption")
-    caption.append(_sum(day, verified))
+    caption.append(_sum(day))
     caption.append(_legend(day))
     details = add(figure, "details", class_="as-table")
     add(details, "summary", "The same as a table")
@@ -260,7 +260,7 @@ class _Picture:
 # --- beneath the picture -------------------------------------------------------------------------
 
 
-def _sum(day: AccountedDay, verified: datetime | None) -> Element:
+def _sum(day: AccountedDay) -> Element:
     paragraph = element("p", class_="sum")
     wrong = day.counts.get(State.UNEXPLAINED) or day.counts.get(State.EXTRA)
     add(
@@ -269,7 +269,7 @@ def _sum(day: AccountedDay, verified: datetime | None) -> Element:
         equation(day.counts),
         class_="bad" if wrong else None,
     )
-    if verified is not None:
+    if (verified := day.verified_at) is not None:
         local = day.local.local(verified)
         date = "" if local.date() == day.local.day else f"{local:%Y-%m-%d} "
         shown = add(paragraph, "span", f" · verified {date}{local:%H:%M}")
