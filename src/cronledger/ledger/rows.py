@@ -115,8 +115,8 @@ class ClaimLook(NamedTuple):
     since: datetime
     existing: list[DueExecution]
     schedules: list[ScheduleRow]
-    locked_queues: frozenset[str]
-    locked_jobs: frozenset[str]
+    locked_queues: Sequence[str]
+    locked_jobs: Sequence[str]
     jobs: dict[str, JobFacts]
     queue_room: dict[str, int]
     running: list[RunningExecution]
@@ -260,8 +260,8 @@ def claim_look(row: dict[str, Any]) -> ClaimLook:
         row["since"],
         [_due_execution(execution) for execution in row["existing"] or ()],
         [_schedule(schedule) for schedule in row["schedules"] or ()],
-        frozenset(row["locked_queues"] or ()),
-        frozenset(row["locked_jobs"] or ()),
+        row["locked_queues"] or (),
+        row["locked_jobs"] or (),
         {job.name: job for job in jobs},
         dict(row["queue_room"] or ()),
         [_running(execution) for execution in row["running"] or ()],

@@ -130,6 +130,7 @@ async def finish(url: str, watch: Watch) -> None:
     starts = await runner.settle()
     for start in starts:
         say("start", start)
+        runner.awaited.note(f"wait {start.claimed.id}")
     await lose_one(runner)
     for start in starts:
         ended, back = outcome.success({"by": NAME}), False

@@ -64,7 +64,7 @@ SELECT setval('cronledger.sim_clock', $1), set_config('sim.now', $2, false),
        set_config('sim.who', $3, false), set_config('sim.place', $4, false)
 """
 _AT_PLACE = """
-    IF place = current_setting('sim.place') THEN
+    IF place = current_setting('sim.place', true) THEN
         PERFORM pg_advisory_lock_shared(0, pg_backend_pid());
         PERFORM pg_advisory_unlock_shared(0, pg_backend_pid());
     END IF;

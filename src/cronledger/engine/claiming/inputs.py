@@ -78,8 +78,8 @@ class InputReader:
             revisions=self._revisions,
             running=_by_scope(look.running),
             unclaimed=await self._read_unclaimed(c, schedules, look.jobs),
-            locked_jobs=look.locked_jobs,
-            locked_queues=look.locked_queues,
+            locked_jobs=frozenset(look.locked_jobs),
+            locked_queues=frozenset(look.locked_queues),
             queue_room=look.queue_room,
             live_functions=await self._read_live_functions(c, schedules, look.jobs),
         )
