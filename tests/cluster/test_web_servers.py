@@ -83,7 +83,9 @@ def test_f50_what_does_not_end_in_time_is_released_or_fails(cluster: Cluster, wo
     # A server of one process ends by the signal that it has received.
     assert server.wait() in (0, -signal.SIGTERM)
     assert cluster.executions("RUNNING") == []
-    assert cluster.execution("long_again")["status"] == "PENDING"
+    released = cluster.execution("long_again")["status"]
+    # A process that has not received its signal yet may claim it again.
+    assert released == "PENDING" or (workers > 1 and released == "SUCCESS")
     row = cluster.execution("long_once")
     assert (row["status"], row["error_code"]) == ("FAILED", "shutdown")
     assert [str(violation) for violation in verify(cluster.url)] == []
