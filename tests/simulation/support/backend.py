@@ -65,10 +65,16 @@ SELECT setval('cronledger.sim_clock', $1), set_config('sim.now', $2, false),
 """
 _AT_PLACE = """
     IF place = current_setting('sim.place', true) THEN
-        PERFORM pg_advisory_lock_shared(0, pg_backend_pid());
-        PERFORM pg_advisory_unlock_shared(0, pg_backend_pid());
+        BEGIN
+            PERFORM pg_advisory_xact_lock_shared(0, pg_backend_pid());
+            RAISE SQLSTATE 'SIM01';
+        EXCEPTION
+            WHEN SQLSTATE 'SIM01' THEN NULL;
+        END;
     END IF;
 """
+"""The error releases the lock. A lock of the session would stay, and block the next `hold` of this
+backend for ever, if the statement were cancelled between its lock and its unlock."""
 Clock = tuple[datetime, str]
 """An instant of the database's clock, and the name of who asks at it."""
 
@@ -295,7 +301,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self._orderly = Orderly()
-        self.eye = psycopg.connect(url, autocommit=True, prepare_threshold=1)
+        patience = f"-c lock_timeout={STUCK_SECONDS:.0f}s"
+        self.eye = psycopg.connect(url, autocommit=True, prepare_threshold=1, options=patience)
         self.eye.execute(
             "SET search_path = cronledger; SET session_replication_role = replica;"
             " SET synchronous_commit = off"
