@@ -16,6 +16,9 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.current_timeline() IS 'Returns the timeline that this server writes. A promotion begins a new one.';
 
 -- STABLE, so that it does not see what the calling statement itself writes into runners.
+-- A server process remembers the identity that it has found to be its own, because the answer cannot change: it
+-- has one database and one server, and the timeline of a primary stays the same. On a standby, and until a
+-- check-in has recorded a failover, it remembers nothing. A change of the row is another identity.
 CREATE OR REPLACE FUNCTION {schema}_internal.other_database() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -40,6 +43,8 @@ BEGIN
         RETURN format('the ledger is on timeline %s, this server writes timeline %s, and no runner '
                       'checked in on timeline %s in the last 10 minutes, as one does before a failover',
                       home.timeline, timeline, home.timeline);
+    ELSIF home.timeline = timeline AND NOT pg_is_in_recovery() THEN
+        PERFORM set_config('cronledger.own_database', home::text, false);
     END IF;
     RETURN NULL;
 END $$;
@@ -48,8 +53,14 @@ COMMENT ON FUNCTION {schema}_internal.other_database() IS 'Returns why this is n
 CREATE OR REPLACE FUNCTION {schema}_internal.require_own_database() RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    why text := {schema}_internal.other_database();
+    home {schema}.identity;
+    why  text;
 BEGIN
+    SELECT i.* INTO home FROM {schema}.identity i;
+    IF home::text = current_setting('cronledger.own_database', true) THEN
+        RETURN;
+    END IF;
+    why := {schema}_internal.other_database();
     IF why IS NOT NULL THEN
         RAISE EXCEPTION 'this is not the database in which the ledger was created: %', why
             USING HINT = 'If it was restored or cloned, the original may still be running. Nothing is planned or started here until `cronledger accept-database --skip-missed` (what was due until then does not run here) or `--catch-up` (the jobs'' catch_up decides).',

@@ -16,17 +16,11 @@ DO $$ BEGIN
 END $$;
 COMMENT ON TYPE {schema}_internal.locked_schedule IS 'A schedule that a claim plans. ahead_of: when it is due, if that is not yet.';
 
--- First those that are due, the oldest first, because slots may not be enough for all of them. Then a number of
--- those that were woken: they need no slot to be planned, so they have a limit of their own. Each woken job has the
--- same share of it, so that one job with 100,000 scopes does not delay the edit of another. No more than ten shares
--- are tried for each job: an edit in progress locks all of its schedules, and skipping 100,000 locked rows takes
--- 0.1 s.
--- Of the first ones it also locks those that are due within `ahead`. They are returned only if none is due yet, and
--- only those within 1 ms after the first one, because executions that are claimed ahead start together.
--- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
--- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
-CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
-    of_queues text[], excluded_jobs text[], max_rows integer, max_woken integer, ahead interval)
+-- They need no slot to be planned, so they have a limit of their own. Each woken job has the same share of it, so
+-- that one job with 100,000 scopes does not delay the edit of another. No more than ten shares are tried for each
+-- job: an edit in progress locks all of its schedules, and skipping 100,000 locked rows takes 0.1 s.
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_woken_schedules(
+    of_queues text[], excluded_jobs text[], max_rows integer)
 RETURNS SETOF {schema}_internal.locked_schedule LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN QUERY
@@ -46,26 +40,13 @@ BEGIN
     ), edited AS MATERIALIZED (
         SELECT n.queue, n.job FROM names n
         WHERE n.job IS NOT NULL AND n.job NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
-        LIMIT max_woken
+        LIMIT max_rows
     )
-    SELECT x.job_name, x.scope_kind, x.scope_id, x.queue, x.planned_through, x.planned_revision,
-           x.next_plan_time, x.retired_at, x.returned_at, x.woken,
-           CASE WHEN x.next_due_at > {schema}.db_now() THEN x.next_due_at END
-    FROM (SELECT l.*, min(l.next_due_at) OVER () AS first FROM (
-        SELECT d.*
-        FROM open o
-        CROSS JOIN LATERAL (
-            SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
-                   s.next_plan_time, s.retired_at, s.returned_at, s.woken, s.next_due_at
-            FROM {schema}.schedules s
-            WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + ahead
-              AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
-            ORDER BY s.next_due_at LIMIT max_rows
-            FOR NO KEY UPDATE OF s SKIP LOCKED
-        ) d
-        UNION ALL
-        SELECT w.*
-        FROM (SELECT e.*, greatest(1, max_woken / count(*) OVER ()) AS share FROM edited e) e
+    SELECT w.job_name, w.scope_kind, w.scope_id, w.queue, w.planned_through, w.planned_revision,
+           w.next_plan_time, w.retired_at, w.returned_at, w.woken, NULL::timestamptz
+    FROM (
+        SELECT s.*
+        FROM (SELECT e.*, greatest(1, max_rows / count(*) OVER ()) AS share FROM edited e) e
         CROSS JOIN LATERAL (
             SELECT s.*
             FROM (
@@ -84,13 +65,47 @@ BEGIN
                 LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
             ) s
             LIMIT e.share
-        ) w
-    ) l) x
+        ) s
+    ) w
+    ORDER BY w.next_due_at, w.job_name, w.scope_kind, w.scope_id;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.lock_woken_schedules(text[], text[], integer) IS 'Locks schedules of these queues that were woken to be planned again, the same share of each job, and returns them. Schedules that are locked already are left out.';
+
+-- Those that are due, the oldest first, because slots may not be enough for all of them.
+-- Also locked are those that are due within `ahead`. They are returned only if none is due yet, and only those
+-- within 1 ms after the first one, because executions that are claimed ahead start together.
+-- No join and no condition on jobs: what cannot start is parked, and is not in this index. excluded_jobs: jobs
+-- whose handler another runner has and this one does not; NOT IN, because it has a hash in every plan.
+CREATE OR REPLACE FUNCTION {schema}_internal.lock_due_schedules(
+    of_queues text[], excluded_jobs text[], max_rows integer, ahead interval)
+RETURNS SETOF {schema}_internal.locked_schedule LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    WITH open AS MATERIALIZED (
+        SELECT q.name FROM unnest(of_queues) AS q(name)
+        WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = q.name AND p.paused_at IS NOT NULL)
+    )
+    SELECT x.job_name, x.scope_kind, x.scope_id, x.queue, x.planned_through, x.planned_revision,
+           x.next_plan_time, x.retired_at, x.returned_at, false,
+           CASE WHEN x.next_due_at > {schema}.db_now() THEN x.next_due_at END
+    FROM (
+        SELECT d.*, min(d.next_due_at) OVER () AS first
+        FROM open o
+        CROSS JOIN LATERAL (
+            SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.planned_through, s.planned_revision,
+                   s.next_plan_time, s.retired_at, s.returned_at, s.next_due_at
+            FROM {schema}.schedules s
+            WHERE NOT s.woken AND s.queue = o.name AND s.next_due_at <= {schema}.db_now() + ahead
+              AND s.job_name NOT IN (SELECT h.job FROM unnest(excluded_jobs) h(job))
+            ORDER BY s.next_due_at LIMIT max_rows
+            FOR NO KEY UPDATE OF s SKIP LOCKED
+        ) d
+    ) x
     WHERE x.next_due_at <= CASE WHEN x.first > {schema}.db_now()
                                 THEN x.first + interval '1 ms' ELSE {schema}.db_now() END
-    ORDER BY x.woken, x.next_due_at, x.job_name, x.scope_kind, x.scope_id;
+    ORDER BY x.next_due_at, x.job_name, x.scope_kind, x.scope_id;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer, integer, interval) IS 'Locks the schedules of these queues that a claim has to plan, and returns them: what is due, or what is due within ahead if nothing else is. Schedules that are locked already are left out.';
+COMMENT ON FUNCTION {schema}_internal.lock_due_schedules(text[], text[], integer, interval) IS 'Locks the schedules of these queues that are due, or those that are due within ahead if none is due yet, and returns them. Schedules that were woken (lock_woken_schedules) or are locked already are left out.';
 
 -- Lists are arrays of arrays in JSON, which a client reads faster than arrays of rows. No aggregate is DISTINCT,
 -- because PostgreSQL would sort the rows for it, and the order of the schedules counts.
@@ -103,6 +118,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.claim_look(
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     claimed text[];
+    woken   {schema}_internal.locked_schedule[] := '{}';
     locked  {schema}_internal.locked_schedule[];
     planned text[];
     limits  text[];
@@ -116,10 +132,15 @@ BEGIN
     INTO existing, claimed
     FROM {schema}_internal.claim_due(
         runner, of_queues, kinds, functions, tokens, trusted_since, sql_commands, jobs_not_to_run, max_rows) c;
-    -- What exists does not wait for what is coming.
+    -- In most claims no schedule was woken, and this probe costs a hundredth of lock_woken_schedules.
+    IF EXISTS (SELECT FROM {schema}.schedules s WHERE s.woken) THEN
+        woken := ARRAY(SELECT w FROM {schema}_internal.lock_woken_schedules(
+            of_queues, jobs_not_to_plan, max_woken) w);
+    END IF;
+    -- What exists and what was woken do not wait for what is coming.
     locked := ARRAY(SELECT s FROM {schema}_internal.lock_due_schedules(
-        of_queues, jobs_not_to_plan, max_due, max_woken,
-        CASE WHEN claimed IS NULL THEN ahead ELSE interval '0' END) s);
+        of_queues, jobs_not_to_plan, max_due,
+        CASE WHEN claimed IS NULL AND cardinality(woken) = 0 THEN ahead ELSE interval '0' END) s) || woken;
     IF claimed IS NULL AND cardinality(locked) = 0 THEN
         RETURN;
     END IF;

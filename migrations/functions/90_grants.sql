@@ -39,7 +39,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('runner', 'USAGE', 'execution_id'),
         ('runner', 'EXECUTE',
             'require_own_database require_ledger heartbeat_leases finish_executions release_executions
-             rearm_unblocked claim_look lock_due_schedules claim_due lock_due_existing lock_stale decide_existing try_claim_existing
+             rearm_unblocked claim_look lock_due_schedules lock_woken_schedules claim_due lock_due_existing lock_stale decide_existing try_claim_existing
              claim_existing refuse_start is_stale may_be_stolen job_room queue_room record_spec_error assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition create_missing_partitions earliest_due parked_jobs
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours'),

@@ -270,7 +270,10 @@ def looks(c: psycopg.Connection, rows: Rows, batch: int) -> dict[str, Sent]:
     return {
         "lock_due_schedules": nested(
             c, "lock_due_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch,
-            max_woken=batch, ahead=timedelta(0),
+            ahead=timedelta(0),
+        ),
+        "lock_woken_schedules": nested(
+            c, "lock_woken_schedules", of_queues=list(QUEUES), excluded_jobs=[], max_rows=batch
         ),
         "lock_limited_queues": assigned(c, "claim_look", "locked_queues", values),
         "lock_limited_jobs": assigned(c, "claim_look", "locked_jobs", values),
@@ -363,6 +366,7 @@ def again(c: psycopg.Connection, batch: int) -> dict[str, Sent]:
     tokens = [uuid4() for _ in range(batch)]
     return {
         **guards(c, "claim_due"),
+        **guards(c, "claim_look"),
         **guards(c, "rearm_unblocked"),
         "lock_due_existing": nested(c, "lock_due_existing", **able),
         "decide_existing": nested(

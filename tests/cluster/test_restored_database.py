@@ -146,7 +146,11 @@ def test_a_promoted_copy_is_a_failover_only_if_a_runner_was_just_seen(tmp_path: 
             )
             copy.stop("immediate")
             copy.follow(primary)
-            copy.sql("SELECT pg_promote(true)")
+            with psycopg.connect(copy.start(), autocommit=True) as standing:
+                assert standing.execute(why).fetchone() == (None,)  # on a standby
+                copy.sql("SELECT pg_promote(true)")
+                found = standing.execute(why).fetchone()
+            assert (found is not None and found[0] is not None) is other
             assert (copy.sql(why)[0][0] is not None) is other
             assert copy.sql(timeline) == [(1,)]
             began = cli(copy.start(), tmp_path, "trigger", "outlives")

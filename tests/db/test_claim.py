@@ -67,6 +67,7 @@ async def test_i2_cursor_and_rows_commit_together_or_not_at_all(
         (first,) = await one.settle()
         await one.finish(first, FAILURE)
         ledger.travel(by=10 * MINUTE)
+        ledger.job("woken", schedule="0 0 1 1 *")
         before = _everything(ledger)
         for name in names:
             _die_before(one, name)

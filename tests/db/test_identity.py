@@ -165,6 +165,39 @@ async def test_a_failover_goes_on_and_is_recorded(ledger: Ledger) -> None:
         assert one.dispatcher.refused is None
 
 
+def test_a_server_process_remembers_its_own_database_until_the_identity_changes(
+    ledger: Ledger,
+) -> None:
+    require = "SELECT cronledger_internal.require_own_database()"
+    remembered = "SELECT current_setting('cronledger.own_database', true) = i::text FROM identity i"
+    with connect(ledger.url) as session:
+        session.execute("SET search_path = cronledger")
+        assert session.execute(remembered).fetchone() == (None,)
+        session.execute(require)
+        assert session.execute(remembered).fetchone() == (True,)
+        ledger.values("UPDATE identity SET database_oid = 0")
+        for _ in range(2):
+            with pytest.raises(psycopg.Error) as refused:
+                session.execute(require)
+            assert refused.value.sqlstate == "CL005"
+        session.rollback()
+        assert accept(ledger, skip_missed=False).why is not None
+        session.execute(require)
+        assert session.execute(remembered).fetchone() == (True,)
+
+
+def test_a_failover_that_is_not_recorded_yet_is_looked_at_each_time(ledger: Ledger) -> None:
+    ledger.values("SELECT cronledger_internal.register_worker('php', 'default')")
+    fail_over(ledger)
+    require = "SELECT cronledger_internal.require_own_database()"
+    with connect(ledger.url) as session:
+        session.execute(require)
+        ledger.travel(by=11 * MINUTE)
+        with pytest.raises(psycopg.Error) as refused:
+            session.execute(require)
+        assert refused.value.sqlstate == "CL005"
+
+
 async def test_a_failover_of_a_ledger_with_one_runner(ledger: Ledger) -> None:
     async with runners(ledger.url, {}) as (runner,):
         fail_over(ledger)

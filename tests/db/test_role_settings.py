@@ -322,7 +322,7 @@ CALLS: dict[str, str] = {
 """What others call, in an order in which each of them writes something."""
 STEPS = {
     "require_own_database", "require_ledger", "require_read_committed", "claim_look",
-    "lock_due_schedules", "claim_due",
+    "lock_due_schedules", "lock_woken_schedules", "claim_due",
     "lock_due_existing", "lock_stale", "decide_existing", "try_claim_existing", "claim_existing",
     "heartbeat_leases", "finish_executions", "release_executions", "rearm_unblocked",
     "max_steals", "is_stale", "may_be_stolen", "job_room", "queue_room", "record_spec_error",

@@ -90,7 +90,7 @@ def claims_anywhere(database: Database) -> AbstractContextManager[None]:
     """Nobody asks whether this is the ledger's own database."""
     return function(
         database, "require_own_database",
-        ("why text := cronledger_internal.other_database()", "why text := NULL"),
+        ("why := cronledger_internal.other_database();", "why := NULL;"),
     )  # fmt: skip
 
 
