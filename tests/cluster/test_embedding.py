@@ -4,11 +4,14 @@ import asyncio
 import os
 import socket
 import threading
+from typing import Any
 
+import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from cronledger.app import App, Context
+from cronledger.engine.claiming.claim import ClaimResult
 from cronledger.replica import DrainReport, Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -169,6 +172,37 @@ async def test_f26_a_reentrant_handler_that_does_not_end_is_left_to_a_thief(
     release.set()
     (row,) = ledger.executions()
     assert (row["result"], row["attempt"], row["runner_id"]) == ("second", 2, "two")
+
+
+async def test_f26_a_drain_releases_what_a_claim_has_won_and_nobody_started(
+    ledger: Ledger,
+) -> None:
+    """The reply to the COMMIT of the claim was lost, and the drain begins before the next claim."""
+    app, lost = App("embedded"), asyncio.Event()
+
+    @app.job()
+    async def job() -> None:
+        raise AssertionError("it was never started")
+
+    async with Replica(app, url=ledger.url, settings=Settings()) as replica:
+        claimer = replica._runtime.components.claimer
+        original = claimer.claim
+
+        async def claim(*given: Any, **more: Any) -> ClaimResult:
+            result = await original(*given, **more)
+            if not result.leases:
+                return result
+            claimer.unknown_commits.add(lease.claimed for lease in result.leases)
+            lost.set()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        claimer.claim = claim  # type: ignore[method-assign]
+        await asyncio.to_thread(ledger.trigger, "job")
+        await lost.wait()
+        assert await replica.drain() == DrainReport()
+    assert ledger.rows("SELECT status, runner_id FROM executions") == [
+        {"status": "PENDING", "runner_id": None}
+    ]
 
 
 async def test_f26_an_idle_drain_has_nothing_to_report(ledger: Ledger) -> None:

@@ -84,7 +84,7 @@ async def test_nothing_that_a_replica_does_touches_another_ledger(ledger: Ledger
             with pytest.raises(psycopg.Error, match="this is not the ledger") as caught:
                 await step()
             assert caught.value.sqlstate == "CL006"
-        await replica._runtime._sign_off(claim_cut_off=False)
+        await replica._runtime._sign_off()
         assert everything(ledger) == left
         point_elsewhere(ledger, before)
         assert "tick" in [ran.job for ran in await replica.step()]

@@ -6,9 +6,11 @@ They never fail at each firing, and never cost another job its claim.
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
+from structlog.testing import capture_logs
 
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
 from cronledger.rules.targets import TARGETS
@@ -198,6 +200,27 @@ async def test_an_old_row_with_a_bad_target_shows_its_spec_error_and_does_not_fi
         ledger.edit("bad", handler="python", target={"python": "tests:work"})
         assert "bad" in [s.claimed.key.job_name for s in await two.settle()]
     assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
+
+
+async def test_what_a_claim_has_won_does_not_wait_for_the_note_about_a_broken_job(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Somebody edits the broken job: its spec_error is recorded by a later claim."""
+    ledger.job("bad", schedule="* * * * *")
+    ledger.job("good", schedule="* * * * *")
+    with ledger.unchecked():
+        ledger.edit("bad", schedule="no schedule")
+    ledger.travel(by=MINUTE)
+    async with runners(database_url, {}) as (one,):
+        with psycopg.connect(database_url) as editor:
+            editor.execute("SELECT FROM cronledger.jobs WHERE name = 'bad' FOR NO KEY UPDATE")
+            with capture_logs() as logs:
+                assert [s.claimed.key.job_name for s in await one.settle()] == ["good"]
+            assert "claim_followup_failed" not in [x["event"] for x in logs]
+            assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is None
+        await one.repair()
+        await one.settle()
+        assert ledger.one("SELECT spec_error FROM jobs WHERE name = 'bad'") is not None
 
 
 def test_executions_claimed_after_a_refused_one_have_tokens_of_their_own(ledger: Ledger) -> None:

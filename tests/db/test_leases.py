@@ -216,6 +216,24 @@ def test_all_leases_of_a_runner_are_renewed_in_one_statement(
     assert not any(beating.told.values())
 
 
+def test_a_lease_whose_outcome_is_being_written_is_not_lost(beating: Beating) -> None:
+    """The outcome is committed, and its reply is under way. The finisher looks for it itself."""
+    ended, lost = beating.hold("ended", "lost", length=60)
+    ended.ended = True
+    beating.ledger.values(
+        "UPDATE cronledger.executions SET status = 'FAILED', finished_at = now(),"
+        " error_code = 'exception', lease_token = NULL"
+    )
+    with beating.beating() as heartbeats, capture_logs() as logs:
+        heartbeats.renew_now()
+        until("the other one is lost", lambda: beating.told["lost"])
+        until("the next round waits", lambda: ended.next_beat > 0)
+    assert [x["event"] for x in logs] == ["lease_lost"]
+    assert beating.leases.all() == [ended]
+    assert lost.held is False
+    assert not beating.told["ended"]
+
+
 def test_a_new_lease_wakes_the_thread_only_if_it_is_due_before_the_next_step(
     beating: Beating,
 ) -> None:

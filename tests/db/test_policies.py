@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronledger.engine.running.finisher import LOCKED_SECONDS
+from cronledger.engine.running.follow_up import LOCKED_SECONDS
 from cronledger.rules import outcome
 from tests.db.support.engine import FUNCTION, Ledger, runners
 from tests.db.support.rows import connected

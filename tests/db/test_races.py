@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors
 from structlog.testing import capture_logs
 
 from cronledger.ledger.round_trips import RoundTrips
@@ -87,6 +88,60 @@ async def test_what_a_lost_answer_has_written_counts_as_written(
         assert [x.lease for x in one.written] == ([start] if written else [])
         assert [x["event"] for x in logs].count("lease_lost") == (0 if written else 1)
         assert one.leases.lost == (0 if written else 1)
+
+
+async def test_an_outcome_without_its_values_counts_as_written_though_its_answer_was_lost(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+        real, calls = one.finisher._send, 0
+
+        async def refused_then_lost(*write: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise errors.CheckViolation("a value is refused")
+            await real(*write)
+            monkeypatch.undo()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+        monkeypatch.setattr(one.finisher, "_send", refused_then_lost)
+        one.put(start)
+        with capture_logs() as logs:
+            with pytest.raises(psycopg.OperationalError):
+                await one.finisher.step()
+            await one.finisher.step()
+        assert [x["event"] for x in logs] == ["outcome_refused"]
+        assert [x.lease for x in one.written] == [start]
+        assert ledger.values("SELECT status, error_code FROM executions") == [
+            ("SUCCESS", "result_invalid")
+        ]
+
+
+async def test_what_is_committed_is_reported_even_if_the_follow_up_fails(
+    ledger: Ledger, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.job(schedule=None)
+    ledger.trigger()
+    async with runners(database_url, {}) as (one,):
+        (start,) = await one.settle()
+
+        async def fails(*_: Any) -> Any:
+            raise errors.ReadOnlySqlTransaction("the server is a standby now")
+
+        monkeypatch.setattr(one.statements, "settle_inputs", fails)
+        one.finisher._follow_up.settle_later([start.claimed.key.scope])
+        one.put(start)
+        with pytest.raises(errors.ReadOnlySqlTransaction):
+            await one.finisher.step()
+        assert [x.lease for x in one.written] == [start]
+        await asyncio.wait_for(one.finisher.wait_empty(), 10)
+        monkeypatch.undo()
+        await one.finisher.step()
+        assert one.finisher._follow_up.rest is None
 
 
 @pytest.mark.parametrize("lands", [True, False])

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from cronledger.engine.running.finisher import Ended
+from cronledger.engine.running.ended import Ended
 from cronledger.rules import outcome
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Discard, Outcome, Retry

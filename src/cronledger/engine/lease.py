@@ -38,6 +38,7 @@ class Lease:
     `stopped`: the deadline has passed, and the handler was requested to end. The deadline does not
     move any more, but the lease is kept until the handler has ended.
     `held`: the lease is in `Leases`, or will be added to it.
+    `ended`: the handler has ended, and the finisher has the outcome.
     """
 
     claimed: Claimed
@@ -48,6 +49,7 @@ class Lease:
     stop: Callable[[Stop], None] = field(init=False, repr=False)
     stopped: bool = field(default=False, init=False)
     held: bool = field(default=True, init=False)
+    ended: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.renew(self.sent)

@@ -20,7 +20,9 @@ from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease, Leases
 from cronledger.engine.maintenance.sweeper import Sweeper
-from cronledger.engine.running.finisher import Ended, Finisher, Settled
+from cronledger.engine.running.ended import Ended
+from cronledger.engine.running.finisher import Finisher, Settled
+from cronledger.engine.running.follow_up import FollowUp
 from cronledger.ledger.access import Access
 from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
@@ -139,8 +141,9 @@ class Runner:
             queues=self.queues,
         )  # fmt: skip
         self.finisher = Finisher(
-            self.pool, self.statements, self.leases, self._written, self.awaited, gather=0
-        )
+            self.pool, self.statements, self.leases, self._written,
+            FollowUp(self.pool, self.statements, self.awaited), gather=0,
+        )  # fmt: skip
         self.sweeper = Sweeper(
             self.pool, self.statements, self.clock, self.awaited,
             retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
@@ -248,7 +251,7 @@ class Runner:
         async def crashed(*_: object) -> bool:
             return False
 
-        with mock.patch.object(self.finisher, "_rearm", crashed):
+        with mock.patch.object(self.finisher._follow_up, "rearm", crashed):
             await self.finisher._write(self.finisher._waiting, Settled())
 
     def put(self, start: Lease, ended: Outcome | None = None, release: bool = False) -> None:

@@ -5,7 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from cronledger.engine.apps import AppRegistry
-from cronledger.engine.running.finisher import Ended
+from cronledger.engine.running.ended import Ended
 from cronledger.engine.runtime.runtime import Runtime
 from cronledger.ledger.access import Access as RealAccess
 from cronledger.replica import Replica

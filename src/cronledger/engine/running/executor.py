@@ -13,7 +13,8 @@ from structlog.contextvars import bind_contextvars, bound_contextvars
 
 from cronledger.app import CancelToken, Context
 from cronledger.engine.lease import Lease, Leases, Stop
-from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.running.ended import Ended
+from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.guard import (
     Guard,

@@ -5,72 +5,28 @@ shows the token of another holder.
 """
 
 import asyncio
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 import psycopg
 
-from cronledger.engine.awaited import Awaited
-from cronledger.engine.lease import Lease, Leases
-from cronledger.engine.log_throttle import reason
+from cronledger.engine.lease import Leases
+from cronledger.engine.running.ended import Ended
+from cronledger.engine.running.follow_up import FollowUp
 from cronledger.ledger.connections import AsyncPool, StepConnection
-from cronledger.ledger.database_errors import BAD_VALUE_ERRORS, RETRYABLE_ERRORS, is_unreachable
-from cronledger.ledger.rows import Ending, LeaseState
+from cronledger.ledger.database_errors import BAD_VALUE_ERRORS
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
-from cronledger.rules.error_codes import ErrorCode
-from cronledger.rules.model import ScopeKey, Status
-from cronledger.rules.outcome import Outcome, clean_text
+from cronledger.rules.model import Status
 
 log = get_logger(__name__)
 
 LARGEST_BATCH = 500
-LOCKED_SECONDS = 0.2
-"""The time after which a schedule is re-armed, or its input settled, that another transaction had
-locked before."""
 UNSTORABLE = (*BAD_VALUE_ERRORS, UnicodeError)
 """Errors that one value can cause. A lone surrogate fails before it reaches the database."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The outcome of an attempt that has to be written.
-
-    `release`: the execution returns to PENDING instead, for the reason in `outcome`.
-    """
-
-    lease: Lease
-    outcome: Outcome
-    duration_ms: int
-    release: bool = False
-
-    @property
-    def token(self) -> UUID:
-        return self.lease.token
-
-    @property
-    def row(self) -> Ending:
-        """The row for the statement `finish_executions`."""
-        o, claimed = self.outcome, self.lease.claimed
-        return Ending(
-            claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
-            o.error_code, o.error_msg, self.duration_ms, o.retry_after, o.watermark, o.covers,
-        )  # fmt: skip
-
-    def is_committed(self, state: LeaseState | None) -> bool:
-        """Return whether this state of the row shows that this outcome was committed before."""
-        if state is None or state.error_code != self.outcome.error_code:
-            return False
-        if self.release or not state.ours:
-            # A release, or a failure that is retried since: the row has another token or none, and
-            # only the error_code shows who wrote it. A SUCCESS has none, and keeps its token.
-            return state.error_code is not None
-        # A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
-        cancelled = self.outcome.status is Status.FAILED and state.status == Status.CANCELLED
-        return state.status == self.outcome.status or cancelled
 
 
 @dataclass(slots=True)
@@ -78,20 +34,15 @@ class Settled:
     """The outcomes of a batch that need no further write.
 
     `committed`: the ledger has them. `dropped`: the lease was lost, or the ledger cannot store the
-    outcome. `may_start`: others may start now, because a schedule or an execution was waiting.
+    outcome.
     """
 
     committed: list[Ended] = field(default_factory=list)
     dropped: list[Ended] = field(default_factory=list)
-    may_start: bool = False
-
-    @property
-    def tokens(self) -> set[UUID]:
-        return {ended.token for ended in (*self.committed, *self.dropped)}
 
 
 class Written(Protocol):
-    """See `Finisher`."""
+    """Called after each write; see `Finisher`."""
 
     def __call__(self, ended: Sequence[Ended], *, may_start: bool) -> None: ...
 
@@ -101,7 +52,6 @@ class Finisher:
 
     `written` is called after each write with the outcomes that are committed, which may be none.
     `may_start`: others may start now, because an execution, a schedule or input was waiting.
-    Programs that wait for an `awaited` execution are notified once its outcome is committed.
     `gather`: the seconds for which a step waits for further outcomes.
     """
 
@@ -111,7 +61,7 @@ class Finisher:
         statements: Statements,
         leases: Leases,
         written: Written,
-        awaited: Awaited,
+        follow_up: FollowUp,
         *,
         gather: float = 0.002,
     ) -> None:
@@ -119,17 +69,16 @@ class Finisher:
         self._statements = statements
         self._leases = leases
         self._written = written
-        self._awaited = awaited
+        self._follow_up = follow_up
         self._gather = gather
         self._waiting: list[Ended] = []
-        self._to_rearm: list[tuple[ScopeKey, str]] = []
-        self._to_settle: set[ScopeKey] = set()
-        self._to_notify: set[int] = set()
+        self._may_start = False
         self._empty = asyncio.Event()
         self._empty.set()
         self.wake = asyncio.Event()
 
     def put(self, ended: Ended) -> None:
+        ended.lease.ended = True
         self._waiting.append(ended)
         self._empty.clear()
         self.wake.set()
@@ -145,30 +94,29 @@ class Finisher:
 
     async def step(self) -> float | None:
         """Write a batch. Return the seconds until the next step, or None to wait for `wake`."""
-        if not self._waiting:
-            if await self._follow_up(rearm=True):
+        writes = bool(self._waiting)
+        try:
+            if writes:
+                await self._write_batch()
+            if await self._follow_up.go_on(rearm=not writes):
                 self._written((), may_start=True)
-            return self._rest()
+        finally:
+            if not self._waiting:
+                self._empty.set()
+        return 0 if self._waiting else self._follow_up.rest
+
+    async def _write_batch(self) -> None:
+        """Write the first outcomes that wait, and report those that are committed."""
         if len(self._waiting) < LARGEST_BATCH and self._gather:
             await asyncio.sleep(self._gather)
         batch, settled = self._waiting[:LARGEST_BATCH], Settled()
         await self._write(batch, settled)
-        self._forget(batch, settled.tokens)
-        may_start = await self._follow_up(rearm=False) or settled.may_start
-        if not self._waiting:
-            self._empty.set()
+        tokens = {ended.token for ended in (*settled.committed, *settled.dropped)}
+        self._waiting = [ended for ended in self._waiting if ended.token not in tokens]
+        for token in tokens:
+            self._leases.remove(token)
+        may_start, self._may_start = self._may_start, False
         self._written(settled.committed, may_start=may_start)
-        return 0 if self._waiting else self._rest()
-
-    def _rest(self) -> float | None:
-        return LOCKED_SECONDS if self._to_rearm or self._to_settle else None
-
-    def _forget(self, batch: Sequence[Ended], settled: Container[UUID]) -> None:
-        """Remove settled outcomes and their leases."""
-        self._waiting[: len(batch)] = [x for x in batch if x.token not in settled]
-        for ended in batch:
-            if ended.token in settled:
-                self._leases.remove(ended.token)
 
     async def _write(self, batch: Sequence[Ended], settled: Settled) -> None:
         """Write all outcomes, even if one of them holds a value that cannot be stored."""
@@ -183,36 +131,31 @@ class Finisher:
                 await self._write_without_values(batch[0], error, settled)
 
     async def _write_without_values(self, ended: Ended, error: Exception, settled: Settled) -> None:
-        # The handler has done its work, which must not run again because of its result.
-        text = clean_text(f"the outcome could not be stored: {reason(error)}", 4000)
-        succeeded = ended.outcome.status is Status.SUCCESS
-        code = ended.outcome.error_code if succeeded else None
-        plain = replace(
-            ended.outcome, result_json=None, output=None, rows_affected=None,
-            error_code=code or ErrorCode.RESULT_INVALID, error_msg=text,
-        )  # fmt: skip
-        log.warning("outcome_refused", execution_id=ended.lease.claimed.id, error=text)
-        try:
-            await self._write_once([replace(ended, outcome=plain)], settled)
-        except UNSTORABLE:
-            log.exception("outcome_dropped", execution_id=ended.lease.claimed.id)
+        execution_id = ended.lease.claimed.id
+        if ended.stripped:
+            log.error("outcome_dropped", execution_id=execution_id, exc_info=error)
             settled.dropped.append(ended)
+            return
+        stripped = ended.without_values(error)
+        log.warning("outcome_refused", execution_id=execution_id, error=stripped.outcome.error_msg)
+        # If the reply to this write is lost, the next step looks for what may be committed.
+        self._waiting[self._waiting.index(ended)] = stripped
+        await self._write([stripped], settled)
 
     async def _write_once(self, batch: Sequence[Ended], settled: Settled) -> None:
         async with self._pool.connection() as c:
-            written = await self._send(c, batch, settled)
+            written = await self._send(c, batch)
             settled.committed.extend(x for x in batch if x.token in written)
-            # Whoever wrote a missing row may have left input to settle as well.
-            self._to_settle.update(
+            # The handler's own transaction, or an earlier attempt of this write, may have left
+            # input to settle.
+            self._follow_up.settle_later(
                 x.lease.claimed.key.scope for x in batch if written.get(x.token, True)
             )
             missing = [x for x in batch if x.token not in written]
             if missing:
                 await self._look_up(c, missing, settled)
 
-    async def _send(
-        self, c: StepConnection, batch: Sequence[Ended], settled: Settled
-    ) -> dict[UUID, bool]:
+    async def _send(self, c: StepConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
         """Write the batch in one transaction, and re-arm what waited for it in another one.
 
         Both are one round trip. They are two transactions, because schedules come before executions
@@ -222,28 +165,26 @@ class Finisher:
         Return the written tokens, and for each whether its scope has input to settle.
         """
         finishing = [x.row for x in batch if not x.release]
-        releasing = [x for x in batch if x.release]
-        to_rearm = [*self._to_rearm, *_scopes(batch)]
-        # Also those whose lease is lost, because they end as well. A notification is only a hint.
-        self._to_notify.update(self._awaited.among(x.lease.claimed.id for x in batch))
-        writing, finished, released = None, None, []
+        transaction, finished, released = None, None, []
         try:
             async with c.round_trip():
-                async with step_transaction(c) as writing:
+                async with step_transaction(c) as transaction:
                     if finishing:
                         finished = await self._statements.finish_executions(c, finishing)
-                    for x in releasing:
-                        released.append(
-                            await self._statements.release_executions(
-                                c, [x.lease.claimed.key], [x.token],
-                                x.outcome.error_code or "", x.outcome.error_msg or "",
-                            )
-                        )  # fmt: skip
-                settled.may_start |= await self._rearm(c, to_rearm)
+                    for x in batch:
+                        if x.release:
+                            released.append(
+                                await self._statements.release_executions(
+                                    c, [x.lease.claimed.key], [x.token],
+                                    x.outcome.error_code or "", x.outcome.error_msg or "",
+                                )
+                            )  # fmt: skip
+                self._may_start |= await self._follow_up.rearm(c, batch)
         except psycopg.Error:
-            if writing is None or not writing.committed:
+            if transaction is None or not transaction.committed:
                 raise
-            self._to_rearm = to_rearm  # the next step repeats it, and reports an error that lasts
+            self._follow_up.rearm_later(batch)  # a later step reports an error that lasts
+        # These results arrived before the error, if there was one.
         written: dict[UUID, bool] = {}
         if finished is not None:
             written.update((row.token, row.has_input) for row in await finished.fetchall())
@@ -254,8 +195,9 @@ class Finisher:
     async def _look_up(self, c: StepConnection, missing: Sequence[Ended], settled: Settled) -> None:
         """Settle the outcomes whose write did not return their row.
 
-        Either an earlier write has committed them and its reply was lost, or their lease is lost. A
-        row that is RUNNING under its token was locked, and its write is repeated.
+        The handler's transaction or an earlier write has committed them, or their lease is lost. A
+        row that is still RUNNING under its token was skipped by PostgreSQL (18 up to 18.4, see
+        `UnknownCommits`), and its write is repeated.
         """
         result = await self._statements.read_leases(
             c, [x.lease.claimed.key for x in missing], [x.token for x in missing]
@@ -273,49 +215,3 @@ class Finisher:
                 log.warning(
                     "lease_lost", **ended.lease.log_fields, refused=ended.outcome.status.value
                 )
-
-    async def _rearm(self, c: StepConnection, ended: Sequence[tuple[ScopeKey, str]]) -> bool:
-        """Re-arm the schedules that waited for these executions. Return whether others may start.
-
-        It also notifies the programs that wait for an execution.
-
-        Schedules that others have locked stay to be re-armed: a claim, for example, locks the
-        schedules of executions that it then does not start. The sweeper re-arms whatever a crash
-        leaves behind.
-        """
-        async with step_transaction(c):
-            result = await self._statements.rearm_unblocked(c, ended)
-            waiting = await self._statements.has_waiting(c)
-            if self._to_notify:
-                await self._statements.notify_ended(c, sorted(self._to_notify))
-        unblocked = await result.fetchall()
-        self._to_notify.clear()
-        self._to_rearm = [(x.scope, x.queue) for x in unblocked if not x.rearmed]
-        return any(x.rearmed for x in unblocked) or bool(await waiting.fetchone())
-
-    async def _follow_up(self, *, rearm: bool) -> bool:
-        """Settle the input of executions that ended, and with `rearm` re-arm what was locked.
-
-        In transactions of their own. Return whether others may start now.
-        """
-        may_start = False
-        try:
-            if rearm and self._to_rearm:
-                async with self._pool.connection() as c:
-                    may_start = await self._rearm(c, self._to_rearm)
-            if self._to_settle:
-                scopes = sorted(self._to_settle)
-                async with self._pool.connection() as c, step_transaction(c):
-                    await self._statements.settle_inputs(c, scopes)
-                self._to_settle.difference_update(scopes)
-                may_start = True
-        except RETRYABLE_ERRORS:
-            pass
-        except psycopg.Error as error:
-            if not is_unreachable(error):
-                raise
-        return may_start
-
-
-def _scopes(batch: Sequence[Ended]) -> list[tuple[ScopeKey, str]]:
-    return [(x.lease.claimed.key.scope, x.lease.queue) for x in batch]

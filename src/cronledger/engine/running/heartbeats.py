@@ -212,12 +212,14 @@ class Heartbeats:
             # Only the holder writes SUCCESS, so this runner finished it and has no reply yet.
             if state.ours and state.status in ("RUNNING", "SUCCESS")
         }
-        self._leases.postpone(ours, monotonic() + self.RETRY)
+        # An outcome may be committed, and its reply under way. The finisher looks for it itself.
+        ended = {lease.token for lease in missing if lease.ended}
+        self._leases.postpone(ours.keys() | ended, monotonic() + self.RETRY)
         for lease in missing:
             if lease.token in ours:
                 if ours[lease.token].cancel_requested:
                     lease.stop("cancelled")
-            elif self._leases.lose(lease.token) is not None:
+            elif lease.token not in ended and self._leases.lose(lease.token) is not None:
                 log.warning("lease_lost", **lease.log_fields)
                 lease.stop("lease_lost")
 

@@ -19,8 +19,10 @@ from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.peers import NewerPeers
+from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.executor import Executor
-from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.running.finisher import Finisher
+from cronledger.engine.running.follow_up import FollowUp
 from cronledger.engine.running.handlers.command import CommandHandlers
 from cronledger.engine.running.handlers.http import HttpHandlers
 from cronledger.engine.running.handlers.python import PythonHandlers
@@ -108,8 +110,9 @@ class Components:
             self._access, self._statements, self.leases, self.supervisor.extend
         )
         self.finisher = Finisher(
-            self._pool, self._statements, self.leases, coordinator.written, self.awaited
-        )
+            self._pool, self._statements, self.leases, coordinator.written,
+            FollowUp(self._pool, self._statements, self.awaited),
+        )  # fmt: skip
         self.executor = Executor(
             self.leases,
             self.finisher,

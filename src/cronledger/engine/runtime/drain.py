@@ -6,8 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cronledger.engine.claiming.claimer import Claimer
+from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.executor import Executor
-from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.runtime.diagnostics import Active
 from cronledger.engine.runtime.loops import Loops
 from cronledger.logger import get_logger
@@ -52,14 +53,11 @@ class Drain:
         """Note that these outcomes are committed."""
         self._ended.extend(ended)
 
-    async def stop_claiming(self) -> bool:
-        """Wait until no claim is in flight. Return whether one had to be cut off."""
-        # A claim may finish its COMMIT first, because its executions would be orphans otherwise.
-        cut_off = self.claimer.in_flight and not await self.loops.finish(
-            "dispatcher", CLAIM_SECONDS
-        )
+    async def stop_claiming(self) -> None:
+        """Stop claiming. A claim in flight has CLAIM_SECONDS to finish, and is then cut off."""
+        if self.claimer.in_flight:
+            await self.loops.finish("dispatcher", CLAIM_SECONDS)
         await self.loops.halt("dispatcher", "scopes", "listener")
-        return cut_off
 
     async def wait_idle(self, patience: float, aborting: asyncio.Event) -> None:
         """Wait until no handler runs, `patience` seconds have passed, or `aborting` is set.

@@ -11,8 +11,9 @@ from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.executor import Executor
-from cronledger.engine.running.finisher import Ended, Finisher
+from cronledger.engine.running.finisher import Finisher
 
 MOST_ROUNDS = 10_000
 

@@ -19,7 +19,7 @@ from psycopg_pool import PoolTimeout
 from cronledger.app import App
 from cronledger.engine.apps import AppRegistry
 from cronledger.engine.maintenance.check_in import State, take_name
-from cronledger.engine.running.finisher import Ended
+from cronledger.engine.running.ended import Ended
 from cronledger.engine.runtime.assembly import Components, ttl
 from cronledger.engine.runtime.diagnostics import MOST_KEPT, Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
@@ -106,7 +106,7 @@ class Runtime:
                 await before()
         except BaseException as error:
             if built:
-                await self._sign_off(claim_cut_off=False)
+                await self._sign_off()
             try:
                 await (self._close() if built else self.pool.close(timeout=2))
             finally:
@@ -193,7 +193,7 @@ class Runtime:
         drain, running = self.components.drain, self.components.executor.running
         log.info("runner_draining", runner=self.runner_id, running=running, timeout_s=patience)
         try:
-            claim_cut_off = await drain.stop_claiming()
+            await drain.stop_claiming()
             self.components.loops.wake("check_in")  # so that others see the runner drain
             await drain.wait_idle(began + patience - monotonic(), self._aborting)
             await drain.stop_running(self.diagnostics().executions)
@@ -201,7 +201,7 @@ class Runtime:
                 async with asyncio.timeout(FLUSH_SECONDS):
                     await self.components.finisher.wait_empty()
             await self.components.loops.halt()
-            await self._sign_off(claim_cut_off=claim_cut_off)
+            await self._sign_off()
         finally:
             self._report = drain.report()
             async with (
@@ -245,12 +245,14 @@ class Runtime:
             closing.cancel()
             await self.lifespans.close(CLOSE_SECONDS)
 
-    async def _sign_off(self, *, claim_cut_off: bool) -> None:
-        """Release the executions of a claim that was cut off, and mark the runner as stopped."""
+    async def _sign_off(self) -> None:
+        """Release what a claim has won and nobody started, and mark the runner as stopped.
+
+        The claim was cut off, or the reply to its COMMIT was lost.
+        """
         with suppress(psycopg.Error, TimeoutError):
             async with asyncio.timeout(2):
-                if claim_cut_off:
-                    await self.components.claimer.unknown_commits.resolve()
+                await self.components.claimer.unknown_commits.resolve()
                 async with self.pool.connection() as c:
                     await self._statements.stop_runner(c, self.runner_id, self.expected.id)
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from cronledger.engine.claiming import claim, unknown_commits
-from cronledger.engine.running import finisher
+from cronledger.engine.running import finisher, follow_up
 from cronledger.ledger import statements
 from tests.simulation.support.backend import Database
 from tests.simulation.support.mistakes.mutating import method
@@ -22,7 +22,7 @@ def rearms_nothing(_: Database) -> AbstractContextManager[None]:
 
         return rearm
 
-    return method(finisher.Finisher, "_rearm", make)
+    return method(follow_up.FollowUp, "rearm", make)
 
 
 def parks_without_a_second_check(_: Database) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from psycopg.rows import tuple_row
 
 from cronledger.app import Cancelled, Context
 from cronledger.engine.lease import Lease
-from cronledger.engine.running.finisher import Ended
+from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.engine.threads import Threads
 from cronledger.ledger.access import Access

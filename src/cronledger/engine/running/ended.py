@@ -1,0 +1,70 @@
+"""The outcome of an attempt that has to be written."""
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from cronledger.engine.lease import Lease
+from cronledger.engine.log_throttle import reason
+from cronledger.ledger.rows import Ending, LeaseState
+from cronledger.rules.error_codes import ErrorCode
+from cronledger.rules.model import ScopeKey, Status
+from cronledger.rules.outcome import Outcome, clean_text
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The outcome of an attempt that has to be written.
+
+    `release`: the execution returns to PENDING instead, for the reason in `outcome`. `stripped`:
+    the ledger refused its values, so it has none.
+    """
+
+    lease: Lease
+    outcome: Outcome
+    duration_ms: int
+    release: bool = False
+    stripped: bool = False
+
+    @property
+    def token(self) -> UUID:
+        return self.lease.token
+
+    @property
+    def schedule(self) -> tuple[ScopeKey, str]:
+        """The schedule that may have waited for this execution, and its queue."""
+        return self.lease.claimed.key.scope, self.lease.queue
+
+    @property
+    def row(self) -> Ending:
+        """The row for the statement `finish_executions`."""
+        o, claimed = self.outcome, self.lease.claimed
+        return Ending(
+            claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
+            o.error_code, o.error_msg, self.duration_ms, o.retry_after, o.watermark, o.covers,
+        )  # fmt: skip
+
+    def without_values(self, error: Exception) -> "Ended":
+        """Return the same end without the values that the ledger refuses with this error.
+
+        A SUCCESS stays one, because the handler has done its work and must not run again.
+        """
+        succeeded = self.outcome.status is Status.SUCCESS
+        code = self.outcome.error_code if succeeded else None
+        outcome = replace(
+            self.outcome, result_json=None, output=None, rows_affected=None,
+            error_code=code or ErrorCode.RESULT_INVALID,
+            error_msg=clean_text(f"the outcome could not be stored: {reason(error)}", 4000),
+        )  # fmt: skip
+        return replace(self, outcome=outcome, stripped=True)
+
+    def is_committed(self, state: LeaseState | None) -> bool:
+        """Return whether this state of the row shows that this outcome was committed before."""
+        if state is None or state.error_code != self.outcome.error_code:
+            return False
+        if self.release or not state.ours:
+            # A release, or a failure that is retried since: the row has another token or none, and
+            # only the error_code shows who wrote it. A SUCCESS keeps its token, so it is not one.
+            return state.error_code is not None
+        # A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
+        cancelled = self.outcome.status is Status.FAILED and state.status == Status.CANCELLED
+        return state.status == self.outcome.status or cancelled
