@@ -117,6 +117,7 @@ EVENTS: Mapping[str, str] = {
     "this and recovers by itself.",
     "web_read_failed": "A panel of the web page could not be read. It shows its last data. Logged "
     "once until it is read again.",
+    "web_verify_failed": "A `run` of verify that was started on the web page failed.",
 }
 """Every event that this package logs, and its meaning."""
 

@@ -11,20 +11,32 @@ from cronledger.ledger.database_errors import is_unreachable
 
 __all__ = ["DoctorContext", "Finding", "examine"]
 
+OF_REPLICAS = (doctor_server.pooler, doctor_server.listening, doctor_ledger.roles)
+"""Checks of the connection string and of the role of replicas."""
 
-def examine(context: DoctorContext) -> list[Finding]:
+
+def examine(context: DoctorContext, *, of_replicas: bool = True) -> list[Finding]:
     """Return the findings of all checks, in order. Without its schema, the ledger is not checked.
+
+    `of_replicas` False: the connection is not that of a replica, so OF_REPLICAS are `unchecked`.
 
     Raises psycopg.OperationalError if the database is unreachable.
     """
-    found = list(_findings(context, (*doctor_server.CHECKS, doctor_ledger.schema)))
+    left_out = () if of_replicas else OF_REPLICAS
+    found = list(_findings(context, (*doctor_server.CHECKS, doctor_ledger.schema), left_out))
     if not any(one.check == "schema" and one.severity == "problem" for one in found):
-        found += _findings(context, doctor_ledger.CHECKS)
+        found += _findings(context, doctor_ledger.CHECKS, left_out)
     return found
 
 
-def _findings(context: DoctorContext, checks: Sequence[Check]) -> Iterator[Finding]:
+def _findings(
+    context: DoctorContext, checks: Sequence[Check], left_out: Sequence[Check]
+) -> Iterator[Finding]:
     for check in checks:
+        if check in left_out:
+            text = "depends on the connection string and the role of the replicas"
+            yield Finding(check.__name__, "unchecked", text, "run `cronledger doctor` with these")
+            continue
         try:
             yield from check(context)
         except psycopg.Error as error:

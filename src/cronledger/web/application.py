@@ -25,6 +25,7 @@ from cronledger.web.access.embedded import EmbeddedAccess
 from cronledger.web.access.headers import HEADERS, Headers
 from cronledger.web.access.identity import Identify, RefusedRequestError
 from cronledger.web.acting import Actor
+from cronledger.web.examining import Examiner
 from cronledger.web.gate import Gate, refusal
 from cronledger.web.pages import (
     events,
@@ -37,16 +38,18 @@ from cronledger.web.pages import (
     now,
     runners,
     sign_in,
+    verification,
     why,
 )
 from cronledger.web.reading import Reader
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
 from cronledger.web.site import Site, site_of
+from cronledger.web.verifying import Verifier
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, why, load, runners)
+PAGES = (now, jobs, ledger, why, load, runners, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (execution, events, job, job_actions)
@@ -65,18 +68,23 @@ def create_app(
     Raises ConfigurationError if a setting is missing or cannot work.
     """
     settings = settings or Settings.load()
+    reading = _database(settings, settings.web_read_url, url)
+    acting = _database(settings, settings.web_act_url, url)
+    reader = Reader(reading, settings.schema_name)
+    refresh = Refresh(_listen_access(settings, url), settings.schema_name)
+
+    def verified() -> None:
+        reader.expire()
+        refresh.notify()
+
     site = Site(
-        reader=Reader(
-            _database(settings, settings.web_read_url, url), settings.schema_name
-        ),
-        actor=Actor(
-            _database(settings, settings.web_act_url, url),
-            settings.schema_name,
-            settings.lock_timeout,
-        ),
+        reader=reader,
+        actor=Actor(acting, settings.schema_name, settings.lock_timeout),
+        verifier=Verifier(acting, settings.schema_name, verified),
+        examiner=Examiner(reading, settings),
         access=access_of(settings) if identify is None else EmbeddedAccess(identify),
         redaction=Redaction(settings.web_redact),
-        refresh=Refresh(_listen_access(settings, url), settings.schema_name),
+        refresh=refresh,
         entries=[page.ENTRY for page in PAGES],
         retention=settings.retention,
     )  # fmt: skip

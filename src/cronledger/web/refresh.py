@@ -61,6 +61,10 @@ class Refresh:
         finally:
             await self._close(changed)
 
+    def notify(self) -> None:
+        """Let all open pages read themselves again, because this process changed something."""
+        self._woken("notified")
+
     def stop(self) -> None:
         """End all streams soon. A signal handler may call this."""
         self._stopped = True

@@ -1,5 +1,6 @@
 """What every page uses: the pools, the templates, links below a prefix, and messages."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from cronledger.web import formats
 from cronledger.web.access.identity import Access, Identity
 from cronledger.web.acting import Actor
+from cronledger.web.examining import Examiner
 from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
+from cronledger.web.verifying import Verifier
 
 IDENTITY = "cronledger_identity"
 """The name of the identity in the state of a request, which the embedding program uses as well."""
@@ -38,14 +41,17 @@ class Site:
     """One page in a process: what its requests share."""
 
     def __init__(
-        self, *, reader: Reader, actor: Actor, access: Access, redaction: Redaction,
-        refresh: Refresh, entries: Sequence[Entry], retention: timedelta,
+        self, *, reader: Reader, actor: Actor, verifier: Verifier, examiner: Examiner,
+        access: Access, redaction: Redaction, refresh: Refresh, entries: Sequence[Entry],
+        retention: timedelta,
     ) -> None:  # fmt: skip
         self.refresh = refresh
         self.retention = retention
         self.redaction = redaction
         self.reader = reader
         self.actor = actor
+        self.verifier = verifier
+        self.examiner = examiner
         self.access = access
         self._entries = entries
         self._templates = Environment(
@@ -100,7 +106,8 @@ class Site:
         return response
 
     async def close(self) -> None:
-        """Close the connections."""
+        """End the work of threads, and close the connections."""
+        await asyncio.gather(self.verifier.close(), self.examiner.close())
         await self.reader.close()
         await self.actor.close()
 

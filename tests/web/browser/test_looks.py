@@ -29,7 +29,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
         "job-run": "/job/run?name=send-invoices",
         "job-pause": "/job/pause?name=send-invoices&until=2h",
         "job-backfill": "/job/backfill?name=send-invoices&from=6h",
-        "why": "/why?job=send-invoices&time=03:00",
+        "why": "/why?job=send-invoices&time=03:00", "verify": "/verify",
     }  # fmt: skip
     found = []
     for name, address in addresses.items():
@@ -56,7 +56,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
 
 def test_f56_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
-    for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load"):
+    for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load", "/verify"):
         page.goto(f"{site}{address}")
         found = [
             rule["id"]

@@ -1,6 +1,6 @@
 """A ledger that has something to show on every page."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from psycopg.types.json import Jsonb
 
@@ -64,6 +64,7 @@ def open_shop(db: Db) -> int:
             " next_plan_time = %s WHERE job_name = %s AND job_name <> 'mail-digest'",
             [due, due, name],
         )  # fmt: skip
+    _verify(db, at)
     found: int = rows.execution(
         db, "FAILED", "send-invoices", plan_time=at - timedelta(minutes=1), attempt=2,
         started_at=at - timedelta(seconds=30), finished_at=at - timedelta(seconds=5),
@@ -76,3 +77,25 @@ def open_shop(db: Db) -> int:
         }]),
     )["id"]  # fmt: skip
     return found
+
+
+def _verify(db: Db, at: datetime) -> None:
+    """Record runs of verify: nightly ones, one of a job that found something, and a killed one."""
+    names = ("schedules", "plan_times", "executions", "skips", "behind", "violations", "accepted")
+    found = Jsonb({"missing": 2, "untrue_skip": 1})
+    for days, job, counts, kinds in (
+        (3, None, (10, 2880, 2816, 64, 0, 0, 0), Jsonb({})),
+        (2, "sync-crm", (1, 96, 94, 0, 0, 3, 1), found),
+        (1, None, (10, 2880, 2804, 76, 0, 0, 1), Jsonb({})),
+    ):
+        began = at - timedelta(days=days, minutes=2)
+        rows.insert(
+            db, "verification_runs", job_name=job, requested_by="nightly@ops", version="0.1.0",
+            started_at=began, finished_at=began + timedelta(seconds=3 + days), outcome="finished",
+            checked_after=began - timedelta(days=3), checked_through=began, kinds=kinds,
+            **dict(zip(names, counts, strict=True)),
+        )  # fmt: skip
+    rows.insert(
+        db, "verification_runs", requested_by="alice@ops", version="0.1.0",
+        started_at=at - timedelta(hours=3), from_plan_time=at - timedelta(hours=27),
+    )  # fmt: skip

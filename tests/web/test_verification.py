@@ -1,0 +1,261 @@
+"""The page Verify: recorded runs, a run that people start, and the checks of doctor."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from psycopg import sql
+from psycopg.types.json import Jsonb
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, connected, one, value
+from tests.web.support.browsing import SAME_ORIGIN, app, client, panel, text
+from tests.web.support.logins import Logins
+from tests.web.test_access import TOKENS
+
+HOUR = timedelta(hours=1)
+
+
+def spoil(db: Db) -> None:
+    """A job whose cursor went over three plan_times without a row."""
+    rows.job(db, "hourly", schedule="0 * * * *")
+    for table, column in (("schedules", "created_at"), ("job_revisions", "effective_from")):
+        db.execute(
+            sql.SQL(
+                "UPDATE cronledger.{} SET {} = date_trunc('hour', cronledger.db_now())"
+                " - interval '150 min'"
+            ).format(sql.Identifier(table), sql.Identifier(column))
+        )
+    db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
+
+
+def run(db: Db, **columns: object) -> int:
+    """A recorded run that has ended."""
+    at = rows.now(db)
+    counts = dict.fromkeys(
+        ("schedules", "plan_times", "executions", "skips", "behind", "violations", "accepted"), 0
+    )
+    row = {
+        "requested_by": "nightly", "version": "1", "started_at": at - HOUR, "finished_at": at,
+        "outcome": "finished", "kinds": Jsonb({}), **counts, **columns,
+    }  # fmt: skip
+    found: int = rows.insert(db, "verification_runs", **row)["id"]
+    return found
+
+
+def start(browser: TestClient, **data: str) -> str:
+    """Start a run, and return what the page says afterwards."""
+    done = browser.post("/verify", data={"window": "all", **data}, headers=SAME_ORIGIN)
+    assert done.status_code == 303, text(done.text)
+    return text(browser.get(done.headers["location"]).text)
+
+
+def ended(browser: TestClient) -> str:
+    """The page once no run is under way in its process."""
+    deadline = time.monotonic() + 60
+    while "Run verify" not in (html := browser.get("/verify").text):
+        assert time.monotonic() < deadline, panel(html, "run")
+        time.sleep(0.05)
+    return html
+
+
+@contextmanager
+def held(database_url: str) -> Iterator[None]:
+    """Every run of verify waits for a lock within the block."""
+    with connected(database_url) as c, c.transaction():
+        c.execute("ALTER VIEW cronledger.verify_executions ALTER COLUMN id SET DEFAULT 0")
+        try:
+            yield
+        finally:
+            c.execute("ALTER VIEW cronledger.verify_executions ALTER COLUMN id DROP DEFAULT")
+
+
+def test_f56_without_a_run_the_page_says_that_nobody_knows(browser: TestClient) -> None:
+    page = browser.get("/verify").text
+    assert "Nobody knows whether this ledger keeps its promises" in panel(page, "last")
+    assert "No run is recorded." in panel(page, "runs")
+
+
+def test_f56_recorded_runs_have_their_state_and_their_result(browser: TestClient, db: Db) -> None:
+    at = rows.now(db)
+    run(db, plan_times=96, executions=90, skips=6, checked_after=at - 24 * HOUR, checked_through=at)
+    run(db, job_name="report", violations=3, kinds=Jsonb({"missing": 2, "extra": 1}), accepted=1)
+    stale = Jsonb({"stale": 1})
+    run(db, outcome="interrupted", error="KeyboardInterrupt", violations=1, kinds=stale)
+    rows.insert(
+        db, "verification_runs", requested_by="alice", version="1", started_at=at,
+        from_plan_time=at - HOUR,
+    )  # fmt: skip
+    page = browser.get("/verify").text
+    last = panel(page, "last")
+    assert "no violation" in last and "nightly" in last
+    assert "96" in last and "90 executions, 6 skips" in last
+    runs = panel(page, "runs")
+    assert "unfinished (runs elsewhere, or was killed)" in runs
+    assert "interrupted KeyboardInterrupt 1 violation 1 stale until then" in runs
+    assert "finished 3 violations 1 extra, 2 missing and 1 accepted report" in runs
+    order = [runs.index(word) for word in ("unfinished", "interrupted", "3 violations", "96")]
+    assert order == sorted(order)
+
+
+def test_f56_older_runs_follow(browser: TestClient, db: Db) -> None:
+    for number in range(25):
+        run(db, requested_by=f"nightly{number:02}")
+    first = browser.get("/verify").text
+    assert "20+" in panel(first, "runs") and "nightly05" in panel(first, "runs")
+    assert "nightly04" not in panel(first, "runs")
+    second = browser.get("/verify?before=6").text
+    assert "nightly04" in panel(second, "runs") and "nightly05" not in panel(second, "runs")
+    assert "Newest runs" in text(second)
+    assert browser.get("/verify?before=x").status_code == 400
+
+
+def test_f57_a_run_is_made_in_the_background_and_recorded(browser: TestClient, db: Db) -> None:
+    spoil(db)
+    assert "Run 1 checks all kept history of all jobs." in start(browser)
+    page = ended(browser)
+    assert "1 violation 1 missing" in panel(page, "last")
+    assert "missing hourly" in panel(page, "found")
+    made = one(db.execute("SELECT * FROM cronledger.verifications"))
+    assert (made["outcome"], made["violations"]) == ("finished", 1)
+    assert made["from_plan_time"] is None and "@" in made["requested_by"]
+
+
+def test_f57_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, db: Db) -> None:
+    spoil(db)
+    rows.job(db, "other")
+    assert "checks the last day of other" in start(browser, window="1d", job="other")
+    assert "no run of `verify` has checked all jobs" in panel(ended(browser), "last").lower()
+    made = one(db.execute("SELECT * FROM cronledger.verifications"))
+    assert (made["job_name"], made["violations"]) == ("other", 0)
+    assert made["started_at"] - made["from_plan_time"] < timedelta(days=1, minutes=5)
+
+
+def test_f57_a_run_bears_the_name_of_its_person(database_url: str, logins: Logins, db: Db) -> None:
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        viewer = {"Authorization": "Bearer grafana-secret"}
+        assert "Operators run it here" in text(browser.get("/verify", headers=viewer).text)
+        assert browser.post("/verify", data={"window": "1d"}, headers=viewer).status_code == 403
+        browser.post("/sign-in", data={"token": "alice-secret"}, headers=SAME_ORIGIN)
+        start(browser)
+        ended(browser)
+    assert value(db, "SELECT requested_by FROM cronledger.verifications") == "alice"
+
+
+def test_f57_one_run_at_a_time_and_the_page_shows_it(
+    browser: TestClient, database_url: str, db: Db
+) -> None:
+    spoil(db)
+    with held(database_url):
+        start(browser)
+        page = browser.get("/verify").text
+        assert "run 1 checks" in panel(page, "run") and "Run verify" not in page
+        assert "running here" in panel(page, "runs")
+        second = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
+        assert second.status_code == 409
+        assert "This process runs verify already." in text(second.text)
+    assert "running here" not in panel(ended(browser), "runs")
+    assert value(db, "SELECT count(*) FROM cronledger.verifications") == 1
+
+
+def test_f57_a_stop_of_the_server_interrupts_the_run(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    spoil(db)
+    with held(database_url), client(app(database_url, logins)) as browser:
+        start(browser)
+        rows_waiting = (
+            "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND database ="
+            " (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        deadline = time.monotonic() + 60
+        while not value(db, rows_waiting):
+            assert time.monotonic() < deadline
+        browser.__exit__(None, None, None)
+        made = one(db.execute("SELECT * FROM cronledger.verifications"))
+        browser.__enter__()
+    assert made["outcome"] == "interrupted"
+    assert made["error"] == "StoppedError: the server of the web page was stopped"
+
+
+def test_f57_a_run_that_fails_says_why(browser: TestClient, database_url: str, db: Db) -> None:
+    spoil(db)
+    with held(database_url):
+        start(browser)
+        cancelled = (
+            "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
+            " WHERE application_name = 'cronledger web verifies' AND wait_event_type = 'Lock'"
+            " AND datname = current_database()"
+        )
+        deadline = time.monotonic() + 60
+        while not value(db, cancelled):
+            assert time.monotonic() < deadline
+        page = ended(browser)
+    assert "Run 1 failed: canceling statement due to user request" in panel(page, "run")
+    assert "interrupted QueryCanceled" in panel(page, "runs")
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "message"),
+    [
+        ({"window": "3d"}, 400, "window is one of 1d, 7d, all, not '3d'."),
+        ({}, 400, "window is one of"),
+        ({"window": "1d", "job": "none"}, 404, "The job none does not exist."),
+    ],
+)
+def test_f57_a_run_that_cannot_be_made(
+    browser: TestClient, db: Db, data: dict[str, str], status: int, message: str
+) -> None:
+    refused = browser.post("/verify", data=data, headers=SAME_ORIGIN)
+    assert refused.status_code == status and message in text(refused.text)
+    assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
+
+
+def test_f57_a_login_that_may_not_record_a_run_gets_the_remedy(
+    database_url: str, logins: Logins
+) -> None:
+    viewer = logins.url(database_url, "viewer")
+    with client(app(database_url, logins, web_act_url=viewer)) as browser:
+        for _ in range(2):  # the refused one does not count as a run
+            refused = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
+            assert refused.status_code == 409
+            assert "permission denied for function begin_verification" in text(refused.text)
+            assert "grant the right to the current role" in text(refused.text)
+        assert "Run verify" in browser.get("/verify").text
+
+
+def test_f56_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -> None:
+    rows.job(db, "alone")
+    doctor = panel(browser.get("/verify").text, "doctor")
+    assert "runners problem no replica is alive start one with `cronledger run`" in doctor
+    assert "jobs problem no live runner can run alone (queue default) start a replica" in doctor
+    assert "autovacuum ok" in doctor
+
+
+def test_f56_checks_of_replicas_are_named_and_not_made(browser: TestClient) -> None:
+    doctor = panel(browser.get("/verify").text, "doctor")
+    for check in ("pooler", "listening", "roles"):
+        assert f"{check} not checked depends on the connection string" in doctor
+
+
+def test_f56_checks_that_need_more_rights_are_named(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    """A login whose right to a view was revoked, as in a ledger of an owner who grants less."""
+    db.execute("REVOKE SELECT ON cronledger.verifications FROM cronledger_viewer")
+    with client(app(database_url, logins)) as browser:
+        doctor = panel(browser.get("/verify").text, "doctor")
+    assert "verification not checked permission denied for view verifications" in doctor
+    assert "run doctor as a member of cronledger_viewer" in doctor
+
+
+def test_f56_without_its_database_the_page_states_it(database_url: str, logins: Logins) -> None:
+    away = "host=127.0.0.1 port=1 dbname=none"
+    with client(app(database_url, logins, web_read_url=away)) as browser:
+        page = browser.get("/verify")
+        assert page.status_code == 200
+        assert "the database is unreachable" in panel(page.text, "doctor")
+        assert "away" in browser.get("/verify").text
