@@ -38,6 +38,7 @@ from cronledger.web.pages import (
     now,
     runners,
     sign_in,
+    timeline,
     verification,
     why,
 )
@@ -49,7 +50,7 @@ from cronledger.web.verifying import Verifier
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, why, load, runners, verification)
+PAGES = (now, jobs, ledger, timeline, why, load, runners, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (execution, events, job, job_actions)

@@ -30,6 +30,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
         "job-pause": "/job/pause?name=send-invoices&until=2h",
         "job-backfill": "/job/backfill?name=send-invoices&from=6h",
         "why": "/why?job=send-invoices&time=03:00", "verify": "/verify",
+        "timeline": "/timeline?since=3h", "timeline-queue": "/timeline?since=3h&by=queue",
     }  # fmt: skip
     found = []
     for name, address in addresses.items():
@@ -56,7 +57,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
 
 def test_f56_an_empty_ledger_is_accessible(site: str, visit: Visit, db: Db) -> None:
     page = visit(site)
-    for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load", "/verify"):
+    for address in ("/", "/jobs", "/ledger", "/runners", "/why", "/load", "/verify", "/timeline"):
         page.goto(f"{site}{address}")
         found = [
             rule["id"]
