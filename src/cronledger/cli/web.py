@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import click
 
-LIBRARIES = ("starlette", "jinja2", "uvicorn")
+LIBRARIES = ("starlette", "jinja2", "jsonschema", "uvicorn")
 
 
 @click.command()

@@ -28,6 +28,18 @@ class Form:
         """Return all values of a field."""
         return self._fields.get(name, [])
 
+    def starting_with(self, prefix: str) -> dict[str, str]:
+        """Return the fields whose names begin with `prefix`, by the rest of the name.
+
+        Their surrounding blanks are kept. Raises HTTPException if one is repeated.
+        """
+        found = {}
+        for name, values in self._fields.items():
+            if name.startswith(prefix):
+                self.text(name)
+                found[name.removeprefix(prefix)] = values[0]
+        return found
+
     def whole(self, name: str) -> int:
         """Return a field that is a whole number. Raises HTTPException."""
         return whole(self.text(name), name)

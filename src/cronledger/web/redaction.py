@@ -16,6 +16,10 @@ class Redaction:
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(name.casefold() for name in names)
 
+    def hides(self, name: str) -> bool:
+        """Return whether the values of fields with this name are hidden."""
+        return name.casefold() in self._names
+
     def text(self, stored: str | None) -> str | None:
         """Return JSON of the ledger as indented text. None stays None."""
         if stored is None:
@@ -31,7 +35,6 @@ class Redaction:
     def _shown(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {
-                key: HIDDEN if key.casefold() in self._names else self._shown(part)
-                for key, part in value.items()
+                key: HIDDEN if self.hides(key) else self._shown(part) for key, part in value.items()
             }
         return [self._shown(part) for part in value] if isinstance(value, list) else value

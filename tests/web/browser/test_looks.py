@@ -26,7 +26,7 @@ def test_f56_every_page_is_accessible(site: str, visit: Visit, db: Db, scheme: s
         "now": "/", "jobs": "/jobs", "ledger": "/ledger?since=6h", "runners": "/runners",
         "execution": f"/execution?id={execution}", "job": f"/job?name=fold&day={BERLIN[2]}",
         "job-gap": f"/job?name=gap&day={SANTIAGO[2]}", "load": "/load",
-        "job-run": "/job/run?name=send-invoices",
+        "job-run": "/job/run?name=send-invoices", "job-run-json": "/job/run?name=fx-rates",
         "job-pause": "/job/pause?name=send-invoices&until=2h",
         "job-backfill": "/job/backfill?name=send-invoices&from=6h",
         "why": "/why?job=send-invoices&time=03:00", "verify": "/verify",

@@ -12,6 +12,18 @@ JOBS = (
     "rebuild-search", "refresh-prices", "send-invoices", "sync-crm",
 )  # fmt: skip
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata")
+INVOICES = {
+    "type": "object", "required": ["customer"], "properties": {
+        "customer": {"type": "string", "description": "The customer's short name."},
+        "month": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}],
+                  "description": "The first day of the month; by default the last month."},
+        "limit": {"type": "integer", "minimum": 1, "default": 500},
+        "delivery": {"enum": ["mail", "portal", "both"], "default": "mail"},
+        "dry_run": {"type": "boolean", "default": False},
+        "recipients": {"type": "array", "items": {"type": "string"}, "default": []},
+        "api_key": {"type": "string"},
+    },
+}  # fmt: skip
 ERROR = "exited with status 75: the API returned 503 Service Unavailable"
 
 
@@ -26,9 +38,11 @@ def open_shop(db: Db) -> int:
         )  # fmt: skip
     rows.runner(db, "web4.shop.example", stale_after=at - timedelta(minutes=2))
     for number, name in enumerate(JOBS):
+        schema = Jsonb(INVOICES) if name == "send-invoices" else None
         rows.job(
             db, name, timezone=ZONES[number % 4], schedule="*/15 * * * *",
             queue="reports" if number % 3 == 0 else "default", description=f"The job {name}.",
+            payload_schema=schema,
         )  # fmt: skip
         for past in range(1, 60):
             failed = (name == "sync-crm" and past < 5) or (number * 31 + past * 17) % 41 == 0

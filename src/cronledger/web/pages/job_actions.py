@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from itertools import islice
-from typing import NoReturn
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,6 +22,7 @@ from cronledger.web import queries
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.forms import Form, form_of
 from cronledger.web.pages.job import job_of
+from cronledger.web.payloads import Entered, PayloadSchema
 from cronledger.web.reading import ReadRows
 from cronledger.web.site import Site, identity_of, site_of
 
@@ -31,6 +31,8 @@ MOST_COUNTED = 100_000
 MOST_BACKFILLED = 10_000
 """plan_times of one backfill, as in one call of the SQL function."""
 MOST_LISTED = 100
+VALUE = "value."
+"""The fields of a payload have names that begin with this."""
 REPROCESS = {
     "none": "only plan_times without an execution",
     "failed": "also those that failed or were cancelled",
@@ -58,11 +60,14 @@ def _back(key: ScopeKey) -> dict[str, str]:
 
 
 async def ask_run(request: Request) -> Response:
-    """Return the form for an execution that is due now."""
-    _operator(request)
+    """Return the form for an execution that is due now, with a field for each property."""
+    site = _operator(request)
     row, _ = await job_of(request)
     key = _key(lambda name: queries.text(request, name), row)
-    return await _run_form(request, row, key, "", None)
+    schema = PayloadSchema(row["payload_schema"], site.redaction.hides)
+    as_json = queries.text(request, "as") == "json"
+    fields = [] if as_json else await asyncio.to_thread(schema.fields)
+    return await _run_form(request, row, key, Entered(None, fields))
 
 
 async def run(request: Request) -> Response:
@@ -71,42 +76,37 @@ async def run(request: Request) -> Response:
     form = await form_of(request)
     row, _ = await job_of(request, form.text("name"))
     key = _key(form.text, row)
-    payload = form.text("payload")
-    problem = _json_problem(payload)
-    if problem is not None:
-        return await _run_form(request, row, key, payload, problem)
+    schema = PayloadSchema(row["payload_schema"], site.redaction.hides)
+    text, given = form.text("payload"), form.starting_with(VALUE)
+    if given:
+        entered = await asyncio.to_thread(schema.read_fields, given)
+    else:
+        entered = await asyncio.to_thread(schema.read_json, text)
+    if entered.is_refused:
+        return await _run_form(request, row, key, entered, text)
     (made,) = await site.actor.call(
         "call_trigger", identity_of(request), job=key.job_name, scope_kind=key.scope_kind,
-        scope_id=key.scope_id, payload=payload or None, force=form.text("force") == "yes",
+        scope_id=key.scope_id, payload=entered.payload, force=form.text("force") == "yes",
     )  # fmt: skip
     text = f"Execution {made['value']} of {key.job_name} is due now."
     return site.done(request, text, "/execution", id=made["value"])
 
 
 async def _run_form(
-    request: Request, row: Row, key: ScopeKey, payload: str, problem: str | None
+    request: Request, row: Row, key: ScopeKey, entered: Entered, payload: str = ""
 ) -> Response:
     return await site_of(request).page(
-        request, "job_run.html", status=200 if problem is None else 400, row=row, key=key,
-        payload=payload, problem=problem, back=_back(key),
+        request, "job_run.html", status=400 if entered.is_refused else 200, row=row, key=key,
+        entered=entered, payload=payload, back=_back(key), value=VALUE,
+        schema=_schema_text(row), problem_of_schema=await asyncio.to_thread(
+            PayloadSchema(row["payload_schema"], bool).problem
+        ),
     )  # fmt: skip
 
 
-def _json_problem(text: str) -> str | None:
-    """Return why a text is not JSON, with its place, or None. No text is no payload."""
-
-    def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not JSON")
-
-    if not text:
-        return None
-    try:
-        json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        return f"The payload is not JSON: {error.msg} in line {error.lineno}, column {error.colno}."
-    except (ValueError, RecursionError) as error:
-        return f"The payload is not JSON: {error}."
-    return None
+def _schema_text(row: Row) -> str | None:
+    schema = row["payload_schema"]
+    return None if schema is None else json.dumps(schema, indent=2, ensure_ascii=False)
 
 
 # --- pause and resume ----------------------------------------------------------------------------

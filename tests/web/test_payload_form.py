@@ -1,0 +1,238 @@
+"""The form for a run now: the fields of the JSON Schema of the payload."""
+
+import json
+import re
+from html import unescape
+from typing import Any, Literal
+
+import pytest
+from psycopg.types.json import Jsonb
+from pydantic import BaseModel, Field
+from starlette.testclient import TestClient
+
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import SAME_ORIGIN, app, client, text
+from tests.web.support.logins import Logins
+
+
+class Address(BaseModel):
+    city: str
+
+
+class Order(BaseModel):
+    """What Apps derive the schema from."""
+
+    number: int = Field(ge=1, description="The number of the order.")
+    price: float | None = None
+    express: bool = False
+    size: Literal["small", "large"] = "small"
+    note: str = Field(default="none", max_length=10)
+    address: Address | None = None
+    tags: list[str] = []
+    until: str | None = Field(default=None, json_schema_extra={"format": "date"})
+    at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    api_key: str | None = Field(default=None, min_length=8)
+
+
+MANY: dict[str, Any] = {f"p{number}": {} for number in range(51)}
+SCHEMA = Order.model_json_schema()
+
+
+def job(db: Db, schema: Any = SCHEMA) -> None:
+    rows.job(db, payload_schema=Jsonb(schema))
+
+
+def run(browser: TestClient, **given: str) -> Any:
+    """Send the fields of the payload."""
+    data = {"name": "job"} | {f"value.{name}": entered for name, entered in given.items()}
+    return browser.post("/job/run", data=data, headers=SAME_ORIGIN)
+
+
+def payloads(db: Db) -> list[Any]:
+    found = db.execute("SELECT payload FROM cronledger.executions ORDER BY id").fetchall()
+    return [row["payload"] for row in found]
+
+
+def property_of(html: str, name: str) -> str:
+    """The part of the form for one property."""
+    parts = re.split(r'(?=<div class="property)', html)
+    (found,) = [part for part in parts if f'name="value.{name}"' in part]
+    return found
+
+
+def test_f57_each_simple_property_has_a_field(browser: TestClient, db: Db) -> None:
+    job(db)
+    page = browser.get("/job/run?name=job").text
+    shown = {name: property_of(page, name) for name in Order.model_fields}
+    assert 'inputmode="numeric"' in shown["number"] and "required" in shown["number"]
+    assert "The number of the order." in text(shown["number"])
+    assert 'inputmode="decimal"' in shown["price"]
+    assert "<select" in shown["express"] and "default false" in text(shown["express"])
+    assert "<select" in shown["size"] and "large" in text(shown["size"])
+    assert 'default "none"' in text(shown["note"])
+    assert "<textarea" in shown["address"] and "<textarea" in shown["tags"]
+    assert 'type="date"' in shown["until"] and 'type="datetime-local"' in shown["at"]
+    assert "Payload as JSON" not in text(page)
+    assert "Payload as JSON" in text(browser.get("/job/run?name=job&as=json").text)
+
+
+def test_f57_what_is_entered_becomes_the_payload(browser: TestClient, db: Db) -> None:
+    job(db)
+    done = run(
+        browser, number="7", price="2.5", express="true", size='"large"', note=" a <b> ",
+        address='{"city": "Kiel"}', tags="", until="2026-11-22", at="2026-11-22T03:00",
+        api_key="",
+    )  # fmt: skip
+    assert done.status_code == 303, text(done.text)
+    assert payloads(db) == [{
+        "number": 7, "price": 2.5, "express": True, "size": "large", "note": " a <b> ",
+        "address": {"city": "Kiel"}, "until": "2026-11-22", "at": "2026-11-22T03:00:00Z",
+    }]  # fmt: skip
+    Order.model_validate(payloads(db)[0])
+
+
+def test_f57_empty_fields_are_the_payload_of_the_job(browser: TestClient, db: Db) -> None:
+    rows.job(db, payload_schema=Jsonb(SCHEMA), payload=Jsonb({"number": 1}))
+    assert run(browser, number="", note="").status_code == 303
+    assert payloads(db) == [{"number": 1}]
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "problem"),
+    [
+        ({"number": "seven"}, "number", "is not a whole number"),
+        ({"number": "0"}, "number", "0 is less than the minimum of 1"),
+        ({"note": "x"}, "number", "is required"),
+        ({"number": "1", "price": "1e999"}, "price", "is not a number"),
+        ({"number": "1", "price": "NaN"}, "price", "is not a number"),
+        ({"number": "1", "express": "yes"}, "express", "is neither true nor false"),
+        ({"number": "1", "size": '"huge"'}, "size", "is not one of small, large"),
+        ({"number": "1", "note": "far too long"}, "note", "'far too long' is too long"),
+        ({"number": "1", "address": '{"city": }'}, "address", "line 1, column 10"),
+        ({"number": "1", "address": "{}"}, "address", "'city' is a required property"),
+        ({"number": "1", "tags": "[1]"}, "tags", "1 is not of type 'string'"),
+        ({"number": "1", "until": "22.11."}, "until", "is not a date"),
+        ({"number": "1", "at": "noon"}, "at", "is not an instant"),
+        ({"number": "9" * 400}, "number", "is not a whole number"),
+    ],
+)
+def test_f57_a_bad_value_is_shown_again_beside_its_field(
+    browser: TestClient, db: Db, given: dict[str, str], name: str, problem: str
+) -> None:
+    job(db)
+    refused = run(browser, **given)
+    assert refused.status_code == 400
+    shown = property_of(refused.text, name)
+    assert problem in text(shown) and 'aria-invalid="true"' in shown
+    assert refused.text.count('aria-invalid="true"') == 1
+    for other, entered in given.items():
+        part = unescape(property_of(refused.text, other))
+        assert entered in part
+    assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
+
+
+def test_f57_a_secret_is_neither_shown_nor_repeated(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    job(db)
+    with client(app(database_url, logins, web_redact=("API_Key",))) as browser:
+        page = browser.get("/job/run?name=job").text
+        assert 'type="password"' in property_of(page, "api_key")
+        refused = run(browser, number="1", api_key="hunter2")
+        assert refused.status_code == 400 and "hunter2" not in refused.text
+        shown = text(property_of(refused.text, "api_key"))
+        assert "is refused by `minLength` of the schema Enter it again." in shown
+        assert run(browser, number="1", api_key="hunter2hunter2").status_code == 303
+    assert payloads(db) == [{"number": 1, "api_key": "hunter2hunter2"}]
+
+
+def test_f57_a_required_property_may_be_null(browser: TestClient, db: Db) -> None:
+    schema = {
+        "type": "object", "required": ["a"], "properties": {
+            "a": {"type": ["string", "null"]}, "b": {"type": "integer"},
+        },
+    }  # fmt: skip
+    job(db, schema)
+    assert "empty: null" in text(browser.get("/job/run?name=job").text)
+    assert run(browser, a="", b="2").status_code == 303
+    assert payloads(db) == [{"a": None, "b": 2}]
+
+
+def test_f57_references_and_constants_have_their_fields(browser: TestClient, db: Db) -> None:
+    schema = {
+        "$ref": "#/$defs/Top",
+        "$defs": {
+            "Top": {
+                "type": "object", "properties": {
+                    "colour": {"$ref": "#/$defs/Colour"}, "kind": {"const": "x"},
+                    "level": {"enum": [1, None, "high"]}, "loop": {"$ref": "#/$defs/Loop"},
+                },
+            },
+            "Colour": {"type": "string", "enum": ["red", "blue"]},
+            "Loop": {"$ref": "#/$defs/Loop"},
+        },
+    }  # fmt: skip
+    job(db, schema)
+    page = browser.get("/job/run?name=job").text
+    assert '<option value="&#34;blue&#34;"' in property_of(page, "colour")
+    assert run(browser, colour='"blue"', kind='"x"', level="1").status_code == 303
+    assert payloads(db) == [{"colour": "blue", "kind": "x", "level": 1}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "refused"),
+    [
+        (
+            {"type": "array", "items": {"type": "integer"}},
+            "[1]",
+            ('["x"]', "0: 'x' is not of type"),
+        ),
+        ({"type": "integer"}, "3", ('"x"', "The payload: 'x' is not of type 'integer'")),
+        ({"type": "object"}, '{"any": 1}', ("[]", "The payload: [] is not of type 'object'")),
+        (
+            {"type": "object", "properties": {f"p{n}": {} for n in range(51)}},
+            "{}",
+            ("1", "1 is not"),
+        ),
+    ],
+)
+def test_f57_a_schema_without_simple_properties_keeps_the_field_for_json(
+    browser: TestClient, db: Db, schema: Any, good: str, refused: tuple[str, str]
+) -> None:
+    job(db, schema)
+    bad, problem = refused
+    page = text(browser.get("/job/run?name=job").text)
+    assert "Payload as JSON" in page and "Schema of the payload" in page
+    data = {"name": "job", "payload": bad}
+    shown = browser.post("/job/run", data=data, headers=SAME_ORIGIN)
+    assert shown.status_code == 400 and problem in text(shown.text)
+    assert payloads(db) == []
+    data["payload"] = good
+    assert browser.post("/job/run", data=data, headers=SAME_ORIGIN).status_code == 303
+    assert payloads(db) == [json.loads(good)]
+
+
+def test_f57_an_invalid_schema_is_named_and_not_applied(browser: TestClient, db: Db) -> None:
+    job(db, {"type": "objekt", "properties": {"a": {}}})
+    assert "The schema of the payload is invalid: 'objekt'" in text(
+        browser.get("/job/run?name=job").text
+    )
+    data = {"name": "job", "payload": "{}"}
+    assert browser.post("/job/run", data=data, headers=SAME_ORIGIN).status_code == 303
+
+
+def test_f57_a_schema_is_not_fetched_from_the_network(browser: TestClient, db: Db) -> None:
+    job(db, {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema"}}})
+    refused = run(browser, a="1")
+    assert refused.status_code == 400
+    assert "the schema cannot be applied" in text(refused.text)
+    assert "use `cronledger trigger`" in text(refused.text)
+
+
+def test_f57_a_form_of_an_earlier_schema_starts_nothing(browser: TestClient, db: Db) -> None:
+    job(db)
+    refused = run(browser, number="1", weight="3")
+    assert refused.status_code == 400
+    assert "The job has another schema now, without weight." in text(refused.text)
+    assert payloads(db) == []
