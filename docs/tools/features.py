@@ -107,6 +107,9 @@ GROUPS: dict[str, dict[int, str]] = {
         60: "sums of ended executions by hour, which the sweeper keeps and `verify` checks",
         61: "the accounted day: every plan_time of a day in the job's zone, and an exact sum",
     },
+    "Owners and audit": {
+        62: "jobs have an owner and labels, by which listings are filtered",
+    },
 }
 """Every feature by its number."""
 

@@ -177,6 +177,35 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_retry_filter(text, text, text, text[]) IS 'Raises unless each of these may be an item of retry_on or never_retry_on for this handler.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.check_labels(job text, labels jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    bad text;
+BEGIN
+    -- Anything else is refused by a constraint of the table.
+    IF jsonb_typeof(labels) <> 'object' THEN
+        RETURN;
+    END IF;
+    SELECT CASE
+        WHEN length(l.key) > 63 OR l.key !~ '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$'
+            THEN format('has the key %s', quote_literal(left(l.key, 80)))
+        ELSE format('has %s = %s', l.key, left(l.value::text, 80)) END
+    INTO bad FROM jsonb_each(labels) l(key, value)
+    WHERE length(l.key) > 63 OR l.key !~ '^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$'
+       OR jsonb_typeof(l.value) <> 'string' OR length(l.value #>> '{}') NOT BETWEEN 1 AND 200
+       OR l.value #>> '{}' ~ '[[:cntrl:]]'
+    ORDER BY l.key COLLATE "C" LIMIT 1;
+    IF bad IS NULL AND (SELECT count(*) FROM jsonb_object_keys(labels)) > 50 THEN
+        bad := format('has %s keys; the limit is 50', (SELECT count(*) FROM jsonb_object_keys(labels)));
+    END IF;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: labels %', job, bad
+            USING HINT = 'Write at most 50 labels, such as {"team": "data"}: keys of at most 63 letters, digits and . _ / -, which begin and end with a letter or digit; values of 1 to 200 characters of text without control characters.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_labels(text, jsonb) IS 'Raises unless these are possible labels of a job.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_check_values() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -201,12 +230,15 @@ BEGIN
             OR (NEW.handler, NEW.never_retry_on) IS DISTINCT FROM (OLD.handler, OLD.never_retry_on)) THEN
         PERFORM {schema}_internal.check_retry_filter(NEW.name, 'never_retry_on', NEW.handler, NEW.never_retry_on);
     END IF;
+    IF NEW.labels IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.labels IS DISTINCT FROM OLD.labels) THEN
+        PERFORM {schema}_internal.check_labels(NEW.name, NEW.labels);
+    END IF;
     IF TG_OP = 'INSERT' OR NEW.scopes IS DISTINCT FROM OLD.scopes THEN
         PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

@@ -10,7 +10,9 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
         'paused_reason', 'paused_until', 'retired_at', 'edited_by', 'spec_error',
         CASE WHEN job.retry_on IS NULL THEN 'retry_on' END,
         CASE WHEN job.never_retry_on IS NULL THEN 'never_retry_on' END,
-        CASE WHEN job.payload_schema IS NULL THEN 'payload_schema' END]
+        CASE WHEN job.payload_schema IS NULL THEN 'payload_schema' END,
+        CASE WHEN job.owner IS NULL THEN 'owner' END,
+        CASE WHEN job.labels IS NULL THEN 'labels' END]
 $$;
 COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 

@@ -52,7 +52,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'undated'), ('', 'USAGE', 'undated_id'),
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
-            'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_maintenance
+            'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance
              bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_trigger
              apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles

@@ -1,4 +1,5 @@
 -- Both halves return the same types, so that conditions and orders on the columns reach the indexes.
+-- owner and labels are subqueries, because a join would keep conditions and orders from the indexes.
 -- The view is not ordered: use ORDER BY plan_time.
 CREATE OR REPLACE VIEW {schema}.ledger AS
 SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_time,
@@ -13,7 +14,9 @@ SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_t
                                      ' on ' || e.runner_id, coalesce(e.error_msg, e.error_code),
                                      coalesce('retried from ' || e.next_attempt_at, 'not retried'))
            ELSE format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner'))
-       END AS detail
+       END AS detail,
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
 FROM {schema}.executions e
 UNION ALL
 SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
@@ -26,7 +29,9 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
                   WHEN 'superseded' THEN 'a newer plan_time ran instead'
                   WHEN 'missed' THEN 'grace passed before a start, and catch_up did not apply'
                   WHEN 'paused' THEN 'the job was paused'
-                  ELSE 'the job or its scope was retired' END)
+                  ELSE 'the job or its scope was retired' END),
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = k.job_name),
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = k.job_name)
 FROM {schema}.skips k;
 COMMENT ON VIEW {schema}.ledger IS 'Executions and skips of all jobs: the outcome of every plan_time. Use ORDER BY plan_time.';
 COMMENT ON COLUMN {schema}.ledger.kind IS 'execution or skip.';
@@ -47,3 +52,5 @@ COMMENT ON COLUMN {schema}.ledger.duration IS 'How long the handler ran.';
 COMMENT ON COLUMN {schema}.ledger.runner_id IS 'Runner of the last attempt.';
 COMMENT ON COLUMN {schema}.ledger.revision IS 'Revision of the job that the plan_time belongs to.';
 COMMENT ON COLUMN {schema}.ledger.detail IS 'The outcome as a sentence.';
+COMMENT ON COLUMN {schema}.ledger.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.ledger.labels IS 'Present labels of the job; NULL or empty: it has none.';

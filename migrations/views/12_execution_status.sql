@@ -10,7 +10,9 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trig
        (SELECT coalesce(jsonb_agg(a.entry - 'lease_token' ORDER BY a.place), '[]')
         FROM jsonb_array_elements(e.attempts) WITH ORDINALITY a(entry, place)) AS attempts,
        CASE WHEN e.attempts = '[]' THEN e.started_at
-            ELSE (e.attempts #>> '{0,started_at}')::timestamptz END AS first_started_at
+            ELSE (e.attempts #>> '{0,started_at}')::timestamptz END AS first_started_at,
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
 FROM {schema}.executions e;
 COMMENT ON VIEW {schema}.execution_status IS 'Executions, one row each, without payload and lease token.';
 COMMENT ON COLUMN {schema}.execution_status.id IS 'Id of the execution. Use it as idempotency key for effects outside this database.';
@@ -49,6 +51,8 @@ COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was crea
 COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
 COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
 COMMENT ON COLUMN {schema}.execution_status.first_started_at IS 'When the first attempt was claimed.';
+COMMENT ON COLUMN {schema}.execution_status.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.execution_status.labels IS 'Present labels of the job; NULL or empty: it has none.';
 
 -- Payloads may be personal or secret, so only operators and runners may read them.
 CREATE OR REPLACE VIEW {schema}.execution_payloads AS

@@ -22,7 +22,7 @@ SELECT k.job_name, k.scope_kind, k.scope_id,
        coalesce(running.count, 0) AS running, coalesce(pending.count, 0) AS pending,
        j.paused_at, j.paused_by, j.paused_reason, j.paused_until, j.spec_error,
        p.asked_at AS provider_asked_at, p.answered_at AS provider_answered_at,
-       p.failures AS provider_failures, p.error AS provider_error
+       p.failures AS provider_failures, p.error AS provider_error, j.owner, j.labels
 FROM known k
 LEFT JOIN {schema}.jobs j ON j.name = k.job_name
 LEFT JOIN {schema}.queues q ON q.name = j.queue
@@ -79,3 +79,5 @@ COMMENT ON COLUMN {schema}.job_status.provider_asked_at IS 'When the scope provi
 COMMENT ON COLUMN {schema}.job_status.provider_answered_at IS 'When it last returned a list of scopes.';
 COMMENT ON COLUMN {schema}.job_status.provider_failures IS 'Calls that have failed since then.';
 COMMENT ON COLUMN {schema}.job_status.provider_error IS 'Why the last call failed; NULL: it succeeded.';
+COMMENT ON COLUMN {schema}.job_status.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.job_status.labels IS 'Present labels of the job; NULL or empty: it has none.';

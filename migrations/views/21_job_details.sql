@@ -7,7 +7,7 @@ SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fo
        j.allow_stale_reentry, j.max_attempts, j.retry_backoff, j.retry_jitter, j.scope_kind, j.scopes,
        j.description, j.source, j.deploy, j.paused_at, j.paused_by, j.paused_reason, j.paused_until,
        j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function,
-       j.retry_on, j.never_retry_on, j.payload_schema
+       j.retry_on, j.never_retry_on, j.payload_schema, j.owner, j.labels
 FROM {schema}.jobs j;
 COMMENT ON VIEW {schema}.job_details IS 'Jobs as they are defined, one row each, without target and payload.';
 COMMENT ON COLUMN {schema}.job_details.name IS 'Name of the job.';
@@ -51,6 +51,8 @@ COMMENT ON COLUMN {schema}.job_details.function IS 'The Python function that run
 COMMENT ON COLUMN {schema}.job_details.retry_on IS 'Only failures that match one of these items are retried: names of exceptions, exit statuses, HTTP statuses, SQLSTATEs, error codes. NULL or empty: all failures.';
 COMMENT ON COLUMN {schema}.job_details.never_retry_on IS 'Failures that match one of these items are not retried, even if they match retry_on. NULL or empty: none.';
 COMMENT ON COLUMN {schema}.job_details.payload_schema IS 'JSON Schema of the payload, for people and forms; nothing is validated by it in SQL. NULL: any JSON.';
+COMMENT ON COLUMN {schema}.job_details.owner IS 'The person or team that is responsible for the job; NULL: none is declared.';
+COMMENT ON COLUMN {schema}.job_details.labels IS 'Labels of the job, such as {"team": "data"}; NULL or empty: none.';
 
 CREATE OR REPLACE VIEW {schema}.job_targets AS
 SELECT j.name, {schema}_internal.masked_target(j.target) AS target, j.payload FROM {schema}.jobs j;
@@ -67,7 +69,7 @@ SELECT j.name, j.schedule, j.timezone, j.queue, j.handler,
             WHEN j.paused_at IS NOT NULL AND coalesce(j.paused_until > {schema}.db_now(), true)
             THEN 'paused' ELSE 'active' END AS state,
        s.scopes, s.parked, s.next_plan_time, r.running, l.plan_time AS last_plan_time,
-       l.status AS last_status, j.paused_until, j.spec_error, j.source, j.description
+       l.status AS last_status, j.paused_until, j.spec_error, j.source, j.description, j.owner, j.labels
 FROM {schema}.jobs j
 CROSS JOIN LATERAL (
     SELECT count(*) AS scopes,
@@ -110,3 +112,5 @@ COMMENT ON COLUMN {schema}.job_overview.paused_until IS 'When the pause ends by 
 COMMENT ON COLUMN {schema}.job_overview.spec_error IS 'Why the job cannot be planned or run; cleared by the next edit.';
 COMMENT ON COLUMN {schema}.job_overview.source IS 'File or App that declared the job; NULL: SQL.';
 COMMENT ON COLUMN {schema}.job_overview.description IS 'Description for people.';
+COMMENT ON COLUMN {schema}.job_overview.owner IS 'The person or team that is responsible for the job; NULL: none is declared.';
+COMMENT ON COLUMN {schema}.job_overview.labels IS 'Labels of the job, such as {"team": "data"}; NULL or empty: none.';

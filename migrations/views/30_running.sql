@@ -4,7 +4,9 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.runner_id, e.a
        {schema}.db_now() - e.started_at AS running_for,
        {schema}.db_now() - e.heartbeat_at AS heartbeat_age,
        e.stale_after - {schema}.db_now() AS lease_left,
-       e.cancel_requested_at, e.cancel_requested_by
+       e.cancel_requested_at, e.cancel_requested_by,
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
 FROM {schema}.executions e
 WHERE e.status = 'RUNNING';
 COMMENT ON VIEW {schema}.running IS 'Executions that are RUNNING now.';
@@ -24,3 +26,5 @@ COMMENT ON COLUMN {schema}.running.heartbeat_age IS 'Time since the last renewal
 COMMENT ON COLUMN {schema}.running.lease_left IS 'Time until the lease ends; negative: it is stale, and will be stolen or swept.';
 COMMENT ON COLUMN {schema}.running.cancel_requested_at IS 'When its cancellation was requested.';
 COMMENT ON COLUMN {schema}.running.cancel_requested_by IS 'The person who requested the cancellation.';
+COMMENT ON COLUMN {schema}.running.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.running.labels IS 'Present labels of the job; NULL or empty: it has none.';

@@ -62,7 +62,7 @@ WITH RECURSIVE due_queues AS (
 ), home AS MATERIALIZED (
     SELECT {schema}_internal.other_database() IS NULL AS same
 ), providers AS (
-    SELECT j.name AS job_name, j.scope_kind, j.queue, p.asked_at, p.asked_by, p.failures,
+    SELECT j.name AS job_name, j.scope_kind, j.queue, j.owner, j.labels, p.asked_at, p.asked_by, p.failures,
            p.failing_since, p.error, last.asked_at < {schema}.db_now() - interval '5 min' AS unasked,
            CASE WHEN last.asked_at < {schema}.db_now() - interval '5 min' THEN last.asked_at
                 ELSE p.failing_since END AS due_at
@@ -77,7 +77,7 @@ WITH RECURSIVE due_queues AS (
     ) last
     WHERE j.scopes IS NULL AND j.scope_kind <> 'global' AND j.retired_at IS NULL
 ), explained AS (
-    SELECT l.*, b.id AS running_id, j.paused_by, j.paused_reason, j.spec_error, j.max_running,
+    SELECT l.*, j.owner, j.labels, b.id AS running_id, j.paused_by, j.paused_reason, j.spec_error, j.max_running,
            j.handler, j.target ->> 'python' AS function, q.paused_by AS queue_paused_by,
            q.paused_reason AS queue_paused_reason, q.max_running AS queue_max_running,
            CASE WHEN NOT coalesce((SELECT h.same FROM home h), false) THEN 'database'
@@ -125,7 +125,8 @@ SELECT x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.due_at,
                                     coalesce(x.max_running::text, 'any'),
                                     coalesce(x.queue_max_running::text, 'any'))
            WHEN 'no_slot' THEN format('no live runner of queue %s has a free slot', x.queue)
-           ELSE 'live runners have free slots: they have a backlog, or hang' END AS detail
+           ELSE 'live runners have free slots: they have a backlog, or hang' END AS detail,
+       x.owner, x.labels
 FROM explained x
 UNION ALL
 SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due_at,
@@ -135,7 +136,8 @@ SELECT p.job_name, p.scope_kind, NULL, NULL, p.due_at, {schema}.db_now() - p.due
                   CASE WHEN p.asked_at IS NULL THEN 'it was never called'
                        ELSE format('it was last called at %s by %s', p.asked_at, p.asked_by) END)
        ELSE format('its scope provider has failed %s times since its last success, most recently at %s on %s',
-                   p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, '')
+                   p.failures, p.asked_at, p.asked_by) END || coalesce(': ' || p.error, ''),
+       p.owner, p.labels
 FROM providers p
 WHERE p.due_at < {schema}.db_now() - interval '2 s';
 COMMENT ON VIEW {schema}.overdue IS 'Executions that have been due for more than 2 s and have not started, with the reason.';
@@ -150,3 +152,5 @@ COMMENT ON COLUMN {schema}.overdue.blocked_by IS 'With reason waiting: id of the
 COMMENT ON COLUMN {schema}.overdue.id IS 'Id of the execution that is PENDING or awaits its retry; NULL: the schedule itself is due.';
 COMMENT ON COLUMN {schema}.overdue.queue IS 'Its queue.';
 COMMENT ON COLUMN {schema}.overdue.detail IS 'The reason in words, for people.';
+COMMENT ON COLUMN {schema}.overdue.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.overdue.labels IS 'Present labels of the job; NULL or empty: it has none.';

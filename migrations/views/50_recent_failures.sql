@@ -2,7 +2,9 @@ CREATE OR REPLACE VIEW {schema}.recent_failures AS
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.attempt, e.max_attempts,
        e.error_code, e.error_msg, e.next_attempt_at IS NOT NULL AS will_retry, e.next_attempt_at,
        e.runner_id, e.started_at, e.finished_at, e.duration_ms * interval '1 millisecond' AS duration,
-       e.trigger, e.output
+       e.trigger, e.output,
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
 FROM {schema}.executions e
 WHERE e.status = 'FAILED' AND e.finished_at > {schema}.db_now() - interval '7 days'
 ORDER BY e.finished_at DESC;
@@ -24,3 +26,5 @@ COMMENT ON COLUMN {schema}.recent_failures.finished_at IS 'When it ended.';
 COMMENT ON COLUMN {schema}.recent_failures.duration IS 'How long the handler ran.';
 COMMENT ON COLUMN {schema}.recent_failures.trigger IS 'Origin of the execution: schedule, manual, backfill, enqueue.';
 COMMENT ON COLUMN {schema}.recent_failures.output IS 'End of the output of a command.';
+COMMENT ON COLUMN {schema}.recent_failures.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.recent_failures.labels IS 'Present labels of the job; NULL or empty: it has none.';

@@ -1,11 +1,12 @@
 CREATE OR REPLACE VIEW {schema}.upcoming AS
 SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time AS plan_time, s.next_due_at AS due_at,
        s.next_due_at - {schema}.db_now() AS due_in,
-       {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue
+       {schema}_internal.local_time(s.next_plan_time, s.timezone) AS local_time, s.timezone, s.schedule, s.queue,
+       s.owner, s.labels
 FROM (
     -- Sorted before the zones are converted, so that a LIMIT converts only the rows that it returns.
     SELECT s.job_name, s.scope_kind, s.scope_id, s.next_plan_time, s.next_due_at, s.queue,
-           j.timezone, j.schedule
+           j.timezone, j.schedule, j.owner, j.labels
     FROM {schema}.schedules s JOIN {schema}.jobs j ON j.name = s.job_name
     WHERE s.next_due_at IS NOT NULL AND s.next_plan_time IS NOT NULL AND j.retired_at IS NULL
       AND (s.retired_at IS NULL OR s.returned_at IS NOT NULL)
@@ -22,3 +23,5 @@ COMMENT ON COLUMN {schema}.upcoming.local_time IS 'plan_time as local time in th
 COMMENT ON COLUMN {schema}.upcoming.timezone IS 'Time zone of the schedule.';
 COMMENT ON COLUMN {schema}.upcoming.schedule IS 'Cron text of the job.';
 COMMENT ON COLUMN {schema}.upcoming.queue IS 'Queue of the job. Runners that serve it execute the job.';
+COMMENT ON COLUMN {schema}.upcoming.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.upcoming.labels IS 'Present labels of the job; NULL or empty: it has none.';

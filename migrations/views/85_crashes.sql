@@ -7,7 +7,9 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, c.attempt, c.run
             WHEN e.status = 'RUNNING' THEN format('attempt %s runs on %s', e.attempt, e.runner_id)
             WHEN e.next_attempt_at IS NOT NULL THEN format('attempt %s is due %s', e.attempt + 1, e.next_attempt_at)
             WHEN e.status = 'CANCELLED' THEN format('cancelled by %s', coalesce(e.cancel_requested_by, 'its runner'))
-            ELSE format('attempt %s failed: %s', e.attempt, e.error_code) END AS became
+            ELSE format('attempt %s failed: %s', e.attempt, e.error_code) END AS became,
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
 FROM {schema}.executions e
 CROSS JOIN LATERAL (
     SELECT (a.entry ->> 'attempt')::integer AS attempt, a.entry ->> 'runner_id' AS runner_id,
@@ -39,3 +41,5 @@ COMMENT ON COLUMN {schema}.crashes.noticed_at IS 'When it was stolen or swept.';
 COMMENT ON COLUMN {schema}.crashes.error_code IS 'runner_crashed: stolen by another runner; stale_timeout: swept.';
 COMMENT ON COLUMN {schema}.crashes.status IS 'Status of the execution now.';
 COMMENT ON COLUMN {schema}.crashes.became IS 'Its outcome as a sentence.';
+COMMENT ON COLUMN {schema}.crashes.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.crashes.labels IS 'Present labels of the job; NULL or empty: it has none.';

@@ -41,7 +41,9 @@ COMMENT ON COLUMN {schema}.verify_executions.attempts IS 'Earlier attempts, with
 
 CREATE OR REPLACE VIEW {schema}.verify_skips AS
 SELECT t.job_name, t.scope_kind, t.scope_id, t.from_plan_time, t.through_plan_time, t.count,
-       t.reason, t.blocked_by, t.revision, t.created_at
+       t.reason, t.blocked_by, t.revision, t.created_at,
+       (SELECT j.owner FROM {schema}.jobs j WHERE j.name = t.job_name) AS owner,
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = t.job_name) AS labels
 FROM {schema}.skips t;
 COMMENT ON VIEW {schema}.verify_skips IS 'Skips for verify.';
 COMMENT ON COLUMN {schema}.verify_skips.job_name IS 'The job.';
@@ -54,3 +56,5 @@ COMMENT ON COLUMN {schema}.verify_skips.reason IS 'overlap, superseded (a newer 
 COMMENT ON COLUMN {schema}.verify_skips.blocked_by IS 'Execution id that was RUNNING, with reason overlap.';
 COMMENT ON COLUMN {schema}.verify_skips.revision IS 'Revision that the plan_times belong to.';
 COMMENT ON COLUMN {schema}.verify_skips.created_at IS 'When the range began.';
+COMMENT ON COLUMN {schema}.verify_skips.owner IS 'Present owner of the job; NULL: it has none.';
+COMMENT ON COLUMN {schema}.verify_skips.labels IS 'Present labels of the job; NULL or empty: it has none.';

@@ -55,6 +55,8 @@ class Policies(TypedDict, total=False):
     """The policies of `@app.job`, with the names and meanings of `Job`."""
 
     description: str | None
+    owner: str | None
+    labels: Mapping[str, str] | None
     timezone: str
     day_or: bool
     dst_gap: Literal["shift", "skip"]
@@ -241,6 +243,8 @@ class App:
             name: Identity of the job. Default: the name of the function.
             middleware: Functions `(ctx, call_next)` around the handler, inside those of the App.
             description: A description for people.
+            owner: The person or team that is responsible for the job.
+            labels: Texts by which listings are filtered, such as {"team": "data"}.
             timezone: Time zone of the schedule. Default: UTC.
             day_or: True: day of month or day of week, as in Debian's cron. False: both.
             dst_gap: A time that a clock change skips: "shift" it after the gap, or "skip" it.

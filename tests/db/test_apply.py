@@ -43,6 +43,7 @@ async def test_a_source_is_what_it_says(ledger: Ledger, database_url: str) -> No
 def test_what_is_applied_is_what_is_stored(ledger: Ledger, database_url: str) -> None:
     more: dict[str, Any] = {
         "timezone": "Europe/Berlin", "grace": "1h30m", "jitter": "1500ms",
+        "owner": "Équipe data", "labels": {"team": "data", "a.b/c": "ü = 1"},
         "payload": {"k": [1, "ü"]}, "payload_schema": {"type": "object", "title": "ü"},
         "retry_backoff": ["1s", "2d"], "starts_at": "2030-01-01T00:00:00+02:00", "max_running": 3,
         "scope_kind": "shard", "scopes": ["a", "b"], "overlap": "wait", "catch_up": "all",

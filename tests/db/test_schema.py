@@ -115,6 +115,10 @@ BAD_JOBS: list[tuple[dict[str, Any], str]] = [
     ({"retry_jitter": 1.5}, "jobs_retry_jitter_check"),
     ({"scopes": ["a"]}, "scopes_need_a_kind"),
     ({"payload_schema": "[]"}, "jobs_payload_schema_check"),
+    ({"owner": " "}, "jobs_owner_check"),
+    ({"owner": "a\nb"}, "jobs_owner_check"),
+    ({"owner": "x" * 201}, "jobs_owner_check"),
+    ({"labels": '["team"]'}, "jobs_labels_check"),
 ]
 
 
@@ -259,7 +263,7 @@ def test_a_new_job_has_a_revision_and_a_schedule_that_starts_now(db: Db) -> None
         "schedule = '@daily'", "overlap = 'wait'", "payload = '1'", "paused_at = '2030-01-01'",
         "retired_at = '2030-01-01'", "retry_backoff = '{1 s}'", "ends_at = '2030-01-01'",
         "timezone = 'Asia/Tokyo'", "retry_on = '{timeout}'", "never_retry_on = '{timeout}'",
-        "payload_schema = '{}'",
+        "payload_schema = '{}'", "owner = 'data'", """labels = '{"team": "data"}'""",
     ],
 )  # fmt: skip
 def test_edits_make_revisions_and_wake_the_schedules(db: Db, edit: str) -> None:

@@ -7,6 +7,7 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
+from cronledger.cli.parameters import owner_options
 from cronledger.cli.show import (
     echo,
     iso,
@@ -57,6 +58,7 @@ def executions() -> None:
 @click.option(
     "--scope", metavar="ID", shell_complete=complete.scopes, help="Only executions of this scope."
 )
+@owner_options
 @click.option(
     "--status",
     "statuses",
@@ -80,6 +82,8 @@ def list_executions(
     *,
     job: str | None,
     scope: str | None,
+    owner: str | None,
+    labels: dict[str, str],
     statuses: tuple[str, ...],
     since: str | None,
     until: str | None,
@@ -98,8 +102,9 @@ def list_executions(
                 f"--until {iso(end)} is not after --since {iso(first)}; swap them"
             )
         rows = ledger.reports.executions(
-            job=job, scope=scope, statuses=statuses, since=first, until=end, limit=limit
-        )
+            job=job, scope=scope, owner=owner, labels=labels, statuses=statuses,
+            since=first, until=end, limit=limit,
+        )  # fmt: skip
         # A deleted job is still in the history.
         if not rows and job is not None and not ledger.reports.revisions(job, 1):
             raise unknown_job(job)

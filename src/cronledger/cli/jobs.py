@@ -5,6 +5,7 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.apply import apply, diff
 from cronledger.cli.listing import Listing, Printer, listed, print_listing
+from cronledger.cli.parameters import owner_options
 from cronledger.cli.show import (
     iso,
     json_option,
@@ -28,8 +29,10 @@ LISTING = Listing(
         "last_status": "LAST",
         "last_plan_time": "LAST PLAN TIME",
         "queue": "QUEUE",
+        "owner": "OWNER",
+        "labels": "LABELS",
     },
-    drop=("queue", "timezone", "last_plan_time", "parked", "running"),
+    drop=("labels", "owner", "queue", "timezone", "last_plan_time", "parked", "running"),
     none="there are no jobs; `cronledger jobs apply FILE` adds jobs",
 )
 SCOPES = Listing(
@@ -70,14 +73,18 @@ jobs.add_command(diff)
 @click.option(
     "--queue", metavar="NAME", shell_complete=complete.queues, help="List only jobs of this queue."
 )
+@owner_options
 @click.option("--all", "retired", is_flag=True, help="List retired jobs too.")
 @listed(LISTING)
-def list_jobs(*, queue: str | None, retired: bool, show: Printer) -> None:
+def list_jobs(
+    *, queue: str | None, owner: str | None, labels: dict[str, str], retired: bool, show: Printer
+) -> None:
     """List the jobs, with their next plan_time and the status of their last execution."""
     from cronledger.cli.session import session
 
     with session() as ledger:
-        rows, now = ledger.reports.jobs(queue=queue, retired=retired), ledger.reports.now()
+        rows = ledger.reports.jobs(queue=queue, owner=owner, labels=labels, retired=retired)
+        now = ledger.reports.now()
     show(rows, now)
 
 

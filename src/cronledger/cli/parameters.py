@@ -76,6 +76,48 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"JSON has no {constant}")
 
 
+class Label(click.ParamType[tuple[str, str]]):
+    """A label such as `team=data`, converted to its key and its value."""
+
+    name = "label"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, _, text = value.partition("=")
+        if not key or not text:
+            self.fail(f"{value!r} is not KEY=VALUE; write it like team=data", param, ctx)
+        return key, text
+
+
+def _labels(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in given:
+        if found.setdefault(key, value) != value:
+            raise click.BadParameter(
+                f"{key!r} is given as {found[key]!r} and as {value!r}; a job has one value of it"
+            )
+    return found
+
+
+def owner_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --owner and --label, by which a command selects jobs."""
+    command = click.option(
+        "--label",
+        "labels",
+        type=Label(),
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_labels,
+        help="Only jobs with this label; repeatable: with all of them.",
+    )(command)
+    return click.option("--owner", metavar="NAME", help="Only jobs of this owner.")(command)
+
+
 payload_option = click.option(
     "--payload",
     type=Payload(),

@@ -1,5 +1,6 @@
 """Reports for people: one method for each `list_*.sql` and `show_*.sql`, with rows as mappings."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,9 +65,18 @@ class Reports:
         now: datetime = self._read("read_clock")[0]["now"]
         return now
 
-    def jobs(self, *, queue: str | None = None, retired: bool = False) -> list[Row]:
-        """Return the jobs by name. `retired`: include retired ones."""
-        return self._read("list_jobs", queue=queue, with_retired=retired)
+    def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        retired: bool = False,
+    ) -> list[Row]:
+        """Return the jobs by name. `labels`: all of these. `retired`: include retired ones."""
+        return self._read(
+            "list_jobs", queue=queue, owner=owner, labels=_json(labels), with_retired=retired
+        )
 
     def job(self, name: str) -> Row | None:
         """Return the definition of a job without target and payload, or None."""
@@ -89,16 +99,23 @@ class Reports:
         *,
         job: str | None = None,
         scope: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
         statuses: Sequence[str] = (),
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
     ) -> list[Row]:
-        """Return executions with plan_time in [since, until), the newest rows first."""
+        """Return executions with plan_time in [since, until), the newest rows first.
+
+        `owner`, `labels`: of jobs with this owner, and with all of these labels.
+        """
         return self._read(
             "list_executions",
             job=job,
             scope=scope,
+            owner=owner,
+            labels=_json(labels),
             statuses=list(statuses) or None,
             since=since,
             until=until,
@@ -244,3 +261,7 @@ class Reports:
             if (more := count - mark.skipped.get((job, reason), 0)) > 0:
                 of(job)["skipped"][reason] = more
         return [found[job] for job in sorted(found)]
+
+
+def _json(labels: Mapping[str, str] | None) -> str | None:
+    return json.dumps(dict(labels)) if labels else None

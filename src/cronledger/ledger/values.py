@@ -1,5 +1,6 @@
 """Executions and skips as values for programs. They contain no lease token and no payload."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ class Execution:
     `id`: the number that commands and functions take. `attempt`: the number of claims, 0 before the
     first. `next_attempt_at`: when it is due, or is retried; None: never. `result`: the returned
     value as JSON has it. `error_code`: why the last attempt failed, in one word. `requested_by`:
-    None for the schedule.
+    None for the schedule. `owner`, `labels`: those that the job has now; None: it has none.
     """
 
     id: int
@@ -45,6 +46,8 @@ class Execution:
     cancel_requested_at: datetime | None
     requested_by: str | None
     created_at: datetime
+    owner: str | None
+    labels: Mapping[str, str] | None
 
     @property
     def scope(self) -> ScopeKey:
@@ -69,6 +72,7 @@ class SkippedRange:
 
     `blocked_by`: with the reason `overlap`, the id of the execution that was RUNNING. `revision`:
     the revision of the job to which the plan_times belong. `created_at`: when the range began.
+    `owner`, `labels`: those that the job has now; None: it has none.
     """
 
     job: str
@@ -81,6 +85,8 @@ class SkippedRange:
     blocked_by: int | None
     revision: int
     created_at: datetime
+    owner: str | None
+    labels: Mapping[str, str] | None
 
 
 def execution(row: Row) -> Execution:

@@ -77,6 +77,25 @@ RetryFilter = Annotated[
 ]
 """What `retry_filters` explains. An empty list filters nothing."""
 
+OWNER_PATTERN = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
+LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
+LABEL_VALUE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
+MOST_LABELS = 50
+
+
+def _labels(value: object) -> object:
+    return None if value == {} else value
+
+
+Owner = Annotated[str, Field(max_length=200, pattern=OWNER_PATTERN)]
+LabelKey = Annotated[str, Field(max_length=63, pattern=LABEL_KEY_PATTERN)]
+LabelValue = Annotated[str, Field(max_length=200, pattern=LABEL_VALUE_PATTERN)]
+Labels = Annotated[
+    Annotated[dict[LabelKey, LabelValue], Field(max_length=MOST_LABELS)] | None,
+    BeforeValidator(_labels),
+]
+"""The labels of a job. An empty table is none."""
+
 GLOBAL = "global"
 
 
@@ -187,6 +206,15 @@ class Job(BaseModel):
         description="Identity of the job. To rename a job is to retire it and add a new one."
     )
     description: str | None = Field(None, description="A description for people.")
+    owner: Owner | None = Field(
+        None, description="The person or team that is responsible for the job."
+    )
+    labels: Labels = Field(
+        None,
+        description='Labels, such as `{ team = "data" }`, by which listings are filtered. At most '
+        f"{MOST_LABELS}: keys of at most 63 letters, digits and `._/-`, values of at most 200 "
+        "characters. A job that has labels takes none of `[defaults]`.",
+    )
     schedule: str | None = Field(
         None,
         description="When the job fires: `*/5 * * * *`, `0 30 9 * * 1-5` (six fields: seconds "

@@ -2,10 +2,15 @@
 -- plan_time, and so the partitions that are read. No lock. Zero rows: none matches.
 SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trigger, e.queue,
        e.due_at, e.attempt, e.max_attempts, e.next_attempt_at, e.runner_id, e.started_at,
-       e.finished_at, e.duration_ms, e.rows_affected, e.error_code, e.error_msg, e.requested_by
+       e.finished_at, e.duration_ms, e.rows_affected, e.error_code, e.error_msg, e.requested_by,
+       e.owner, e.labels
 FROM {schema}.execution_status e
 WHERE (%(job)s::text IS NULL OR e.job_name = %(job)s::text)
   AND (%(scope)s::text IS NULL OR e.scope_id = %(scope)s::text)
+  AND (%(owner)s::text IS NULL AND %(labels)s::jsonb IS NULL OR e.job_name = ANY (ARRAY(
+       SELECT j.name FROM {schema}.job_details j
+       WHERE (%(owner)s::text IS NULL OR j.owner = %(owner)s::text)
+         AND (%(labels)s::jsonb IS NULL OR j.labels @> %(labels)s::jsonb))))
   AND (%(statuses)s::text[] IS NULL OR e.status = ANY (%(statuses)s::text[]))
   AND e.plan_time >= coalesce(%(since)s::timestamptz, '-infinity')
   AND e.plan_time < coalesce(%(until)s::timestamptz, 'infinity')
