@@ -109,6 +109,7 @@ GROUPS: dict[str, dict[int, str]] = {
     },
     "Owners and audit": {
         62: "jobs have an owner and labels, by which listings are filtered",
+        63: "an audit trail: each action of an operator, each edit and refusal, in one row",
     },
 }
 """Every feature by its number."""

@@ -12,7 +12,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.commit_durably() IS 'Runs before a statement that writes to the ledger. Makes the COMMIT of its transaction durable.';
 
--- Not on runners, whose rows are renewed every few seconds, and not on undated, which is always empty.
+-- Not on runners, whose rows are renewed every few seconds, and not on undated and
+-- actions_in_progress, which are always empty.
 -- Created only where it is missing, because creating a trigger waits for every writer of its table.
 DO $$
 DECLARE
@@ -20,7 +21,8 @@ DECLARE
 BEGIN
     FOREACH name IN ARRAY ARRAY['queues', 'jobs', 'job_revisions', 'schedules', 'executions', 'skips',
                                 'sources', 'identity', 'pruned', 'acceptances',
-                                'verification_runs', 'rolled_up_hours', 'changed_hours', 'roll_up_state'] LOOP
+                                'verification_runs', 'rolled_up_hours', 'changed_hours', 'roll_up_state',
+                                'operator_actions'] LOOP
         IF NOT EXISTS (SELECT FROM pg_trigger t
                        WHERE t.tgrelid = format('{schema}.%I', name)::regclass AND t.tgname = 'commit_durably') THEN
             EXECUTE format('CREATE TRIGGER commit_durably BEFORE INSERT OR UPDATE OR DELETE ON {schema}.%I
@@ -42,6 +44,7 @@ COMMENT ON TRIGGER commit_durably ON {schema}.verification_runs IS 'Calls commit
 COMMENT ON TRIGGER commit_durably ON {schema}.rolled_up_hours IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.changed_hours IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.roll_up_state IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.operator_actions IS 'Calls commit_durably().';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -120,6 +120,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     requester text := coalesce(requested_by, session_user) || ' (accept-database)';
     job       text;
+    began     boolean;
 BEGIN
     IF skip_missed IS NULL THEN
         RAISE EXCEPTION 'accept_database: skip_missed = NULL'
@@ -130,8 +131,11 @@ BEGIN
     PERFORM FROM {schema}.identity i FOR UPDATE;
     why := {schema}_internal.other_database();
     IF why IS NULL THEN
+        PERFORM {schema}_internal.record_action('accept_database', 'ledger', NULL, requested_by, 'unchanged',
+            arguments => jsonb_build_object('skip_missed', skip_missed));
         RETURN;
     END IF;
+    began := {schema}_internal.begin_action();
     IF skip_missed THEN
         FOR job IN SELECT j.name FROM {schema}.jobs j WHERE j.retired_at IS NULL ORDER BY j.name LOOP
             cancelled := cancelled + (SELECT count(*) FROM {schema}.executions e
@@ -168,6 +172,10 @@ BEGIN
         recorded_by = EXCLUDED.recorded_by,
         ledger_id = CASE WHEN skip_missed THEN gen_random_uuid() ELSE i.ledger_id END,
         copy_of = CASE WHEN skip_missed THEN i.ledger_id ELSE i.copy_of END;
+    PERFORM {schema}_internal.end_action(began);
+    PERFORM {schema}_internal.record_action('accept_database', 'ledger', NULL, requested_by, 'done',
+        arguments => jsonb_build_object('skip_missed', skip_missed, 'why', why, 'jobs', jobs,
+                                        'cancelled', cancelled, 'asked_to_end', asked_to_end));
     PERFORM pg_notify('{schema}', 'accepted');
 END $$;
 COMMENT ON FUNCTION {schema}.accept_database(boolean, text) IS 'Makes this database the ledger''s own, for example after a restore. With skip_missed, plan_times that were due until now become a skip with reason `missed`, waiting executions are CANCELLED, and RUNNING ones are requested to end. Otherwise the policies of each job decide. why: what differed; NULL: nothing differed, and nothing was changed.';

@@ -179,6 +179,9 @@ BEGIN
             definition.revision, definition.queue, at, at, coalesce(payload, definition.payload), 0,
             definition.max_attempts, requester)
     RETURNING id INTO made;
+    PERFORM {schema}_internal.record_action('trigger', 'job', job, requester, 'done', job, execution_ids => ARRAY[made],
+        arguments => jsonb_build_object('scope_kind', scope_kind, 'scope_id', scope_id, 'force', force,
+                                        'require_runner', require_runner));
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;

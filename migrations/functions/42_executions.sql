@@ -14,6 +14,7 @@ RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 DECLARE
     requester text := coalesce(requested_by, session_user);
     held      {schema}.executions;
+    outcome   text;
     at        timestamptz := {schema}.db_clock();
 BEGIN
     -- NO KEY, because a request to cancel must pass a handler that holds the row FOR KEY SHARE
@@ -24,10 +25,15 @@ BEGIN
         IF NOT EXISTS (SELECT FROM {schema}.executions e WHERE e.id = execution_id) THEN
             PERFORM {schema}_internal.raise_unknown_execution(execution_id);
         END IF;
+        PERFORM {schema}_internal.record_action('cancel', 'execution', execution_id::text, requester, 'busy');
         RETURN 'busy';
     END IF;
-    IF held.next_attempt_at IS NULL AND held.status <> 'RUNNING' THEN
-        RETURN 'already_finished';
+    outcome := CASE WHEN held.status = 'RUNNING' THEN 'requested'
+                    WHEN held.next_attempt_at IS NULL THEN 'already_finished' ELSE 'cancelled' END;
+    PERFORM {schema}_internal.record_action('cancel', 'execution', execution_id::text, requester, outcome,
+        held.job_name, execution_ids => ARRAY[execution_id]);
+    IF outcome = 'already_finished' THEN
+        RETURN outcome;
     END IF;
     -- Not CANCELLED while a handler is RUNNING, because its holder writes the end.
     UPDATE {schema}.executions e
@@ -42,10 +48,10 @@ BEGIN
     IF held.status <> 'RUNNING' THEN
         -- For the programs that wait for it. Ends on the hot path notify only those that are awaited.
         PERFORM pg_notify('{schema}_ended', held.id::text);
-        RETURN 'cancelled';
+        RETURN outcome;
     END IF;
     PERFORM pg_notify('{schema}', 'cancel');
-    RETURN 'requested';
+    RETURN outcome;
 END $$;
 COMMENT ON FUNCTION {schema}.cancel(bigint, text) IS 'Requests that an execution ends. cancelled: it was waiting, and ended at once. requested: it is RUNNING, and its runner is notified. already_finished: it had ended. busy: its row is locked; call again.';
 
@@ -82,8 +88,9 @@ CREATE OR REPLACE FUNCTION {schema}.retry(
     execution_id bigint, force boolean DEFAULT false, requested_by text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    held {schema}.executions;
-    at   timestamptz;
+    held    {schema}.executions;
+    at      timestamptz;
+    outcome text;
 BEGIN
     SELECT e.* INTO held FROM {schema}.executions e WHERE e.id = execution_id;
     IF NOT FOUND THEN
@@ -110,12 +117,14 @@ BEGIN
         next_attempt_at = CASE WHEN e.lease_token IS NULL THEN e.due_at
                                ELSE least(e.next_attempt_at, at) END,
         max_attempts = greatest(e.max_attempts, e.attempt + 1), cancel_requested_at = NULL,
-        cancel_requested_by = NULL, requested_by = coalesce(retry.requested_by, session_user),
-        updated_at = at, changed_xact = pg_current_xact_id()
+        cancel_requested_by = NULL, updated_at = at, changed_xact = pg_current_xact_id()
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (held.job_name, held.scope_kind, held.scope_id, held.plan_time);
+    outcome := CASE WHEN held.next_attempt_at IS NULL THEN 'retried' ELSE 'brought_forward' END;
+    PERFORM {schema}_internal.record_action('retry', 'execution', execution_id::text, requested_by, outcome,
+        held.job_name, execution_ids => ARRAY[execution_id], arguments => jsonb_build_object('force', force));
     PERFORM pg_notify('{schema}', 'pending');
-    RETURN CASE WHEN held.next_attempt_at IS NULL THEN 'retried' ELSE 'brought_forward' END;
+    RETURN outcome;
 END $$;
 COMMENT ON FUNCTION {schema}.retry(bigint, boolean, text) IS 'Gives a FAILED or CANCELLED execution one more attempt, which is due now: retried. brought_forward: it was awaiting a retry, which is due now. Raises for other statuses, and unless force is true if the end of the last attempt is unknown and the job is not reentrant. Waits for the locks of its schedule and its own row (lock_timeout).';
 

@@ -5,32 +5,42 @@ CREATE OR REPLACE FUNCTION {schema}_internal.queues_in_use() RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT q.name FROM {schema}.queues q
     UNION SELECT j.queue FROM {schema}.jobs j WHERE j.retired_at IS NULL
-    UNION SELECT r.name FROM {schema}.runners, unnest(queues) AS r(name)
+    UNION SELECT q.name FROM {schema}.runners r, unnest(r.queues) AS q(name)
+          WHERE r.stale_after > {schema}.db_now() - interval '1 day'
     UNION SELECT e.queue FROM {schema}.executions e WHERE e.next_attempt_at IS NOT NULL
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION {schema}_internal.queues_in_use() IS 'Lists the queues of jobs, runners, waiting executions and the table queues.';
+COMMENT ON FUNCTION {schema}_internal.queues_in_use() IS 'Lists the queues of jobs, waiting executions, the table queues, and runners that were seen within a day.';
 
 CREATE OR REPLACE FUNCTION {schema}.pause_all(reason text DEFAULT NULL, requested_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    paused bigint;
+    began  boolean := {schema}_internal.begin_action();
+    paused text[];
 BEGIN
-    SELECT count(*) FILTER (WHERE {schema}.pause_queue(n.name, reason, requested_by))
+    SELECT array_agg(n.name) FILTER (WHERE {schema}.pause_queue(n.name, reason, requested_by))
     INTO paused FROM (SELECT u.name FROM {schema}_internal.queues_in_use() u(name) ORDER BY u.name COLLATE "C") n;
-    RETURN paused;
+    PERFORM {schema}_internal.end_action(began);
+    PERFORM {schema}_internal.record_action('pause_all', 'queue', NULL, requested_by, 'done',
+        arguments => jsonb_build_object('queues', paused), reason => reason);
+    RETURN coalesce(cardinality(paused), 0);
 END $$;
 COMMENT ON FUNCTION {schema}.pause_all(text, text) IS 'Pauses every queue that is in use, until it is resumed. RUNNING executions finish, and nothing new starts. Returns the number of queues that were not paused before. A queue that is first used later is not paused.';
 
 CREATE OR REPLACE FUNCTION {schema}.resume_all(requested_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    resumed bigint;
+    began   boolean := {schema}_internal.begin_action();
+    resumed text[];
 BEGIN
-    SELECT count(*) FILTER (WHERE {schema}.resume_queue(n.name, requested_by))
+    SELECT array_agg(n.name) FILTER (WHERE {schema}.resume_queue(n.name, requested_by))
     INTO resumed FROM (SELECT q.name FROM {schema}.queues q WHERE q.paused_at IS NOT NULL
                        ORDER BY q.name) n;
-    RETURN resumed;
+    PERFORM {schema}_internal.end_action(began);
+    PERFORM {schema}_internal.record_action('resume_all', 'queue', NULL, requested_by,
+        CASE WHEN resumed IS NULL THEN 'unchanged' ELSE 'done' END,
+        arguments => jsonb_build_object('queues', resumed));
+    RETURN coalesce(cardinality(resumed), 0);
 END $$;
 COMMENT ON FUNCTION {schema}.resume_all(text) IS 'Resumes every paused queue, and returns how many there were.';
 
@@ -41,6 +51,7 @@ CREATE OR REPLACE FUNCTION {schema}.limit_queue(
 RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     before integer;
+    began  boolean;
 BEGIN
     PERFORM {schema}_internal.check_queue(queue);
     IF max_running < 1 THEN
@@ -48,6 +59,7 @@ BEGIN
             USING HINT = 'To start nothing at all, pause the queue; NULL removes the limit.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
+    began := {schema}_internal.begin_action();
     INSERT INTO {schema}.queues (name) VALUES (queue) ON CONFLICT DO NOTHING;
     SELECT q.max_running INTO before FROM {schema}.queues q
     WHERE q.name = limit_queue.queue FOR NO KEY UPDATE;
@@ -62,9 +74,9 @@ BEGIN
               LIMIT least(10000, max_running) FOR NO KEY UPDATE SKIP LOCKED) h
         WHERE (s.job_name, s.scope_kind, s.scope_id) = (h.job_name, h.scope_kind, h.scope_id);
     END IF;
-    -- Queues have no history, so the server's log records this.
-    RAISE LOG 'queue %: limit % set by %, was %', queue, coalesce(max_running::text, 'none'),
-        coalesce(requested_by, session_user), coalesce(before::text, 'none');
+    PERFORM {schema}_internal.end_action(began);
+    PERFORM {schema}_internal.record_action('limit_queue', 'queue', queue, requested_by, 'done',
+        arguments => jsonb_build_object('max_running', max_running, 'before', before));
     PERFORM pg_notify('{schema}', 'queues');
     RETURN before;
 END $$;

@@ -173,6 +173,7 @@ BEGIN
             UNION ALL
             SELECT 'runners'
             WHERE EXISTS (SELECT FROM {schema}.runners r
-                          WHERE r.stale_after < {schema}.db_now() - interval '1 day')) w);
+                          WHERE r.stale_after < {schema}.db_now() - interval '1 day'
+                            AND (r.diagnostics <> '{}' OR r.handlers <> '{}'))) w);
 END $$;
 COMMENT ON FUNCTION {schema}_internal.left_behind(integer) IS 'Returns what the sweeper has to repair: schedules (rearm_left_behind), inputs (settle_left_behind), orphans (end_orphans), runners (reap_runners). More than `most` schedules or jobs of one kind count as something to repair, because no more are examined. most NULL: examines nothing and returns NULL. Locks nothing.';

@@ -127,6 +127,8 @@ DECLARE
     definition {schema}.jobs;
     scope      {schema}.schedules;
     step       record;
+    began      boolean;
+    again      bigint[] := '{}';
 BEGIN
     SELECT s.* INTO scope FROM {schema}.schedules s
     WHERE (s.job_name, s.scope_kind, s.scope_id) = (backfill.job, backfill.scope_kind, backfill.scope_id)
@@ -148,6 +150,7 @@ BEGIN
         ORDER BY e.plan_time FOR UPDATE;
     END IF;
     made := 0; retried := 0; left_alone := 0; remaining := 0;
+    began := {schema}_internal.begin_action();
     FOR step IN SELECT * FROM {schema}_internal.backfill_actions(
             definition, scope, plan_times, reprocess, ended_before) LOOP
         IF step.action IS NULL THEN
@@ -158,11 +161,21 @@ BEGIN
         ELSIF step.action = 'retry' THEN
             PERFORM {schema}.retry(step.id, requested_by => requester);
             retried := retried + 1;
+            again := again || step.id;
         ELSE
             PERFORM {schema}_internal.create_backfilled(definition, scope, step.plan_time, requester);
             made := made + 1;
         END IF;
     END LOOP;
+    PERFORM {schema}_internal.end_action(began);
+    PERFORM {schema}_internal.record_action('backfill', 'job', job, requester,
+        CASE WHEN made + retried = 0 THEN 'unchanged' ELSE 'done' END, job, execution_ids => again,
+        arguments => jsonb_build_object(
+            'scope_kind', scope_kind, 'scope_id', scope_id, 'reprocess', reprocess, 'cap', cap,
+            'ended_before', ended_before, 'plan_times', cardinality(plan_times),
+            'first', (SELECT min(u.at) FROM unnest(plan_times) u(at)),
+            'last', (SELECT max(u.at) FROM unnest(plan_times) u(at)),
+            'made', made, 'retried', retried, 'left_alone', left_alone, 'remaining', remaining));
     IF made > 0 THEN
         PERFORM {schema}_internal.check_runner(definition, false);
         PERFORM pg_notify('{schema}', 'pending');

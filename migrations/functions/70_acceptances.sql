@@ -45,6 +45,7 @@ RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, p
 DECLARE
     last timestamptz := coalesce(through_plan_time, plan_time);
     made bigint;
+    done boolean;
 BEGIN
     PERFORM {schema}_internal.check_acceptance(kind, job, scope_kind, scope_id, plan_time, last, reason);
     INSERT INTO {schema}.acceptances AS a (kind, job_name, scope_kind, scope_id, plan_time,
@@ -53,18 +54,27 @@ BEGIN
             coalesce(requested_by, session_user), {schema}.db_clock())
     ON CONFLICT DO NOTHING
     RETURNING a.id INTO made;
-    IF made IS NULL THEN  -- accepted already: the first reason stands
+    done := made IS NOT NULL;
+    IF NOT done THEN  -- accepted already: the first reason stands
         SELECT a.id INTO made FROM {schema}.acceptances a
         WHERE (a.kind, a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.through_plan_time)
             = (kind, job, scope_kind, scope_id, plan_time, last)
           AND a.execution_id IS NOT DISTINCT FROM execution_id AND a.withdrawn_at IS NULL;
     END IF;
+    PERFORM {schema}_internal.record_action('accept_violation', 'acceptance', made::text, requested_by,
+        CASE WHEN done THEN 'done' ELSE 'unchanged' END, job,
+        arguments => jsonb_build_object(
+            'kind', kind, 'scope_kind', scope_kind, 'scope_id', scope_id, 'plan_time', plan_time,
+            'through_plan_time', through_plan_time, 'execution_id', execution_id),
+        reason => reason);
     RETURN made;
 END $$;
 COMMENT ON FUNCTION {schema}.accept_violation(text, text, timestamptz, text, text, text, timestamptz, bigint, text) IS 'Accepts the violation of this kind at these plan_times, which must name this execution (NULL: none). verify shows it as accepted and does not fail for it; the view violations leaves it out. Returns the id of the acceptance; if the violation was accepted already, the id of the earlier acceptance.';
 
 CREATE OR REPLACE FUNCTION {schema}.withdraw_acceptance(acceptance bigint, requested_by text DEFAULT NULL)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    done boolean;
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}.acceptances a WHERE a.id = acceptance) THEN
         RAISE EXCEPTION 'acceptance % does not exist', acceptance
@@ -74,6 +84,10 @@ BEGIN
     UPDATE {schema}.acceptances a
     SET withdrawn_at = {schema}.db_clock(), withdrawn_by = coalesce(requested_by, session_user)
     WHERE a.id = acceptance AND a.withdrawn_at IS NULL;
-    RETURN FOUND;
+    done := FOUND;
+    PERFORM {schema}_internal.record_action('withdraw_acceptance', 'acceptance', acceptance::text, requested_by,
+        CASE WHEN done THEN 'done' ELSE 'unchanged' END,
+        (SELECT a.job_name FROM {schema}.acceptances a WHERE a.id = acceptance));
+    RETURN done;
 END $$;
 COMMENT ON FUNCTION {schema}.withdraw_acceptance(bigint, text) IS 'Withdraws an acceptance: the violation counts again from now on. Returns false if the acceptance was withdrawn already.';

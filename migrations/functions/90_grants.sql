@@ -17,7 +17,7 @@ LANGUAGE sql IMMUTABLE AS $$
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
-             schema_migrations verifications execution_hours'),
+             schema_migrations verifications execution_hours audit'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations wrong_hours max_steals is_dirty group_status
              queues_in_use preview_backfill'),
@@ -26,6 +26,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('operator', 'EXECUTE',
             'pause_queue resume_queue limit_queue pause_all resume_all accept_database
              accept_violation withdraw_acceptance'),
+        ('operator runner', 'EXECUTE', 'record_refusal'),
         ('operator runner', 'EXECUTE',
             'trigger backfill pause resume retire cancel retry enqueue enqueue_many claim take_results'),
         -- The record of verify, which needs only the views.
@@ -50,6 +51,9 @@ LANGUAGE sql IMMUTABLE AS $$
         -- The dates of edits, written at COMMIT.
         ('runner', 'EXECUTE', 'date_at_commit'), ('', 'EXECUTE', 'date_undated date_revision date_scopes'),
         ('', 'SELECT', 'undated'), ('', 'USAGE', 'undated_id'),
+        -- The audit trail, which functions with the rights of their owner write.
+        ('', 'SELECT', 'operator_actions actions_in_progress'), ('', 'USAGE', 'operator_action_id'),
+        ('', 'EXECUTE', 'operator_verbs refuse_change record_action begin_action end_action jobs_record_edit queues_record_edit'),
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance

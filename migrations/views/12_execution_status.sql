@@ -46,7 +46,7 @@ COMMENT ON COLUMN {schema}.execution_status.error_code IS 'Why it failed, in one
 COMMENT ON COLUMN {schema}.execution_status.error_msg IS 'The error as text, at most 4,000 characters.';
 COMMENT ON COLUMN {schema}.execution_status.cancel_requested_at IS 'When the cancellation of this execution was requested.';
 COMMENT ON COLUMN {schema}.execution_status.cancel_requested_by IS 'The person who requested the cancellation.';
-COMMENT ON COLUMN {schema}.execution_status.requested_by IS 'The person or program that requested this execution; NULL for the schedule.';
+COMMENT ON COLUMN {schema}.execution_status.requested_by IS 'The person or program that requested this execution; NULL for the schedule. The view audit has its retries.';
 COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was created.';
 COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
 COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';

@@ -53,7 +53,7 @@ COMMENT ON COLUMN {schema}.attempts.trigger IS 'Origin of the execution: schedul
 COMMENT ON COLUMN {schema}.attempts.revision IS 'Revision of the job that the plan_time belongs to.';
 COMMENT ON COLUMN {schema}.attempts.queue IS 'Queue of the execution.';
 COMMENT ON COLUMN {schema}.attempts.due_at IS 'When the execution might start.';
-COMMENT ON COLUMN {schema}.attempts.requested_by IS 'The person or program that requested the execution, or its last retry by hand.';
+COMMENT ON COLUMN {schema}.attempts.requested_by IS 'The person or program that requested the execution; NULL for the schedule. The view audit has its retries.';
 COMMENT ON COLUMN {schema}.attempts.attempt IS 'Number of the attempt.';
 COMMENT ON COLUMN {schema}.attempts.how IS 'won: the first one. stolen: the lease of the previous one was stale. again: retried, or claimed after a release.';
 COMMENT ON COLUMN {schema}.attempts.runner_id IS 'Runner that held it.';

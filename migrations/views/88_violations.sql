@@ -82,7 +82,7 @@ LANGUAGE sql STABLE AS $$
                          SELECT FROM {schema}.job_history j WHERE j.job_name = a.job_name
                          AND (j.definition ->> 'allow_stale_reentry')::boolean))) AS released,
                  count(*) FILTER (WHERE a.how = 'stolen') AS stolen,
-                 -- Retries by hand are not counted anywhere, so their number is not known.
+                 -- Until 0021, a retry by hand set requested_by. The audit trail has the later ones.
                  bool_and(a.trigger = 'schedule' AND a.requested_by IS NULL) AS by_itself
           FROM {schema}.attempts a
           WHERE a.plan_time >= first AND (a.attempt > 1 OR NOT a.is_last)
@@ -91,7 +91,9 @@ LANGUAGE sql STABLE AS $$
     WHERE t.tokens < t.claims
        OR (t.by_itself AND t.attempt - t.released > greatest(
                (h.definition ->> 'max_attempts')::integer,
-               CASE WHEN t.stolen > 0 THEN {schema}_internal.max_steals() END))
+               CASE WHEN t.stolen > 0 THEN {schema}_internal.max_steals() END)
+           AND NOT EXISTS (SELECT FROM {schema}.audit o WHERE o.job_name = t.job_name
+               AND o.verb IN ('retry', 'backfill') AND t.id = ANY (o.execution_ids)))
     UNION ALL
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('the end of attempt %s (%s) is unknown, and attempt %s started at %s; the job was not reentrant',
@@ -104,8 +106,11 @@ LANGUAGE sql STABLE AS $$
         SELECT h.definition FROM {schema}.job_history h
         WHERE h.job_name = a.job_name AND h.effective_from <= a.next_start
         ORDER BY h.revision DESC LIMIT 1) r
-    -- retry(force => true) is a person's decision; requested_by names the person.
-    WHERE (a.error_code = 'runner_crashed' OR (a.error_code = 'stale_timeout' AND a.requested_by IS NULL))
+    -- retry(force => true) is a person's decision, which the audit trail has. Until 0021, requested_by had it.
+    WHERE (a.error_code = 'runner_crashed' OR (
+               a.error_code = 'stale_timeout' AND a.requested_by IS NULL
+               AND NOT EXISTS (SELECT FROM {schema}.audit o WHERE o.job_name = a.job_name
+               AND o.verb IN ('retry', 'backfill') AND a.id = ANY (o.execution_ids))))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
 $$;
 COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Lists violations in executions and skips with plan_time from this instant on: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';

@@ -249,8 +249,9 @@ async def test_inputs_orphans_and_old_runners_are_left_behind(
         assert (await one.poll()).left_behind == ["orphans"]
         ledger.values("DELETE FROM jobs")
         ledger.values(
-            "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
-            " VALUES ('old', 'h', 1, '1', 'running', '{}', 1, db_now() - interval '2 days')"
+            "INSERT INTO runners (id, host, pid, version, state, queues, slots, handlers,"
+            " stale_after) VALUES ('old', 'h', 1, '1', 'running', '{}', 1, '{tests:work}',"
+            " db_now() - interval '2 days')"
         )
         assert (await one.poll()).left_behind == ["orphans", "runners"]
         await one.repair()

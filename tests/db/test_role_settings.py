@@ -276,10 +276,11 @@ CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronled
 TABLES = (
     "queues", "jobs", "job_revisions", "schedules", "executions", "skips", "sources", "identity",
     "pruned", "acceptances", "verification_runs", "rolled_up_hours", "changed_hours",
-    "roll_up_state",
+    "roll_up_state", "operator_actions",
 )  # fmt: skip
 NOT_DURABLE = {
     "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
+    "actions_in_progress": "empty at every COMMIT",
     "schema_migrations": "written by migrate alone", "time_travel": "of the tests",
     "scope_providers": "written anew by each call of a provider",
 }  # fmt: skip
@@ -313,6 +314,7 @@ CALLS: dict[str, str] = {
     "mark_changed_hours": "SELECT cronledger_internal.mark_changed_hours('0', 10)",
     "roll_up_hours": "SELECT cronledger_internal.roll_up_hours(10)",
     "accept_database": "SELECT * FROM accept_database(skip_missed => true)",
+    "record_refusal": "SELECT record_refusal('retry', '{{\"execution_id\": 1}}', 'it is RUNNING')",
     "retire": "SELECT retire('job')",
     "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",
     "a new job": "INSERT INTO jobs (name, handler) VALUES ('new', 'external')",

@@ -213,6 +213,8 @@ def test_attempts_beyond_the_most(db: Db) -> None:
     assert violations(db) == []
     tried(3, "boom", "boom")
     assert violations(db) == [("attempts", at + 3 * HOUR / 4)]
+    retried(db, "backfill")
+    assert violations(db) == []
 
 
 def test_attempts_by_thieves(db: Db) -> None:
@@ -235,6 +237,30 @@ def test_a_token_that_comes_again(db: Db) -> None:
     columns: dict[str, Any] = {"attempt": 2, "started_at": at + HOUR, "finished_at": at + HOUR}
     execution(db, plan_time=at, attempts=Jsonb([entry]), lease_token=token, **columns)
     assert violations(db) == [("attempts", at)]
+
+
+def retried(db: Db, verb: str) -> None:
+    """An earlier retry by hand of every execution."""
+    db.execute(
+        'INSERT INTO cronledger.operator_actions (at, "session_user", requested_by, verb,'
+        " object_kind, job_name, execution_ids, outcome) SELECT cronledger.db_now(), 'r', 'ann',"
+        " %s, 'job', e.job_name, array_agg(e.id), 'done' FROM cronledger.executions e"
+        " GROUP BY e.job_name",
+        [verb],
+    )
+
+
+def test_f63_a_forced_retry_is_in_the_audit_trail(db: Db) -> None:
+    old_job(db, max_attempts=3)
+    at = whole_hour(db)
+    execution(
+        db, plan_time=at, attempt=2, attempts=Jsonb([past(1, at, "stale_timeout")]),
+        started_at=at + HOUR, finished_at=at + HOUR + SECOND,
+    )  # fmt: skip
+    retried(db, "cancel")
+    assert violations(db) == [("unknown_end", at)]
+    retried(db, "retry")
+    assert violations(db) == []
 
 
 @pytest.mark.parametrize(

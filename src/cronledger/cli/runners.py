@@ -21,11 +21,12 @@ LISTING = Listing(
 
 
 @click.command()
+@click.option("--all", "former", is_flag=True, help="List former replicas too, for the retention.")
 @listed(LISTING)
-def runners(*, show: Printer) -> None:
-    """List the replicas. A `dead` replica has not checked in for too long."""
+def runners(*, former: bool, show: Printer) -> None:
+    """List the replicas of the last day. A `dead` replica has not checked in for too long."""
     from cronledger.cli.session import session
 
     with session() as ledger:
-        rows, now = ledger.reports.runners(), ledger.reports.now()
+        rows, now = ledger.reports.runners(former=former), ledger.reports.now()
     show(rows, now)

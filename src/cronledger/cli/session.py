@@ -5,7 +5,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from psycopg.types.json import set_json_loads
 from cronledger.cli.denied import OPERATOR, denied
 from cronledger.cli.show import echo, unknown_job
 from cronledger.embedded.server import Embedded
+from cronledger.ledger import queries
 from cronledger.ledger.access import Access
+from cronledger.ledger.audit_trail import OPERATOR_FUNCTIONS, RECORD, refusal
+from cronledger.ledger.database_errors import REFUSALS
 from cronledger.ledger.reports import Reports
 from cronledger.ledger.transactions import transaction
 from cronledger.rules import storable
@@ -46,9 +49,29 @@ class Session:
     def call_row(self, function: str, **arguments: object) -> dict[str, Any]:
         """Call an operator function, and return its only row. Raises psycopg.Error.
 
-        This user is its `requested_by`.
+        This user is its `requested_by`. A refusal is recorded in the audit trail.
         """
         arguments["requested_by"] = requester()
+        try:
+            return self._row(function, arguments)
+        except REFUSALS as error:
+            if function in OPERATOR_FUNCTIONS:
+                self._record_refusal(function, arguments, error)
+            raise
+
+    def _record_refusal(
+        self, function: str, arguments: Mapping[str, object], error: psycopg.Error
+    ) -> None:
+        message = error.diag.message_primary or str(error)
+        params = refusal(function, arguments, message, requester())
+        # The refusal is the error of the command, also if this role may not record it.
+        with (
+            suppress(psycopg.Error),
+            transaction(self.connection, self.settings.lock_timeout),
+        ):
+            queries.rows(self.connection, RECORD, self.settings.schema_name, params)
+
+    def _row(self, function: str, arguments: Mapping[str, object]) -> dict[str, Any]:
         given = sql.SQL(", ").join(
             sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
             for name in arguments

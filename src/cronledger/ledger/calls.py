@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 from pydantic_core import to_jsonable_python
 
 from cronledger.binding import PayloadInvalidError
-from cronledger.ledger import values
+from cronledger.ledger import audit_trail, values
 from cronledger.ledger.refusals import NotFoundError
 from cronledger.ledger.reports import Row
 from cronledger.rules import storable
@@ -30,11 +30,24 @@ MOST_ITEMS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """The statement of `sql/NAME.sql`, and its parameters. `decode` returns its rows' value."""
+    """The statement of `sql/NAME.sql`, and its parameters. `decode` returns its rows' value.
+
+    `function`, `arguments`: the operator function that it calls, by which the audit trail records
+    a refusal.
+    """
 
     name: str
     params: Mapping[str, Any]
     decode: Callable[[list[Row]], T]
+    function: str | None = None
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+    def refused(self, message: str) -> "Call[None] | None":
+        """Return the call that records its refusal, or None if it is not recorded."""
+        if self.function is None:
+            return None
+        params = audit_trail.refusal(self.function, self.arguments, message)
+        return Call(audit_trail.RECORD, params, lambda rows: None)
 
 
 def _value(rows: list[Row]) -> Any:
@@ -143,28 +156,34 @@ def trigger(
         "job": job, "scope": scope, "scope_kind": scope_kind, "force": force,
         "payload": _json(payload, "the payload"), "require_runner": require_runner,
     }  # fmt: skip
-    return Call("call_trigger", params, _value)
+    given = {
+        "job": job, "scope_id": scope, "scope_kind": scope_kind, "force": force,
+        "require_runner": require_runner,
+    }  # fmt: skip
+    return Call("call_trigger", params, _value, "trigger", given)
 
 
 def pause(job: str, reason: str | None = None, *, until: datetime | None = None) -> Call[bool]:
     """Pause a job. Raises ValueError for an `until` without a time zone."""
     params = {"job": job, "reason": reason, "until": _aware("until", until)}
-    return Call("call_pause", params, _value)
+    return Call("call_pause", params, _value, "pause", params)
 
 
 def resume(job: str) -> Call[bool]:
     """Resume a job."""
-    return Call("call_resume", {"job": job}, _value)
+    return Call("call_resume", {"job": job}, _value, "resume", {"job": job})
 
 
 def cancel(execution_id: int) -> Call[Cancelled]:
     """Request that an execution ends."""
-    return Call("call_cancel", {"id": execution_id}, _value)
+    given = {"execution_id": execution_id}
+    return Call("call_cancel", {"id": execution_id}, _value, "cancel", given)
 
 
 def retry(execution_id: int, *, force: bool = False) -> Call[Retried]:
     """Give an execution one more attempt."""
-    return Call("call_retry", {"id": execution_id, "force": force}, _value)
+    given = {"execution_id": execution_id, "force": force}
+    return Call("call_retry", {"id": execution_id, "force": force}, _value, "retry", given)
 
 
 def announce_wait(execution_id: int) -> Call[None]:

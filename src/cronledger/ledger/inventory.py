@@ -37,7 +37,7 @@ _CREATED = {
     # Only the comment has the types of the arguments without their names.
     "function": r"^COMMENT ON FUNCTION {name} ?\((.*?)\)",
     "type": r"^COMMENT ON TYPE {name}",
-    "column": r"^COMMENT ON COLUMN {name}\.(\w+)",
+    "column": r'^COMMENT ON COLUMN {name}\."?(\w+)',
 }
 _DROPPED = {
     "table": r"^DROP TABLE (?:IF EXISTS )?{name}",

@@ -135,9 +135,32 @@ class Reports:
         """Return the `output` of one execution, or None if the execution does not exist."""
         return self._one("show_output", id=execution_id)
 
-    def runners(self) -> list[Row]:
-        """Return the runners, the last seen first. One that was not seen in time is `dead`."""
-        return self._read("list_runners")
+    def runners(self, *, former: bool = False) -> list[Row]:
+        """Return the runners of the last day, the last seen first; with `former` all that are kept.
+
+        One that was not seen in time is `dead`.
+        """
+        return self._read("list_runners", with_former=former)
+
+    def audit(
+        self,
+        *,
+        since: datetime | None = None,
+        by: str | None = None,
+        verb: str | None = None,
+        job: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 50,
+    ) -> list[Row]:
+        """Return rows of the audit trail, the newest first. None does not restrict.
+
+        `by`: requested by this person or program, or in a session of this role.
+        """
+        return self._read(
+            "list_audit", since=since, by=by, verb=verb, job=job, owner=owner,
+            labels=_json(labels), max_rows=limit,
+        )  # fmt: skip
 
     def queues(self) -> list[Row]:
         """Return the queues in use by name: limit, pause, waiting and running executions."""

@@ -35,7 +35,7 @@ from cronledger.ledger.ends import (
     Pauses,
     Polls,
 )
-from cronledger.ledger.refusals import refusals
+from cronledger.ledger.refusals import LedgerError, refusals
 from cronledger.ledger.transactions import transaction, transaction_async
 from cronledger.settings import Settings
 
@@ -141,8 +141,15 @@ class CallerSender(Sender):
 
     def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         connection = psycopg_connection(self._caller)
-        with refusals(), _together(connection, len(calls)):
-            return [_send(connection, self._schema, call) for call in calls]
+        try:
+            with refusals(), _together(connection, len(calls)):
+                return [_send(connection, self._schema, call) for call in calls]
+        except LedgerError as error:
+            # In a transaction of the caller nothing more can be written, and no row remains.
+            if _is_idle(connection):
+                with suppress(psycopg.Error):
+                    _record(connection, self._schema, calls, error)
+            raise
 
     def require_no_transaction(self) -> None:
         _require_no_transaction(self._caller)
@@ -160,11 +167,17 @@ class AsyncCallerSender(AsyncSender):
 
     async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         connection = await psycopg_async_connection(self._caller)
-        with refusals():
-            if len(calls) > 1 and _is_idle(connection):
-                async with connection.transaction():
-                    return [await _send_async(connection, self._schema, call) for call in calls]
-            return [await _send_async(connection, self._schema, call) for call in calls]
+        try:
+            with refusals():
+                if len(calls) > 1 and _is_idle(connection):
+                    async with connection.transaction():
+                        return [await _send_async(connection, self._schema, call) for call in calls]
+                return [await _send_async(connection, self._schema, call) for call in calls]
+        except LedgerError as error:
+            if _is_idle(connection):
+                with suppress(psycopg.Error):
+                    await _record_async(connection, self._schema, calls, error)
+            raise
 
     def require_no_transaction(self) -> None:
         _require_no_transaction(self._caller)
@@ -266,13 +279,14 @@ class OwnSender(Sender):
         self._turns = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
     def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        with (
-            self._turns,
-            self._connection() as connection,
-            refusals(),
-            transaction(connection, self._lock_timeout),
-        ):
-            return [_send(connection, self._schema, call) for call in calls]
+        with self._turns, self._connection() as connection:
+            try:
+                with refusals(), transaction(connection, self._lock_timeout):
+                    return [_send(connection, self._schema, call) for call in calls]
+            except LedgerError as error:
+                with suppress(psycopg.Error), transaction(connection, self._lock_timeout):
+                    _record(connection, self._schema, calls, error)
+                raise
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:
@@ -365,9 +379,15 @@ class AsyncOwnSender(AsyncSender):
 
     async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         async with self._connections.lend() as connection:
-            with refusals():
-                async with transaction_async(connection, self._lock_timeout):
-                    return [await _send_async(connection, self._schema, call) for call in calls]
+            try:
+                with refusals():
+                    async with transaction_async(connection, self._lock_timeout):
+                        return [await _send_async(connection, self._schema, call) for call in calls]
+            except LedgerError as error:
+                with suppress(psycopg.Error):
+                    async with transaction_async(connection, self._lock_timeout):
+                        await _record_async(connection, self._schema, calls, error)
+                raise
 
     def require_no_transaction(self) -> None:
         return
@@ -400,3 +420,27 @@ async def _send_async(connection: psycopg.AsyncConnection[Any], schema: str, cal
         await queries.run_async(cursor, call.name, schema, call.params)
         rows = await cursor.fetchall()
     return call.decode(rows)
+
+
+# A refusal that could not be recorded, such as for a role without the right to, stays the error of
+# the caller.
+
+
+def _record(
+    connection: psycopg.Connection[Any], schema: str, calls: Sequence[Call[T]], error: LedgerError
+) -> None:
+    """Record in the audit trail that the ledger refused these calls."""
+    for call in calls:
+        if (record := call.refused(error.message)) is not None:
+            _send(connection, schema, record)
+
+
+async def _record_async(
+    connection: psycopg.AsyncConnection[Any],
+    schema: str,
+    calls: Sequence[Call[T]],
+    error: LedgerError,
+) -> None:
+    for call in calls:
+        if (record := call.refused(error.message)) is not None:
+            await _send_async(connection, schema, record)

@@ -359,8 +359,8 @@ class Statements:
     async def resume_paused(self, c: Connection) -> StepCursor[str]:
         return await self._values(c, "resume_paused")
 
-    async def reap_runners(self, c: Connection) -> Rows:
-        return await self._rows(c, "reap_runners")
+    async def reap_runners(self, c: Connection, retention: timedelta) -> Rows:
+        return await self._rows(c, "reap_runners", retention=retention)
 
     async def maintain_partitions(
         self, c: Connection, retention: timedelta, width: timedelta

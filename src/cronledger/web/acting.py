@@ -1,13 +1,17 @@
 """Acting for the page: the SQL functions, called by the person who signed in."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
-from psycopg import AsyncCursor
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import dict_row
 
-from cronledger.ledger import queries
+from cronledger.ledger import audit_trail, queries
 from cronledger.ledger.access import Access
-from cronledger.ledger.refusals import refusals
+from cronledger.ledger.refusals import LedgerError, refusals
 from cronledger.ledger.reports import Row
 from cronledger.ledger.senders import AsyncConnections
 from cronledger.ledger.transactions import transaction_async
@@ -16,6 +20,9 @@ from cronledger.web.reading import PACKAGE
 
 NAME = "cronledger web acts"
 MOST_CONNECTIONS = 4
+_FUNCTIONS = {"call_pause_jobs": "pause", "call_resume_jobs": "resume"}
+_ARGUMENTS = {"id": "execution_id", "limit": "max_running"}
+"""The names that operator functions and their arguments have in statements of the page."""
 
 
 class Actor:
@@ -30,22 +37,46 @@ class Actor:
         """Return the rows of `sql/STATEMENT.sql`. Its parameter `requested_by` is the name of `by`.
 
         Raises RefusedRequestError unless `by` is an operator, LedgerError if the ledger refuses,
-        and psycopg.Error.
+        which is recorded in the audit trail, and psycopg.Error.
         """
         if not by.is_operator:
             raise RefusedRequestError(f"{by.name} may read this page, and may not act on it.")
         text = queries.text(statement, self._schema, PACKAGE)
         async with self._connections.lend() as connection:
-            with refusals():
-                async with (
-                    transaction_async(connection, self._lock_timeout),
-                    AsyncCursor(connection, row_factory=dict_row) as cursor,
-                ):
-                    await cursor.execute(
-                        text.encode(), {**params, "requested_by": by.name}, binary=True
-                    )
-                    return await cursor.fetchall()
+            try:
+                with refusals():
+                    return await self._rows(connection, text, {**params, "requested_by": by.name})
+            except LedgerError as error:
+                for refused in _refused(statement, by, params, error.message):
+                    # The refusal is the error of the page, also if it cannot be recorded.
+                    with suppress(psycopg.Error):
+                        text = queries.text(audit_trail.RECORD, self._schema)
+                        await self._rows(connection, text, refused)
+                raise
+
+    async def _rows(
+        self, connection: AsyncConnection[Any], text: str, params: Mapping[str, object]
+    ) -> list[Row]:
+        async with (
+            transaction_async(connection, self._lock_timeout),
+            AsyncCursor(connection, row_factory=dict_row) as cursor,
+        ):
+            await cursor.execute(text.encode(), params, binary=True)
+            return await cursor.fetchall()
 
     async def close(self) -> None:
         """Close the connections. A later `call` raises RuntimeError."""
         await self._connections.close()
+
+
+def _refused(
+    statement: str, by: Identity, params: Mapping[str, object], message: str
+) -> Iterator[dict[str, Any]]:
+    """Return the records of a refused call: one, or one for each of several jobs."""
+    function = _FUNCTIONS.get(statement, statement.removeprefix("call_"))
+    if function not in audit_trail.OPERATOR_FUNCTIONS:
+        return
+    given = {_ARGUMENTS.get(name, name): value for name, value in params.items()}
+    names = given.pop("names", None)
+    for more in [{"job": name} for name in names] if isinstance(names, list) else [{}]:
+        yield audit_trail.refusal(function, given | more, message, by.name)

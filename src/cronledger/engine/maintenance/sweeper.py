@@ -185,7 +185,7 @@ class Sweeper:
                 ended = await orphans.fetchall()
             if "runners" in left:
                 async with step_transaction(c):
-                    await s.reap_runners(c)
+                    await s.reap_runners(c, self._retention)
         if due:
             self._rearmed()
         if ended:

@@ -1,0 +1,518 @@
+"""The audit trail: one row for each action of an operator, and none for what replicas do."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from psycopg import errors, sql
+
+from cronledger import AsyncClient, Client
+from cronledger.cli import main
+from cronledger.ledger.audit_trail import OPERATOR_FUNCTIONS
+from cronledger.ledger.refusals import LedgerError
+from cronledger.ledger.reports import Reports
+from cronledger.rules.model import Job
+from cronledger.sources.apply import apply
+from tests.db.support.engine import Ledger, runners
+from tests.db.support.rows import Db, connected, execution, job, now, one, runner, value
+
+NO_ACTIONS = {
+    "enqueue": "input of programs", "enqueue_many": "input of programs",
+    "claim": "of workers", "take_results": "of consumers", "record_refusal": "the record itself",
+    "begin_verification": "recorded by itself", "end_verification": "recorded by itself",
+    "maintain_partitions": "of replicas",
+}  # fmt: skip
+"""Functions for operators that are no actions, and why."""
+
+
+def actions(db: Db, condition: str = "true") -> list[dict[str, Any]]:
+    text = f"SELECT * FROM cronledger.audit WHERE {condition} ORDER BY at, id"
+    return db.execute(text.encode()).fetchall()
+
+
+def last(db: Db) -> dict[str, Any]:
+    return actions(db)[-1]
+
+
+def command(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, env={"CRONLEDGER_DATABASE_URL": url})
+
+
+def other_database(db: Db) -> None:
+    db.execute("UPDATE cronledger.identity SET database_oid = 0")
+
+
+def accepted(db: Db) -> int:
+    call = "SELECT cronledger.accept_violation('missing', 'job', cronledger.db_now(), 'known')"
+    number: int = value(db, call)
+    return number
+
+
+def failed(db: Db) -> int:
+    number: int = execution(db, "FAILED")["id"]
+    return number
+
+
+def pending(db: Db) -> int:
+    number: int = execution(db, "PENDING")["id"]
+    return number
+
+
+Prepare = Callable[[Db], object]
+CALLS: dict[str, tuple[Prepare | None, str]] = {
+    "trigger": (None, "trigger('job', requested_by => 'ann')"),
+    "backfill": (
+        failed,
+        "backfill('job', ARRAY[date_trunc('hour', cronledger.db_now()) - interval '3 h'],"
+        " requested_by => 'ann')",
+    ),
+    "pause": (None, "pause('job', 'why', requested_by => 'ann')"),
+    "resume": (None, "resume('job', requested_by => 'ann')"),
+    "retire": (None, "retire('job', requested_by => 'ann')"),
+    "pause_queue": (None, "pause_queue('default', 'why', requested_by => 'ann')"),
+    "resume_queue": (None, "resume_queue('default', requested_by => 'ann')"),
+    "pause_all": (None, "pause_all('why', requested_by => 'ann')"),
+    "resume_all": (None, "resume_all(requested_by => 'ann')"),
+    "limit_queue": (None, "limit_queue('default', 3, requested_by => 'ann')"),
+    "cancel": (pending, "cancel({0}, requested_by => 'ann')"),
+    "retry": (failed, "retry({0}, requested_by => 'ann')"),
+    "accept_violation": (
+        None,
+        "accept_violation('missing', 'job', cronledger.db_now(), 'why', requested_by => 'ann')",
+    ),
+    "withdraw_acceptance": (accepted, "withdraw_acceptance({0}, requested_by => 'ann')"),
+    "accept_database": (other_database, "accept_database(true, requested_by => 'ann')"),
+}
+"""A call of each operator function, and what makes it possible."""
+
+
+@pytest.fixture
+def filled(db: Db) -> Db:
+    """Two jobs with a history of a day, in two queues."""
+    job(db, max_attempts=3)
+    job(db, "other", queue="slow")
+    db.execute(
+        "UPDATE cronledger.schedules SET planned_through = date_trunc('hour', cronledger.db_now())"
+    )
+    return db
+
+
+def test_f63_every_operator_function_is_known(db: Db) -> None:
+    rows = db.execute(
+        "SELECT DISTINCT p.proname FROM cronledger.decided_grants() g"
+        " JOIN pg_proc p ON p.proname = g.object"
+        " WHERE g.role = 'cronledger_operator' AND g.privilege = 'EXECUTE'"
+        " AND p.pronamespace IN ('cronledger'::regnamespace, 'cronledger_internal'::regnamespace)"
+        " AND p.provolatile = 'v'"
+    ).fetchall()
+    granted = {row["proname"] for row in rows} - NO_ACTIONS.keys()
+    assert granted == CALLS.keys(), "call it, and see that it leaves one row of the audit trail"
+    assert set(value(db, "SELECT cronledger_internal.operator_verbs()")) == granted
+    assert granted == OPERATOR_FUNCTIONS
+
+
+@pytest.mark.parametrize("function", CALLS)
+def test_f63_each_function_leaves_one_row(filled: Db, function: str) -> None:
+    prepare, call = CALLS[function]
+    given = prepare(filled) if prepare is not None else None
+    before = len(actions(filled))
+    for _ in range(2):  # also if there is nothing left to do
+        filled.execute(f"SELECT * FROM cronledger.{call.format(given)}".encode())
+        before += 1
+        rows = actions(filled)
+        assert len(rows) == before
+        assert (rows[-1]["verb"], rows[-1]["requested_by"]) == (function, "ann")
+        assert rows[-1]["session_user"] == value(filled, "SELECT session_user")
+        assert rows[-1]["outcome"] != "refused"
+    assert value(filled, "SELECT count(*) FROM cronledger.actions_in_progress") == 0
+
+
+def test_f63_what_rows_tell(filled: Db) -> None:
+    filled.execute("SELECT cronledger.pause('job', 'stock count', requested_by => 'ann')")
+    row = last(filled)
+    assert (row["object_kind"], row["object"], row["job_name"]) == ("job", "job", "job")
+    assert (row["reason"], row["revision"], row["outcome"]) == ("stock count", 2, "done")
+    filled.execute("SELECT cronledger.pause('job', 'still', requested_by => 'ann')")
+    assert (last(filled)["reason"], last(filled)["revision"]) == ("still", None)
+    filled.execute("SELECT cronledger.resume('job')")
+    filled.execute("SELECT cronledger.resume('job')")
+    assert [row["outcome"] for row in actions(filled, "verb = 'resume'")] == ["done", "unchanged"]
+    made = value(filled, """SELECT cronledger.trigger('job', payload => '{"key": "secret"}')""")
+    assert (last(filled)["execution_ids"], "secret" in str(last(filled))) == ([made], False)
+    filled.execute("SELECT cronledger.limit_queue('default', 3)")
+    assert last(filled)["arguments"] == {"max_running": 3}
+    filled.execute("SELECT cronledger.pause_all('night')")
+    assert last(filled)["arguments"] == {"queues": ["default", "slow"]}
+    number = failed(filled)
+    assert value(filled, f"SELECT cronledger.retry({number}, true)") == "retried"
+    row = last(filled)
+    assert (row["object_kind"], row["object"], row["job_name"]) == ("execution", str(number), "job")
+    assert (row["outcome"], row["arguments"]) == ("retried", {"force": True})
+
+
+def test_f63_a_retry_keeps_who_requested_the_execution(filled: Db) -> None:
+    number = execution(filled, "FAILED", trigger="manual", requested_by="ann")["id"]
+    filled.execute(f"SELECT cronledger.retry({number}, requested_by => 'bob')".encode())
+    row = one(filled.execute("SELECT requested_by FROM cronledger.executions"))
+    assert row["requested_by"] == "ann"
+    assert last(filled)["requested_by"] == "bob"
+
+
+def test_f63_a_backfill_names_what_it_retried(filled: Db) -> None:
+    hour = value(filled, "SELECT date_trunc('hour', cronledger.db_now()) - interval '2 h'")
+    number = execution(filled, "FAILED", plan_time=hour)["id"]
+    before = len(actions(filled))
+    filled.execute(
+        "SELECT * FROM cronledger.backfill('job', ARRAY[%s, %s - interval '1 h'],"
+        " reprocess => 'failed')", [hour, hour],
+    )  # fmt: skip
+    assert len(actions(filled)) == before + 1
+    row = last(filled)
+    assert (row["execution_ids"], row["arguments"]["made"]) == ([number], 1)
+    assert (row["arguments"]["retried"], row["arguments"]["plan_times"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("edit", "verb", "fields"),
+    [
+        ("UPDATE {jobs} SET schedule = '@daily' WHERE name = 'job'", "edit", ["schedule"]),
+        ("UPDATE {jobs} SET description = 'x' WHERE name = 'job'", "edit", ["description"]),
+        (
+            "UPDATE {jobs} SET paused_at = now(), paused_by = 'x' WHERE name = 'job'",
+            "pause", ["paused_at", "paused_by"],
+        ),
+        ("UPDATE {jobs} SET retired_at = now() WHERE name = 'job'", "retire", ["retired_at"]),
+        ("INSERT INTO {jobs} (name, handler) VALUES ('new', 'external')", "add", None),
+        ("DELETE FROM {jobs} WHERE name = 'job'", "delete", None),
+    ],
+)  # fmt: skip
+def test_f63_edits_by_sql_are_recorded(
+    filled: Db, edit: str, verb: str, fields: list[str] | None
+) -> None:
+    before = len(actions(filled))
+    filled.execute(edit.format(jobs="cronledger.jobs").encode())
+    (row,) = actions(filled)[before:]
+    assert (row["verb"], row["object_kind"], row["outcome"]) == (verb, "job", "done")
+    assert row["arguments"].get("fields") == fields
+    assert row["requested_by"] == value(filled, "SELECT session_user")
+    made = value(filled, f"SELECT max(revision) FROM cronledger.job_revisions"
+                         f" WHERE job_name = '{row['job_name']}'")  # fmt: skip
+    assert row["revision"] == (None if fields == ["description"] else made)
+
+
+def test_f63_each_edited_job_has_a_row_and_an_unchanged_one_has_none(filled: Db) -> None:
+    before = len(actions(filled))
+    filled.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Tokyo'")
+    assert sorted(row["object"] for row in actions(filled)[before:]) == ["job", "other"]
+    filled.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Tokyo', deploy = 7")
+    filled.execute("UPDATE cronledger.jobs SET spec_error = 'broken'")
+    assert len(actions(filled)) == before + 2
+
+
+@pytest.mark.parametrize(
+    ("edit", "verb"),
+    [
+        ("INSERT INTO cronledger.queues (name, max_running) VALUES ('q', 2)", "limit_queue"),
+        ("INSERT INTO cronledger.queues (name, paused_at) VALUES ('q', now())", "pause_queue"),
+        ("UPDATE cronledger.queues SET max_running = 9", "limit_queue"),
+        (
+            "UPDATE cronledger.queues SET paused_at = NULL, paused_by = NULL, paused_reason = NULL",
+            "resume_queue",
+        ),
+        ("DELETE FROM cronledger.queues", "delete_queue"),
+    ],
+)
+def test_f63_edits_of_queues_are_recorded(filled: Db, edit: str, verb: str) -> None:
+    filled.execute("SELECT cronledger.pause_queue('default', 'why', requested_by => 'ann')")
+    before = len(actions(filled))
+    filled.execute(edit.encode())
+    (row,) = actions(filled)[before:]
+    assert (row["verb"], row["object_kind"]) == (verb, "queue")
+
+
+def test_f63_an_edit_beside_a_function_is_not_hidden(filled: Db) -> None:
+    before = len(actions(filled))
+    with filled.transaction():
+        filled.execute("SELECT cronledger.pause('job')")
+        filled.execute(
+            "UPDATE cronledger.jobs SET target = '{\"command\": [\"x\"]}' WHERE name = 'job'"
+        )
+        filled.execute("SELECT cronledger.resume('job')")
+    verbs = [row["verb"] for row in actions(filled)[before:]]
+    assert verbs == ["pause", "edit", "resume"]
+
+
+def test_f63_a_failed_function_hides_nothing_after_it(filled: Db) -> None:
+    before = len(actions(filled))
+    with filled.transaction():
+        with pytest.raises(errors.InvalidParameterValue), filled.transaction():
+            filled.execute("SELECT cronledger.limit_queue('default', 0)")
+        filled.execute("UPDATE cronledger.jobs SET schedule = '@daily' WHERE name = 'job'")
+    assert [row["verb"] for row in actions(filled)[before:]] == ["edit"]
+
+
+def test_f63_what_is_rolled_back_leaves_no_row(filled: Db) -> None:
+    before = len(actions(filled))
+    with filled.transaction(force_rollback=True):
+        filled.execute("SELECT cronledger.pause('job')")
+    assert len(actions(filled)) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE {} SET requested_by = 'x'",
+        "DELETE FROM {}",
+        "TRUNCATE {}",
+        "DELETE FROM {} WHERE false",
+    ],
+)
+def test_f63_rows_are_never_changed(filled: Db, change: str) -> None:
+    filled.execute("SELECT cronledger.pause('job')")
+    with pytest.raises(errors.RestrictViolation, match="rows are only added to the audit trail"):
+        filled.execute(change.format("cronledger.operator_actions").encode())
+
+
+async def test_f63_replicas_write_none(ledger: Ledger, db: Db, database_url: str) -> None:
+    ledger.job("minutely", schedule="* * * * *", max_attempts=2)
+    ledger.job("napping", schedule="* * * * *")
+    ledger.values("SELECT pause('napping', until => db_now() + interval '30 s')")
+    ledger.values("SELECT enqueue('minutely')")
+    before = len(actions(db))
+    async with runners(database_url, {}) as (replica,):
+        for _ in range(3):
+            ledger.travel(by="1m")
+            for lease in await replica.settle():
+                await replica.finish(lease)
+            await replica.sweep()
+            await replica.repair()
+    assert ledger.one("SELECT paused_at FROM jobs WHERE name = 'napping'") is None
+    assert len(actions(db)) == before
+
+
+def test_f63_apply_is_recorded_job_by_job(ledger: Ledger, db: Db, database_url: str) -> None:
+    def made(name: str, **policies: Any) -> Job:
+        values = {"name": name, "handler": "command", "target": {"command": ["true"]}}
+        return Job.model_validate(values | policies)
+
+    apply(database_url, [made("a"), made("b")], source="file", by="ann", deploy=1)
+    apply(database_url, [made("a", grace="5m")], source="file", by="bob", deploy=2)
+    apply(database_url, [made("a", grace="5m"), made("b")], source="file", by="bob", deploy=3)
+    assert [
+        (row["verb"], row["object"], row["requested_by"], row["revision"]) for row in actions(db)
+    ] == [
+        ("add", "a", "ann", 1), ("add", "b", "ann", 1), ("edit", "a", "bob", 2),
+        ("retire", "b", "bob", 2), ("return", "b", "bob", 3),
+    ]  # fmt: skip
+    assert actions(db)[2]["arguments"] == {"fields": ["grace"], "source": "file", "deploy": 2}
+
+
+REFUSED = {
+    ("jobs", "pause", "gone"): ("pause", "gone", "gone"),
+    ("trigger", "job", "--payload", '"secret"'): ("trigger", "job", "job"),
+    ("executions", "retry", "{success}"): ("retry", "{success}", "job"),
+    ("queues", "limit", "gone", "3"): ("limit_queue", "gone", None),
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_f63_the_command_line_records_refusals(
+    filled: Db, database_url: str, arguments: tuple[str, ...]
+) -> None:
+    verb, name, job_name = REFUSED[arguments]
+    filled.execute("SELECT cronledger.pause('job', 'stock count')")
+    success = execution(filled, "SUCCESS")["id"]
+    before = len(actions(filled))
+    said = command(database_url, *(text.format(success=success) for text in arguments))
+    assert said.exit_code in (1, 2)
+    (row,) = actions(filled)[before:]
+    assert (row["verb"], row["outcome"], row["job_name"]) == (verb, "refused", job_name)
+    assert row["object"] == name.format(success=success)
+    assert row["error"] in said.stderr
+    assert row["requested_by"].count("@") == 1
+    assert "secret" not in str(row)
+
+
+async def test_f63_clients_record_actions_and_refusals(filled: Db, database_url: str) -> None:
+    before = len(actions(filled))
+    with Client(database_url) as client:
+        client.pause("job", "stock count")
+        with pytest.raises(LedgerError, match="it is paused") as refused:
+            client.trigger("job", {"key": "secret"})
+        with pytest.raises(LedgerError):
+            client.enqueue("gone")  # not an action
+    async with AsyncClient(database_url) as asynchronous:
+        with pytest.raises(LedgerError):
+            await asynchronous.retry(10**9)
+        await asynchronous.resume("job")
+    rows = actions(filled)[before:]
+    assert [(row["verb"], row["outcome"], row["object"]) for row in rows] == [
+        ("pause", "done", "job"), ("trigger", "refused", "job"),
+        ("retry", "refused", str(10**9)), ("resume", "done", "job"),
+    ]  # fmt: skip
+    assert rows[1]["error"] == refused.value.message
+    assert "secret" not in str(rows)
+
+
+def test_f63_a_refusal_on_a_connection_of_the_caller(filled: Db, database_url: str) -> None:
+    before = len(actions(filled))
+    with connected(database_url) as own:
+        with pytest.raises(LedgerError):
+            Client(connection=own).pause("gone")
+        assert [row["outcome"] for row in actions(filled)[before:]] == ["refused"]
+        with pytest.raises(LedgerError), own.transaction():
+            Client(connection=own).pause("gone")
+    # The transaction of the caller cannot write it.
+    assert len(actions(filled)) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("record_refusal('drop', '{}', 'no')", "verb drop is not an operator function"),
+        ("record_refusal(NULL, '{}', 'no')", "verb NULL is not an operator function"),
+        ("record_refusal('pause', '[]', 'no')", "arguments is not an object"),
+        ("record_refusal('pause', '{}', NULL)", "error <NULL>"),
+    ],
+)
+def test_f63_a_refusal_is_checked(db: Db, call: str, message: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=message):
+        db.execute(f"SELECT cronledger.{call}".encode())
+
+
+def test_f63_the_command_lists_and_filters(filled: Db, database_url: str) -> None:
+    filled.execute("""UPDATE cronledger.jobs SET labels = '{"team": "data"}' WHERE name = 'job'""")
+    filled.execute("SELECT cronledger.pause('job', 'night', requested_by => 'ann')")
+    filled.execute("SELECT cronledger.pause('other', requested_by => 'bob')")
+    filled.execute("SELECT cronledger.pause_queue('slow', requested_by => 'ann')")
+
+    def listed(*options: str) -> list[tuple[str, str]]:
+        said = command(database_url, "audit", "--json", *options)
+        assert said.exit_code == 0, said.output
+        return [(row["verb"], row["object"]) for row in json.loads(said.stdout)]
+
+    pauses = [("pause_queue", "slow"), ("pause", "other"), ("pause", "job")]
+    assert listed("--limit", "3") == pauses
+    assert listed("--by", "ann") == [pauses[0], pauses[2]]
+    assert listed("--verb", "pause") == pauses[1:]
+    assert listed("--job", "other", "--since", "1h") == [pauses[1], ("add", "other")]
+    assert listed("--label", "team=data", "--verb", "pause") == [pauses[2]]
+    assert listed("--since", "2030-01-01") == [] or now(filled).year >= 2030
+    table = command(database_url, "audit", "--by", "ann", "--verb", "pause").stdout.splitlines()
+    assert table[0].split()[:3] == ["AT", "BY", "VERB"]
+    assert "night" in table[1]
+    unknown = command(database_url, "audit", "--job", "gone")
+    assert (unknown.exit_code, "job 'gone' does not exist" in unknown.stderr) == (2, True)
+
+
+async def test_f63_records_of_runners_are_kept_for_the_retention(
+    ledger: Ledger, db: Db, database_url: str
+) -> None:
+    for name, days in (("old", 100), ("former", 40), ("recent", 0.5)):
+        seen = now(db)
+        runner(
+            db, name, stale_after=seen, heartbeat_at=seen, started_at=seen, handlers=["tests:work"],
+            diagnostics='{"executions": []}', queues=[name],
+        )  # fmt: skip
+        db.execute(
+            "UPDATE cronledger.runners SET stale_after = stale_after - %s * interval '1 day',"
+            " heartbeat_at = heartbeat_at - %s * interval '1 day',"
+            " started_at = started_at - %s * interval '1 day' - interval '1 h' WHERE id = %s",
+            [days, days, days, name],
+        )
+    async with runners(database_url, {}) as (replica,):
+        await replica.repair()
+        kept = db.execute(
+            "SELECT id, diagnostics = '{}' AND handlers = '{}' AS small FROM cronledger.runners"
+            " WHERE id <> 'r1' ORDER BY id"
+        ).fetchall()
+        assert [(row["id"], row["small"]) for row in kept] == [("former", True), ("recent", False)]
+        left = "SELECT cronledger_internal.left_behind(100)"
+        assert "runners" not in value(db, left)
+    shown = json.loads(command(database_url, "runners", "--json").stdout)
+    assert "recent" in {row["id"] for row in shown}
+    assert "former" not in {row["id"] for row in shown}
+    everything = json.loads(command(database_url, "runners", "--all", "--json").stdout)
+    assert {"recent", "former"} <= {row["id"] for row in everything}
+    queues = db.execute("SELECT name FROM cronledger.queue_status").fetchall()
+    assert {"recent", "former"} & {row["name"] for row in queues} == {"recent"}
+    with pytest.raises(errors.NoDataFound):
+        db.execute("SELECT cronledger.pause_queue('former')")
+    # `why` finds the runner of a month ago.
+    at = value(
+        db, "SELECT heartbeat_at - interval '30 min' FROM cronledger.runners WHERE id = 'former'"
+    )
+
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        assert Reports.over(connection, "cronledger").signs_of_life(at)["alive"] == ["former"]
+
+
+def test_f63_operators_write_the_trail_only_through_functions(db: Db) -> None:
+    for role in ("viewer", "operator", "runner"):
+        for right in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"):
+            for table in ("operator_actions", "actions_in_progress"):
+                text = sql.SQL("SELECT has_table_privilege(%s, %s, %s)")
+                given = [f"cronledger_{role}", f"cronledger.{table}", right]
+                assert next(iter(one(db.execute(text, given)).values())) is False
+
+
+def lost(db: Db) -> None:
+    """The job `job` should have fired twice, and did not."""
+    db.execute(
+        "UPDATE cronledger.job_revisions SET effective_from = effective_from - interval '3 h'"
+    )
+    db.execute(
+        "UPDATE cronledger.schedules SET created_at = planned_through - interval '2 h'"
+        " WHERE job_name = 'job'"
+    )
+
+
+COMMANDS: dict[str, tuple[Prepare | None, str]] = {
+    "trigger": (None, "trigger job"),
+    "backfill": (None, "backfill job --from 3h --to 1h"),
+    "pause": (None, "jobs pause job --reason night"),
+    "resume": (None, "jobs resume job"),
+    "retire": (None, "jobs remove job"),
+    "pause_queue": (None, "queues pause default"),
+    "resume_queue": (None, "queues resume default"),
+    "pause_all": (None, "queues pause --all"),
+    "resume_all": (None, "queues resume --all"),
+    "limit_queue": (None, "queues limit default 3"),
+    "cancel": (pending, "executions cancel {0}"),
+    "retry": (failed, "executions retry {0}"),
+    "accept_violation": (lost, "verify job --accept known"),
+    "accept_database": (other_database, "accept-database --catch-up"),
+}
+"""The command that calls each operator function."""
+
+
+def test_f63_each_function_has_a_command_or_is_for_sql_only() -> None:
+    assert CALLS.keys() - COMMANDS.keys() == {"withdraw_acceptance"}
+
+
+@pytest.mark.parametrize("function", COMMANDS)
+def test_f63_each_command_leaves_one_row(filled: Db, database_url: str, function: str) -> None:
+    prepare, line = COMMANDS[function]
+    given = prepare(filled) if prepare is not None else None
+    before = len(actions(filled))
+    said = command(database_url, *line.format(given).split())
+    assert said.exit_code == 0, said.output
+    (row,) = actions(filled)[before:]
+    assert (row["verb"], row["requested_by"].count("@")) == (function, 1)
+
+
+@pytest.mark.parametrize("function", ["trigger", "pause", "resume", "cancel", "retry"])
+async def test_f63_each_method_of_a_client_leaves_one_row(
+    filled: Db, database_url: str, function: str
+) -> None:
+    prepare, _ = CALLS[function]
+    given = prepare(filled) if prepare is not None else "job"
+    before = len(actions(filled))
+    with Client(database_url) as client:
+        getattr(client, function)(given)
+    async with AsyncClient(database_url) as asynchronous:
+        await getattr(asynchronous, function)(given)
+    assert [row["verb"] for row in actions(filled)[before:]] == [function, function]
