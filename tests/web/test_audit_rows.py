@@ -3,8 +3,8 @@
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
-from tests.db.support.rows import Db
-from tests.web.support.browsing import SAME_ORIGIN
+from tests.db.support.rows import Db, one
+from tests.web.support.browsing import SAME_ORIGIN, text
 
 
 def actions(db: Db) -> list[tuple[str, str, str, str | None]]:
@@ -38,3 +38,34 @@ def test_f63_a_refused_action_on_several_jobs_is_one_row_for_each(
     assert [row[:3] for row in actions(db)] == [
         ("pause", "a", "refused"), ("pause", "b", "refused"),
     ]  # fmt: skip
+
+
+def test_f63_the_page_lists_and_filters_the_audit_trail(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    db.execute("SELECT cronledger.pause('job', 'stock count', requested_by => 'ann')")
+    db.execute(
+        "SELECT cronledger.record_refusal('retry', '{\"execution_id\": 42}', 'no such', 'bob')"
+    )
+    shown = text(browser.get("/audit").text)
+    assert "ann pause job done stock count" in shown
+    assert "bob retry 42 refused no such" in shown
+    by_ann = text(browser.get("/audit", params={"by": "ann"}).text)
+    assert ("stock count" in by_ann, "no such" in by_ann) == (True, False)
+    assert "No action matches." in text(browser.get("/audit", params={"job": "gone"}).text)
+    oldest = one(db.execute("SELECT min(id) AS id FROM cronledger.audit"))["id"]
+    assert "No action matches." in text(browser.get("/audit", params={"before": oldest}).text)
+
+
+def test_f62_the_page_of_jobs_filters_by_owner_and_label(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report", owner="data", labels='{"team": "data", "tier": "1=a"}')
+    rows.job(db, "tidy", owner="platform")
+    for name, value, found in (
+        ("owner", "data", True), ("owner", "platform", False), ("label", "team=data", True),
+        ("label", "team", True), ("label", "tier=1=a", True), ("label", "team=bi", False),
+    ):  # fmt: skip
+        shown = text(browser.get("/jobs", params={name: value}).text)
+        assert ("report active" in shown) is found, (name, value)
+    chosen = {"every": "yes", "label": "team=data"}
+    preview = browser.post("/jobs/pause", data=chosen, headers=SAME_ORIGIN)
+    assert "report" in text(preview.text) and "tidy" not in text(preview.text)
+    assert "owner data · team=data · tier=1=a" in text(browser.get("/job?name=report").text)

@@ -28,6 +28,7 @@ from cronledger.web.acting import Actor
 from cronledger.web.examining import Examiner
 from cronledger.web.gate import Gate, refusal
 from cronledger.web.pages import (
+    audit,
     events,
     execution,
     job,
@@ -50,7 +51,7 @@ from cronledger.web.verifying import Verifier
 
 log = get_logger(__name__)
 
-PAGES = (now, jobs, ledger, timeline, why, load, runners, verification)
+PAGES = (now, jobs, ledger, timeline, why, load, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
 FURTHER_PAGES = (execution, events, job, job_actions)

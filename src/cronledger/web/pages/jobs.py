@@ -29,7 +29,7 @@ SOURCES_SECONDS = 10.0
 STRIPS_SECONDS = 10.0
 """A cell of a strip is a quarter of an hour."""
 STATES = ("active", "paused", "broken", "retired")
-FIELDS = ("search", "state", "queue", "source")
+FIELDS = ("search", "state", "queue", "source", "owner", "label")
 
 ENTRY = Entry("Jobs", "/jobs")
 
@@ -50,6 +50,7 @@ async def show(request: Request) -> Response:
         request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
         following=following, strips=strips, states=STATES, most_changed=MOST_CHANGED,
         queues=_distinct(sources, "queue"), sources=_distinct(sources, "source"),
+        owners=_distinct(sources, "owner"),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 -- are listed only if `state` asks for them. `p95` and `streak` are those of the last 50 executions that ended, of jobs
 -- with one scope, which is named. No lock. Zero rows: none matches.
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
-       o.last_status, o.source, o.description, o.spec_error, d.paused_by, d.paused_reason,
+       o.last_status, o.source, o.description, o.owner, o.labels, o.spec_error, d.paused_by, d.paused_reason,
        nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
        r.p95, r.streak, r.ended, t.scope_kind, t.scope_id
 FROM (
@@ -10,6 +10,10 @@ FROM (
     WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
       AND (%(queue)s::text IS NULL OR x.queue = %(queue)s::text)
       AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
+    AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
+    AND (%(label)s::text IS NULL OR CASE WHEN strpos(%(label)s::text, '=') = 0 THEN x.labels ? %(label)s::text
+           ELSE x.labels ->> split_part(%(label)s::text, '=', 1)
+                = substr(%(label)s::text, strpos(%(label)s::text, '=') + 1) END)
       AND CASE WHEN %(state)s::text IS NULL THEN x.state <> 'retired' ELSE x.state = %(state)s::text END
       AND (%(after)s::text IS NULL OR x.name > %(after)s::text COLLATE "C")
     ORDER BY x.name
