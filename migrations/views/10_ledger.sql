@@ -2,6 +2,10 @@
 -- owner and labels are subqueries, because a join would keep conditions and orders from the indexes.
 -- The view is not ordered: use ORDER BY plan_time.
 CREATE OR REPLACE VIEW {schema}.ledger AS
+SELECT l.kind, l.job_name, l.scope_kind, l.scope_id, l.plan_time, l.through_plan_time, l.count, l.outcome,
+       l.reason, l.id, l.attempt, l.trigger, l.started_at, l.finished_at, l.duration, l.runner_id, l.revision,
+       l.detail, l.owner, l.labels
+FROM (
 SELECT 'execution'::text AS kind, e.job_name, e.scope_kind, e.scope_id, e.plan_time,
        e.plan_time AS through_plan_time, 1::bigint AS count, e.status AS outcome,
        e.error_code AS reason, e.id, e.attempt, e.trigger, e.started_at, e.finished_at,
@@ -32,7 +36,10 @@ SELECT 'skip'::text, k.job_name, k.scope_kind, k.scope_id, k.from_plan_time,
                   ELSE 'the job or its scope was retired' END),
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = k.job_name),
        (SELECT j.labels FROM {schema}.jobs j WHERE j.name = k.job_name)
-FROM {schema}.skips k;
+FROM {schema}.skips k
+) l
+-- Always true: the condition of executions_plan_time. A half with a condition of its own would be sorted as a whole.
+WHERE l.kind = 'skip' OR l.attempt >= 0;
 COMMENT ON VIEW {schema}.ledger IS 'Executions and skips of all jobs: the outcome of every plan_time. Use ORDER BY plan_time.';
 COMMENT ON COLUMN {schema}.ledger.kind IS 'execution or skip.';
 COMMENT ON COLUMN {schema}.ledger.job_name IS 'The job.';

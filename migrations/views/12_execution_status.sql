@@ -13,7 +13,8 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trig
             ELSE (e.attempts #>> '{0,started_at}')::timestamptz END AS first_started_at,
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
        (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
-FROM {schema}.executions e;
+FROM {schema}.executions e
+WHERE e.attempt >= 0;  -- always true: the condition of executions_plan_time
 COMMENT ON VIEW {schema}.execution_status IS 'Executions, one row each, without payload and lease token.';
 COMMENT ON COLUMN {schema}.execution_status.id IS 'Id of the execution. Use it as idempotency key for effects outside this database.';
 COMMENT ON COLUMN {schema}.execution_status.job_name IS 'The job.';

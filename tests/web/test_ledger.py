@@ -134,3 +134,78 @@ def test_f56_a_cell_is_no_formula(browser: TestClient, db: Db) -> None:
     rows.execution(db, "SUCCESS", "=cmd()")
     assert "'=cmd()" in browser.get("/ledger.csv").text
     assert outcomes(browser) == [("=cmd()", "SUCCESS")]
+
+
+@pytest.mark.parametrize("query", ["", "&job=many", "&job=many&scope=a"])
+def test_f54_a_search_reads_a_bounded_number_of_rows_and_can_go_on(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """Whatever is rare is found once, in order, over all of the searches."""
+    monkeypatch.setattr(page, "MOST_READ", 40)
+    rows.job(db, "many", scope_kind="tenant", scopes=["a", "b", "c"])
+    at = rows.now(db).replace(microsecond=5) - timedelta(minutes=1)
+    for number in range(120):  # scope a has most of them, and two share each instant
+        rows.execution(
+            db, "FAILED" if number % 25 == 7 else "SUCCESS", "many", scope_kind="tenant",
+            scope_id="abac"[number % 4], plan_time=at - timedelta(minutes=number // 2),
+        )  # fmt: skip
+    in_scope = "AND scope_id = 'a'" if "scope=" in query else ""
+    expected = db.execute(
+        "SELECT id FROM cronledger.executions WHERE status = 'FAILED'"
+        f" {in_scope} ORDER BY plan_time DESC, scope_id DESC".encode()
+    ).fetchall()
+    seen: list[str] = []
+    searches = 0
+    address = f"/ledger?outcome=FAILED{query}"
+    while address:
+        shown = browser.get(address).text
+        seen += re.findall(r'/execution\?id=(\d+)"', shown)
+        following = re.search(r'rel="next" href="([^"]*)">Search on<', shown)
+        assert (following is not None) == ("Searched back to" in text(shown))
+        address = unescape(following[1]) if following else ""
+        searches += 1
+    assert seen == [str(row["id"]) for row in expected] != []
+    assert searches > 1
+
+
+def test_f54_a_search_without_a_hit_names_how_far_it_went(
+    browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "MOST_READ", 2)
+    shown = text(browser.get("/ledger?runner=nobody").text)
+    assert "Nothing matches in the rows that were searched." in shown
+    assert re.search(r"Searched back to .* There may be older rows that match\. Search on", shown)
+    assert "No execution and no skip matches." in text(browser.get("/ledger?job=nothing").text)
+
+
+def test_f54_an_export_goes_on_where_its_search_stopped(
+    browser: TestClient, history: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "MOST_READ_FOR_EXPORT", 2)
+    found: list[str] = []
+    address: str | None = "/ledger.json?outcome=SUCCESS"
+    while address is not None:
+        answer = browser.get(address).json()
+        found += [row["job_name"] for row in answer["rows"]]
+        address = answer["next"]
+    assert found == ["report", "mail"]
+
+
+@pytest.mark.parametrize("reverse", ["DESC", "ASC"])
+def test_f54_a_window_of_plan_times_is_read_by_an_index(db: Db, reverse: str) -> None:
+    """In every partition, also in one that is created later, and for skips."""
+    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[now() + '1 year'])")
+    db.execute("SET enable_seqscan = off")
+    db.execute("SET enable_bitmapscan = off")
+    db.execute("SET enable_sort = off")
+    plan = "\n".join(
+        row["QUERY PLAN"]
+        for row in db.execute(
+            "EXPLAIN SELECT * FROM cronledger.ledger WHERE plan_time > now() - interval '1 day'"
+            f" ORDER BY plan_time {reverse}, job_name {reverse} LIMIT 9".encode()
+        )
+    )
+    partitions = db.execute("SELECT count(*) AS count FROM cronledger.partitions()").fetchall()
+    by_index = re.findall(r"using \w*(?:_plan_time_job_name_scope_kind_scope_id_idx\d*) ", plan)
+    assert len(by_index) == partitions[0]["count"]
+    assert "using skips_plan_time" in plan and "Sort  " not in plan

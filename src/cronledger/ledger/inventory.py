@@ -31,7 +31,7 @@ _CREATED = {
     "table": r"^CREATE TABLE (?:IF NOT EXISTS )?{name}",
     "view": r"^CREATE (?:OR REPLACE )?VIEW {name}",
     "sequence": r"^CREATE SEQUENCE {name}",
-    "index": r"^CREATE (?:UNIQUE )?INDEX (\w+) ON {schema}\.",
+    "index": r"^CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+) ON {schema}\.",
     # Some are created in a DO block if they are missing; then only their COMMENT is a statement.
     "trigger": r"^(?:CREATE [A-Z ]*|COMMENT ON )TRIGGER (\w+) (?:.* )?ON {name}",
     # Only the comment has the types of the arguments without their names.

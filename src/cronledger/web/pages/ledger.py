@@ -5,7 +5,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,12 +22,16 @@ from cronledger.web.site import Entry, Links, site_of
 
 MOST = 100
 """Rows of a page."""
+MOST_READ = 20_000
+"""Rows that are searched for those of a page. Where the search stopped, the next page goes on."""
 MOST_EXPORTED = 10_000
 """Rows of an export. It names the address of the next ones."""
+MOST_READ_FOR_EXPORT = 200_000
 WINDOW = timedelta(days=1)
 AHEAD = timedelta(hours=1)
 """Executions that were enqueued for later lie after now."""
-OUTCOMES = ("SUCCESS", "FAILED", "RUNNING", "PENDING", "CANCELLED", "SKIPPED")
+SKIPPED = "SKIPPED"
+OUTCOMES = ("SUCCESS", "FAILED", "RUNNING", "PENDING", "CANCELLED", SKIPPED)
 COLUMNS = (
     "kind", "job_name", "scope_kind", "scope_id", "plan_time", "through_plan_time", "count",
     "outcome", "reason", "id", "attempt", "trigger", "started_at", "finished_at", "duration",
@@ -50,6 +54,19 @@ class Filters:
     since: datetime
     until: datetime
     before: tuple[Any, ...] | None
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of rows that have one of these outcomes."""
+        if not self.outcomes:
+            return ["execution", "skip"]
+        skips = ["skip"] if SKIPPED in self.outcomes else []
+        return [*skips, "execution"] if {*self.outcomes} - {SKIPPED} else skips
+
+    @property
+    def match_all(self) -> bool:
+        """Whether every row of the window and the job matches."""
+        return not self.outcomes and self.reason is None and self.runner is None
 
     @property
     def query(self) -> dict[str, object]:
@@ -101,40 +118,63 @@ def _place(row: Row) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 
-async def _read(request: Request, filters: Filters, most: int) -> Reading:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows that match. `searched_to`: the search stopped at this plan_time, before it had enough.
+
+    `following`: the query of the rows after these, or None if there are none.
+    """
+
+    reading: Reading
+    searched_to: datetime | None
+    following: Mapping[str, object] | None
+
+
+async def _read(request: Request, filters: Filters, most: int) -> Found:
     """Read a page, which is kept for a moment, or an export, which is not."""
     before = filters.before or (None,) * len(_KEY)
+    is_page = most == MOST
     params: dict[str, Any] = {
         "since": filters.since, "until": filters.until, "outcomes": filters.outcomes or None,
-        "reason": filters.reason, "runner": filters.runner, "max_rows": most + 1,
+        "reason": filters.reason, "runner": filters.runner, "of_kinds": filters.kinds,
+        "max_rows": most + 1, "max_read": MOST_READ if is_page else MOST_READ_FOR_EXPORT,
         **dict(zip(("before_time", "before_job", "before_scope_kind", "before_scope_id",
                     "before_kind"), before, strict=True)),
     }  # fmt: skip
     reader = site_of(request).reader
-    read = reader.read if most == MOST else reader.read_once
+    read = reader.read if is_page else reader.read_once
     if filters.job is None:
-        return await read("list_ledger", **params)
-    return await read("list_ledger_of_job", job=filters.job, scope=filters.scope, **params)
+        return _found(await read("list_ledger", **params), filters, most)
+    params["max_of_scope"] = most + 1 if filters.match_all else params["max_read"]
+    reading = await read("list_ledger_of_job", job=filters.job, scope=filters.scope, **params)
+    return _found(reading, filters, most)
 
 
-def _following(reading: Reading, filters: Filters, most: int) -> Mapping[str, object] | None:
-    """Return the query of the rows that follow, or None if there are none."""
-    if not reading.has_more(most):
-        return None
-    place = _place(reading.first(most)[-1])
-    return filters.query | {
-        "since": iso(filters.since), "until": iso(filters.until), "before": place
+def _found(reading: Reading, filters: Filters, most: int) -> Found:
+    if reading.rows is None:
+        return Found(reading, None, None)
+    rows = [row for row in reading.rows if row["is_match"]]
+    last, searched_to = None, None
+    if len(reading.rows) > most:
+        last = rows[most - 1]
+    elif reading.rows and reading.rows[-1]["is_last_read"]:
+        last = reading.rows[-1]
+        searched_to = last["plan_time"]
+    following = None if last is None else filters.query | {
+        "since": iso(filters.since), "until": iso(filters.until), "before": _place(last)
     }  # fmt: skip
+    return Found(replace(reading, rows=rows), searched_to, following)
 
 
 async def show(request: Request) -> Response:
     """Return a page of the stream."""
     filters = await _filters(request)
-    reading = await _read(request, filters, MOST)
+    found = await _read(request, filters, MOST)
     fields = {name: request.query_params.get(name, "") for name in ("since", "until")}
     return await site_of(request).page(
-        request, "ledger.html", reading=reading, filters=filters, outcomes=OUTCOMES, most=MOST,
-        following=_following(reading, filters, MOST), fields=fields, most_exported=MOST_EXPORTED,
+        request, "ledger.html", reading=found.reading, filters=filters, outcomes=OUTCOMES,
+        most=MOST, following=found.following, searched_to=found.searched_to, fields=fields,
+        most_exported=MOST_EXPORTED,
         window={"since": iso(filters.since), "until": iso(filters.until)},
     )  # fmt: skip
 
@@ -161,12 +201,12 @@ async def export_csv(request: Request) -> Response:
 
 async def _exported(request: Request, path: str) -> tuple[list[dict[str, Any]], str | None]:
     filters = await _filters(request)
-    reading = await _read(request, filters, MOST_EXPORTED)
+    found = await _read(request, filters, MOST_EXPORTED)
+    reading = found.reading
     if reading.problem is not None:
         raise HTTPException(503, reading.problem)
-    following = _following(reading, filters, MOST_EXPORTED)
     rows = [{name: _plain(row[name]) for name in COLUMNS} for row in reading.first(MOST_EXPORTED)]
-    return rows, None if following is None else Links(request)(path, **following)
+    return rows, None if found.following is None else Links(request)(path, **found.following)
 
 
 def _plain(value: object) -> object:
