@@ -15,7 +15,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- Views, and functions that only read. None shows a payload, a target, or a lease token that is in use.
         ('viewer operator runner', 'SELECT',
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
-             input_status attempts job_history violations verify_schedules verify_executions
+             input_status attempts job_history violations present_violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
              schema_migrations verifications execution_hours audit'),
         ('viewer operator runner', 'EXECUTE',

@@ -1,5 +1,6 @@
 """The page Now: what needs a person, what runs, and what comes next."""
 
+import re
 from datetime import timedelta
 
 from starlette.testclient import TestClient
@@ -15,11 +16,16 @@ def test_f56_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> Non
     assert response.status_code == 200
     assert panel(response.text, "overdue") == "Overdue Everything that is due has started."
     assert panel(response.text, "failing") == "Failing The last execution of every job succeeded."
-    assert panel(response.text, "violations") == "Violations No promise is broken."
+    assert panel(response.text, "violations") == (
+        "Violations No promise is broken now."
+        " The history has not been checked yet: run cronledger verify daily."
+    )
     assert panel(response.text, "running") == "Running Nothing is running."
     assert panel(response.text, "next") == "Next hour Nothing is due within an hour."
     assert "replica-1 alive 0 10" in panel(response.text, "runners")
-    assert "Nothing is overdue, nothing is failing, no promise is broken." in text(response.text)
+    assert "Nothing is overdue, nothing is failing, no promise is known to be broken." in text(
+        response.text
+    )
 
 
 def test_f56_without_a_replica_the_page_is_not_calm(browser: TestClient, db: Db) -> None:
@@ -90,3 +96,54 @@ def test_f56_text_of_others_is_escaped(browser: TestClient, db: Db) -> None:
     page = browser.get("/").text
     assert "<script>alert" not in page and "<b>" not in page
     assert "\\x1b[31m\\u202ereversed" in page
+
+
+def verified(db: Db, violations: int, kinds: str = "{}", outcome: str = "finished") -> None:
+    db.execute(
+        "INSERT INTO cronledger.verification_runs (requested_by, version, started_at, finished_at,"
+        " outcome, checked_after, checked_through, schedules, plan_times, executions, skips,"
+        " behind, violations, accepted, kinds)"
+        " SELECT 'alice', '1', n.at, n.at, %s, n.at - interval '7 days', n.at, 1, 9, 9, 0, 0, %s,"
+        " 0, %s::jsonb FROM (SELECT cronledger.db_now() AS at) n", [outcome, violations, kinds],
+    )  # fmt: skip
+
+
+def test_f56_violations_of_the_history_are_those_of_the_last_check(
+    browser: TestClient, db: Db
+) -> None:
+    rows.runner(db)
+    verified(db, 3, '{"missing": 2, "early": 1}')
+    page = browser.get("/").text
+    assert re.search(
+        r"No promise is broken now\. 3 violations in the history: 1 early, 2 missing\."
+        r" Last checked .*, plan times from .* on\.",
+        panel(page, "violations"),
+    )
+    assert 'class="calm"' not in page
+
+
+def test_f56_a_check_that_did_not_end_does_not_replace_the_last_one(
+    browser: TestClient, db: Db
+) -> None:
+    rows.runner(db)
+    verified(db, 0)
+    verified(db, 5, '{"missing": 5}', "interrupted")
+    page = browser.get("/").text
+    assert "No violation in the history. Last checked" in panel(page, "violations")
+    assert 'class="calm"' in page
+
+
+def test_f54_now_reads_no_history_for_violations(browser: TestClient, db: Db) -> None:
+    """What verify would find there costs no statement; what is wrong now shows at once."""
+    rows.runner(db)
+    rows.job(db, "report", overlap="skip")
+    at = rows.now(db)
+    rows.execution(db, "SUCCESS", "report", plan_time=at, started_at=at - timedelta(hours=1))
+    assert db.execute("SELECT kind FROM cronledger.violations").fetchall() == [{"kind": "early"}]
+    assert "No promise is broken now." in panel(browser.get("/").text, "violations")
+    db.execute("INSERT INTO cronledger.queues (name, max_running) VALUES ('default', 1)")
+    for minutes in (1, 2):
+        rows.execution(db, "RUNNING", "report", plan_time=at - timedelta(minutes=minutes))
+    assert db.execute("SELECT kind FROM cronledger.present_violations").fetchall() == [
+        {"kind": "over_limit"}
+    ]

@@ -40,9 +40,16 @@ PATIENCE = 8.0
 RETRY = 1.0
 """Seconds between two attempts to reach a database that is away."""
 
+# A plan for all parameters would read all partitions, and could not use an index for a filter that
+# may be NULL.
+_SETTINGS = {
+    **COMMAND,
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    "plan_cache_mode": "force_custom_plan",
+}
 _BEGIN = (
     "SELECT "
-    + set_expressions({**COMMAND, "statement_timeout": f"{STATEMENT_SECONDS}s"}, local=True)
+    + set_expressions(_SETTINGS, local=True)
     + ", {schema}.db_now() AS now, CASE WHEN pg_is_in_recovery()"
     " THEN coalesce(clock_timestamp() - pg_last_xact_replay_timestamp(), '0') END AS behind"
 )

@@ -10,8 +10,9 @@ from cronledger.web.site import Entry, site_of
 
 MOST = 50
 """Rows of one panel."""
-VIOLATIONS_SECONDS = 60.0
-"""The view of violations reads the history of a week, so it is read once a minute."""
+VIOLATIONS_SECONDS = 30.0
+"""A violation of the present has lasted for minutes when it is found."""
+CHECK_SECONDS = 10.0
 
 ENTRY = Entry("Now", "/")
 
@@ -20,20 +21,23 @@ async def show(request: Request) -> Response:
     """Return the page. Each panel has one row more than it shows, if there are more."""
     site = site_of(request)
     read = site.reader.read
-    overdue, failing, running, upcoming, violations, runners = await asyncio.gather(
+    overdue, failing, running, upcoming, violations, check, runners = await asyncio.gather(
         read("list_overdue", max_rows=MOST + 1),
         read("list_failing", max_rows=MOST + 1),
         read("list_running", max_rows=MOST + 1),
         read("list_next_hour", max_rows=MOST + 1),
         read("list_violations", fresh=VIOLATIONS_SECONDS, max_rows=MOST + 1),
+        read("show_verification", fresh=CHECK_SECONDS),
         read("list_live_runners", max_rows=MOST + 1),
     )
     trouble = (overdue, failing, violations)
     alive = [row for row in runners.known if row["state"] == "alive"]
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
-        upcoming=upcoming, violations=violations, runners=runners,
-        is_calm=bool(alive) and not any(panel.known or panel.problem for panel in trouble),
+        upcoming=upcoming, violations=violations, check=check, runners=runners,
+        is_calm=bool(alive)
+        and not any(panel.known or panel.problem for panel in trouble)
+        and not any(run["violations"] for run in check.known),
     )  # fmt: skip
 
 

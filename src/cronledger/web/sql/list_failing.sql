@@ -15,6 +15,13 @@ CROSS JOIN LATERAL (
       AND e.status IN ('SUCCESS', 'FAILED')
     ORDER BY e.plan_time DESC LIMIT 1
 ) l
+CROSS JOIN LATERAL (  -- 100 rows are read only of those that have failed ten times
+    SELECT CASE WHEN bool_and(n.status = 'FAILED') THEN 100 ELSE 10 END AS max_rows
+    FROM (SELECT x.status FROM {schema}.execution_status x
+          WHERE (x.job_name, x.scope_kind, x.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+            AND x.status IN ('SUCCESS', 'FAILED')
+          ORDER BY x.plan_time DESC LIMIT 10) n
+) m
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE n.is_streak) AS failures,
            min(n.finished_at) FILTER (WHERE n.is_streak) AS failing_since
@@ -22,7 +29,7 @@ CROSS JOIN LATERAL (
           FROM (SELECT x.finished_at, x.status, x.plan_time FROM {schema}.execution_status x
                 WHERE (x.job_name, x.scope_kind, x.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
                   AND x.status IN ('SUCCESS', 'FAILED')
-                ORDER BY x.plan_time DESC LIMIT 100) e) n
+                ORDER BY x.plan_time DESC LIMIT m.max_rows) e) n
 ) s
 LEFT JOIN {schema}.job_details j ON j.name = f.job_name
 WHERE l.status = 'FAILED' AND j.retired_at IS NULL

@@ -1,6 +1,6 @@
--- Lists the violations that SQL alone can find. No lock. Zero rows: there are none, which is normal.
+-- Lists the violations of the present state. No lock. Zero rows: there are none.
 SELECT v.kind, v.job_name, v.scope_kind, v.scope_id, v.plan_time, v.execution_id, v.detail, j.timezone
-FROM {schema}.violations v
+FROM {schema}.present_violations v
 LEFT JOIN {schema}.job_details j ON j.name = v.job_name
 ORDER BY v.plan_time DESC NULLS LAST, v.kind
 LIMIT %(max_rows)s
