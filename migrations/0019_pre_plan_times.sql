@@ -7,3 +7,5 @@
 -- over an index that a partition already has.
 CREATE INDEX executions_plan_time ON {schema}.executions (plan_time, job_name, scope_kind, scope_id) WHERE attempt >= 0;
 CREATE INDEX IF NOT EXISTS skips_plan_time ON {schema}.skips (from_plan_time, job_name, scope_kind, scope_id);
+-- For a job with many scopes, of which the key would read all hours.
+CREATE INDEX rolled_up_hours_job ON {schema}.rolled_up_hours (job_name, hour);

@@ -290,3 +290,70 @@ async def test_f60_the_sweeper_keeps_the_roll_up(ledger: Ledger, database_url: s
         while one.sweeper._hours.unfinished:
             await one.sweeper.step()
     assert [row["success"] for row in hours(ledger)] == [1]
+
+
+SUMMED = """
+SELECT count(*) FILTER (WHERE status = 'SUCCESS') AS success,
+       count(*) FILTER (WHERE status = 'FAILED') AS failed,
+       count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled,
+       coalesce(sum(attempt - 1), 0)::bigint AS retries, count(duration_ms) AS durations,
+       coalesce(sum(duration_ms), 0)::bigint AS duration_ms_sum,
+       min(duration_ms) AS duration_ms_min, max(duration_ms) AS duration_ms_max,
+       percentile_disc(0.5) WITHIN GROUP (ORDER BY duration_ms) AS p50,
+       percentile_disc(0.95) WITHIN GROUP (ORDER BY duration_ms) AS p95
+FROM executions
+WHERE job_name = 'job' AND scope_id = 'global' AND plan_time >= %s AND plan_time < %s
+  AND finished_at IS NOT NULL AND next_attempt_at IS NULL
+"""
+
+
+def test_f60_sums_of_any_range_are_those_of_the_executions(ledger: Ledger) -> None:
+    """Counted hours, hours that are not counted yet, and the parts of hours at both ends."""
+    ledger.job(handler="external", target={}, schedule=None)
+    ledger.travel(by=3 * HOUR)
+    chance = random.Random(7)
+    now = ledger.now()
+    for hour in range(4):  # the current one, and three that are over
+        base = now.replace(minute=0, second=0, microsecond=0) - hour * HOUR
+        _spread(ledger, base, chance)
+    instants = [now - 4 * HOUR + n * 7 * MINUTE for n in range(45)]
+
+    def compare() -> None:
+        for _ in range(60):
+            first, last = sorted(chance.sample(instants, 2))
+            expected = _row(ledger, SUMMED, first, last)
+            sums = _row(
+                ledger,
+                "SELECT * FROM execution_sums('job', 'global', 'global', %s, %s)",
+                first,
+                last,
+            )
+            exact = {name: sums[name] for name in expected if name in sums}
+            assert exact == {name: expected[name] for name in exact} and len(exact) == 8
+            for name in ("p50", "p95"):
+                estimate, true = sums[f"duration_ms_{name}"], expected[name]
+                assert (estimate is None) == (true is None)
+                assert true is None or abs(estimate - true) <= 0.2 * true + 1
+
+    compare()  # nothing is counted
+    round_of(ledger)
+    assert hours(ledger) != []
+    compare()
+
+
+def _spread(ledger: Ledger, base: datetime, chance: random.Random) -> None:
+    """Executions of one hour with one of each outcome among them."""
+    for number in range(20):
+        status = ("SUCCESS", "SUCCESS", "FAILED", "CANCELLED")[number % 4]
+        ended(
+            ledger, [chance.randrange(90_000)], status=status, attempt=1 + number % 3,
+            plan_time=base + number * 3 * MINUTE + timedelta(seconds=1),
+            error_code="boom" if status == "FAILED" else None,
+        )  # fmt: skip
+
+
+def _row(ledger: Ledger, query: str, *values: object) -> dict[str, Any]:
+    with ledger._connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(query.encode(), values).fetchone()
+    assert row is not None
+    return row

@@ -41,7 +41,10 @@ def test_migrate_takes_over_indexes_that_were_built_beforehand(database_url: str
     with connected(database_url) as db:
         job(db)
         execution(db, "SUCCESS")
-        db.execute("DROP INDEX cronledger.executions_plan_time, cronledger.skips_plan_time")
+        db.execute(
+            "DROP INDEX cronledger.executions_plan_time, cronledger.skips_plan_time,"
+            " cronledger.rolled_up_hours_job"
+        )
         db.execute(
             "DELETE FROM cronledger.schema_migrations WHERE name = ANY (%s)",
             [[PLAN_TIMES, migrate.REPEATED]],

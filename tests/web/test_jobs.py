@@ -57,6 +57,28 @@ def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db)
     assert "47s 3 failed" in panel(browser.get("/jobs").text, "jobs")
 
 
+def test_f60_the_durations_of_a_job_are_those_of_its_counted_hours(
+    browser: TestClient, db: Db
+) -> None:
+    """Of all scopes, and of more executions than a page may read."""
+    rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])
+    rows.job(db, "old")
+    db.execute(
+        "INSERT INTO cronledger.rolled_up_hours (job_name, scope_kind, scope_id, hour, success,"
+        " failed, cancelled, retries, durations, duration_ms_sum, duration_ms_min,"
+        " duration_ms_max, duration_counts, starts, late_ms_sum, late_counts, rolled_up_at)"
+        " SELECT j.job, j.kind, j.scope, date_trunc('hour', cronledger.db_now(), 'UTC') - j.ago,"
+        " 100, 0, 0, 0, 100, 100 * j.ms, j.ms, j.ms, j.counts, 0, 0, '{}', cronledger.db_now()"
+        " FROM (VALUES ('shards', 'shard', 'a', interval '2 h', 3, ARRAY[0, 0, 0, 100]),"
+        " ('shards', 'shard', 'b', '3 h', 3000, array_fill(0, ARRAY[24]) || 100),"
+        " ('old', 'global', 'global', '3 days', 3, '{0,0,0,100}')) j(job, kind, scope, ago, ms,"
+        " counts)"
+    )
+    shown = panel(browser.get("/jobs").text, "jobs")
+    assert "shards 2 scopes active @hourly UTC 3.0s default" in shown
+    assert "old active @hourly UTC default" in shown
+
+
 def test_f61_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> None:
     rows.job(db, "report")
     rows.job(db, "shards", scope_kind="shard", scopes=["a", "b"])

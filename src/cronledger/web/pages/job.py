@@ -1,12 +1,10 @@
-"""Job: the accounted day of a scope, what comes next, durations, scopes and revisions."""
+"""Job: the accounted day of a scope, what comes next, sums, scopes and revisions."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise
-from math import ceil
-from typing import Any
 
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -31,7 +29,8 @@ from cronledger.web.site import Links, root_of, site_of
 
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
-MOST_DURATIONS = 200
+SUMS_DAYS = 7
+SUMS_SECONDS = 10.0
 FIRINGS = 10
 NEWEST = 2**63 - 1
 TODAY_SECONDS, PAST_SECONDS = 2.0, 30.0
@@ -83,16 +82,15 @@ async def show(request: Request) -> Response:
         ),
     )  # fmt: skip
     key = scope_of(request, row, scopes)
-    durations = await site.reader.read(
-        "list_durations", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
-        max_rows=MOST_DURATIONS,
+    sums = await site.reader.read(
+        "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
+        since=_whole_hour(now) - timedelta(days=SUMS_DAYS), fresh=SUMS_SECONDS,
     )  # fmt: skip
     day = await _day(request, row, key, now)
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions), day=day, firings=_firings(row, key, now),
-        durations=durations, lengths=_lengths(durations), most_scopes=MOST_SCOPES,
-        most_revisions=MOST_REVISIONS,
+        sums=sums, sums_days=SUMS_DAYS, most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS,
     )  # fmt: skip
 
 
@@ -208,22 +206,9 @@ def _differences(old: Row, new: Row) -> list[tuple[str, object, object]]:
     ]
 
 
-def _lengths(durations: Reading) -> dict[str, Any] | None:
-    """Return quantiles of the durations in seconds, and of the delays of their starts."""
-    rows = durations.known
-    if not rows:
-        return None
-    lengths = sorted(row["duration_ms"] / 1000 for row in rows)
-    delays = sorted(row["late"] for row in rows)
-    return {
-        "count": len(rows), "p50": _quantile(lengths, 0.5), "p95": _quantile(lengths, 0.95),
-        "max": lengths[-1], "late_p50": _quantile(delays, 0.5), "late_p95": _quantile(delays, 0.95),
-    }  # fmt: skip
-
-
-def _quantile(values: Sequence[Any], share: float) -> Any:
-    """Return the least value that at least this share of the sorted values does not exceed."""
-    return values[ceil(len(values) * share) - 1]
+def _whole_hour(now: datetime) -> datetime:
+    """Return the beginning of the hour in UTC, because sums are kept by hour."""
+    return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 ROUTES = [Route("/job", show, methods=["GET"])]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, timedelta
 from typing import Any
 
 from markupsafe import Markup
@@ -28,6 +29,10 @@ MOST_SOURCES = 200
 SOURCES_SECONDS = 10.0
 STRIPS_SECONDS = 10.0
 """A cell of a strip is a quarter of an hour."""
+MOST_HOURS = 50
+"""Counted hours of one job, of all its scopes, from which the p95 is estimated."""
+DAY = timedelta(days=1)
+DURATIONS_SECONDS = 60.0
 STATES = ("active", "paused", "broken", "retired")
 FIELDS = ("search", "state", "queue", "source", "owner", "label")
 
@@ -44,11 +49,11 @@ async def show(request: Request) -> Response:
         site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
         site.reader.read("list_sources", fresh=SOURCES_SECONDS, max_rows=MOST_SOURCES),
     )
-    strips = await _strips(request, reading)
+    strips, p95 = await asyncio.gather(_strips(request, reading), _p95(request, reading))
     following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
     return await site.page(
         request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
-        following=following, strips=strips, states=STATES, most_changed=MOST_CHANGED,
+        following=following, strips=strips, p95=p95, states=STATES, most_changed=MOST_CHANGED,
         queues=_distinct(sources, "queue"), sources=_distinct(sources, "source"),
         owners=_distinct(sources, "owner"),
     )  # fmt: skip
@@ -71,6 +76,23 @@ async def _strips(request: Request, reading: Reading) -> Mapping[str, Markup]:
 
     found = await site_of(request).reader.compute("strips", draw, keys=keys, fresh=STRIPS_SECONDS)
     return found.value or {}
+
+
+async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:
+    """Return the 95th percentile of the durations of each job in milliseconds.
+
+    It is that of the counted hours of the last day, or else of the last executions.
+    """
+    rows, now = reading.first(MOST), reading.now
+    if not rows or now is None:
+        return {}
+    since = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - DAY
+    hours = await site_of(request).reader.read(
+        "list_job_durations", names=[row["name"] for row in rows], since=since,
+        max_rows=MOST_HOURS, fresh=DURATIONS_SECONDS,
+    )  # fmt: skip
+    newest = {row["name"]: row["p95"] for row in rows if row["p95"] is not None}
+    return newest | {row["job_name"]: row["p95"] for row in hours.known}
 
 
 def _distinct(reading: Reading, column: str) -> list[str]:

@@ -1,6 +1,6 @@
 -- Lists jobs by name after a name, with what a page shows of each. A NULL parameter does not restrict; retired jobs
 -- are listed only if `state` asks for them. `p95` and `streak` are those of the last 50 executions that ended, of jobs
--- with one scope, which is named. No lock. Zero rows: none matches.
+-- with one scope, which is named; list_job_durations has more. No lock. Zero rows: none matches.
 SELECT o.name, o.schedule, o.timezone, o.queue, o.state, o.scopes, o.parked, o.running, o.last_plan_time,
        o.last_status, o.source, o.description, o.owner, o.labels, o.spec_error, d.paused_by, d.paused_reason,
        nullif(o.paused_until, 'infinity') AS paused_until, nullif(o.next_plan_time, 'infinity') AS next_plan_time,
@@ -20,8 +20,11 @@ FROM (
     LIMIT %(max_rows)s
 ) o
 JOIN {schema}.job_details d ON d.name = o.name
-LEFT JOIN {schema}.verify_schedules t ON t.job_name = o.name AND o.scopes = 1
-    AND (t.retired_at IS NULL OR t.returned_at IS NOT NULL)
+LEFT JOIN LATERAL (
+    SELECT v.job_name, v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
+    WHERE v.job_name = o.name AND o.scopes = 1 AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
+    ORDER BY v.scope_kind, v.scope_id LIMIT 1
+) t ON true
 LEFT JOIN LATERAL (
     SELECT percentile_disc(0.95) WITHIN GROUP (ORDER BY e.duration_ms) AS p95, count(*) AS ended,
            count(*) FILTER (WHERE e.is_streak) AS streak
