@@ -236,11 +236,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
         CROSS JOIN LATERAL (
             VALUES (from_plan_time, CASE WHEN c.last > c.first THEN c.first ELSE before_plan_time END),
                    (CASE WHEN c.last > c.first THEN c.last END, before_plan_time)) p(first, last)
-        JOIN {schema}.executions e
-            ON (e.job_name, e.scope_kind, e.scope_id) = (job, execution_sums.scope_kind, execution_sums.scope_id)
-            AND e.plan_time >= p.first AND e.plan_time < p.last
-        WHERE e.finished_at IS NOT NULL AND e.next_attempt_at IS NULL
-          AND e.plan_time >= from_plan_time AND e.plan_time < before_plan_time
+        CROSS JOIN LATERAL (
+            SELECT x.status, x.attempt, x.duration_ms, x.trigger, x.started_at, x.due_at FROM {schema}.executions x
+            WHERE (x.job_name, x.scope_kind, x.scope_id) = (job, execution_sums.scope_kind, execution_sums.scope_id)
+              AND x.plan_time >= p.first AND x.plan_time < p.last
+              AND x.finished_at IS NOT NULL AND x.next_attempt_at IS NULL
+            OFFSET 0) e  -- by the key, part by part: otherwise the whole range would be read
     ), buckets AS MATERIALIZED (
         SELECT b.is_late, b.bucket, sum(b.count)::bigint AS count
         FROM (SELECT false AS is_late, u.bucket, u.count

@@ -49,6 +49,7 @@ CROSS JOIN LATERAL (
     SELECT x.* FROM {schema}.ledger x
     WHERE (x.job_name, x.scope_kind, x.scope_id, x.plan_time) = (s.job_name, s.scope_kind, s.scope_id, s.plan_time)
       AND x.kind = s.kind AND x.plan_time >= %(since)s::timestamptz AND x.plan_time < %(until)s::timestamptz
+    LIMIT 1  -- by the key, row by row: otherwise the whole window might be merged
 ) l
 LEFT JOIN {schema}.job_details j ON j.name = l.job_name
 ORDER BY l.plan_time DESC, l.job_name DESC, l.scope_kind DESC, l.scope_id DESC, l.kind DESC
