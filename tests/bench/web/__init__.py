@@ -1,0 +1,1 @@
+"""How fast the web page is on a large ledger."""

@@ -1,0 +1,164 @@
+"""How long the pages take on a large ledger, and the memory of their process.
+
+    python -m tests.bench.web [--short] [--schedules N] [--executions N] [--repeats N]
+
+For each page it prints the time until its end, and the average CPU time of the page's process and
+the server, which depends less on what else the machine does.
+The server and the ledger are removed at the end. Exit 1 if the p95 of a page exceeds 150 ms, or if
+200 open pages take more than 50 MB beyond those of one.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import httpx2
+
+from tests.bench import environment
+from tests.bench.ledger import Ledger, new_ledger
+from tests.bench.product import OURS, ROOT
+from tests.bench.server import durable_server
+from tests.bench.usage import Usage
+from tests.bench.web import pages, viewers
+from tests.bench.web.dataset import Size, fill
+from tests.processes import clean_environ
+
+LIMIT_MS = 150.0
+MEMORY_MB = 50.0
+VIEWERS = 200
+SHORT = Size(2_000, 100_000)
+FULL = Size(1_000_000, 50_000_000)
+
+
+@contextmanager
+def served(dsn: str) -> Iterator[tuple[str, int]]:
+    """Serve the page of this ledger by `cronledger web`. Yields its address and its pid."""
+    command = [str(OURS.python), "-c", "from cronledger.cli import main; main()", "web"]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], text=True, stderr=subprocess.PIPE,
+        env=clean_environ() | {"CRONLEDGER_DATABASE_URL": dsn},
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        if not line.startswith("cronledger web: "):
+            raise RuntimeError(f"the page did not start: {line}{process.stderr.read()}")
+        try:
+            yield line.removeprefix("cronledger web: ").strip(), process.pid
+        finally:
+            process.terminate()
+
+
+def run(options: argparse.Namespace, size: Size) -> dict[str, Any]:
+    """Fill a ledger, measure, and return the report."""
+    with durable_server(options.binaries) as server, new_ledger(server, verify=False) as ledger:
+        began = time.monotonic()
+        fill(ledger, size)
+        report: dict[str, Any] = {
+            **environment.describe(server),
+            **ledger.one(
+                "SELECT pg_database_size(current_database()) AS bytes,"
+                " (SELECT count(*) FROM cronledger.schedules) AS schedules,"
+                " (SELECT count(*) FROM cronledger.executions) AS executions"
+            ),
+            "seconds_to_fill": round(time.monotonic() - began),
+        }
+        with served(ledger.dsn) as (url, pid):
+            with httpx2.Client(base_url=url, timeout=pages.PATIENCE) as client:
+                requested = pages.addresses(ledger, size, client)
+                taken = pages.measure(client, requested, options.repeats, lambda: _cpu(ledger, pid))
+            report["pages"] = {name: _summary(one) for name, one in taken.items()}
+            seconds = 60 * options.minutes
+            report["memory_mb"] = {
+                str(count): viewers.memory_beside(url, pid, count, seconds)
+                for count in (1, VIEWERS)
+            }
+    return report
+
+
+def _cpu(ledger: Ledger, pid: int) -> float:
+    usage = Usage.until_now([pid], ledger.connection)
+    return usage.client + usage.server
+
+
+def _summary(taken: list[pages.Taken]) -> dict[str, float]:
+    ms = [one.wall for one in taken]
+    return {
+        "p50": round(pages.quantile(ms, 0.5), 1), "p95": round(pages.quantile(ms, 0.95), 1),
+        "max": round(max(ms), 1), "cpu": round(mean(one.cpu for one in taken), 1),
+    }  # fmt: skip
+
+
+def text(report: Mapping[str, Any]) -> str:
+    """Return the report as a table."""
+    lines = [
+        f"{report['schedules']:,} schedules, {report['executions']:,} executions,"
+        f" {report['bytes'] / 2**30:.1f} GB, filled in {report['seconds_to_fill']} s",
+        f"{'page':32} {'p50':>8} {'p95':>8} {'max':>8} {'CPU':>8} ms",
+    ]
+    for name, one in report["pages"].items():
+        lines.append(
+            f"{name:32} {one['p50']:8.1f} {one['p95']:8.1f} {one['max']:8.1f} {one['cpu']:8.1f}"
+        )
+    for count, (half, end) in report["memory_mb"].items():
+        lines.append(f"memory with {count} open pages: {half:.1f} MB, then {end:.1f} MB")
+    return "\n".join(lines)
+
+
+def faults(report: Mapping[str, Any]) -> list[str]:
+    """Return what is beyond its limit."""
+    found = [
+        f"{name}: the p95 of {one['p95']} ms exceeds {LIMIT_MS:.0f} ms"
+        for name, one in report["pages"].items()
+        if one["p95"] > LIMIT_MS
+    ]
+    grown = report["memory_mb"][str(VIEWERS)][-1] - report["memory_mb"]["1"][-1]
+    if grown > MEMORY_MB:
+        found.append(
+            f"{VIEWERS} open pages take {grown:.0f} MB more than one,"
+            f" which is more than {MEMORY_MB:.0f} MB"
+        )
+    return found
+
+
+def main() -> int:
+    """Do what the arguments say, and return the exit code."""
+    options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # stops the server
+    form = SHORT if options.short else FULL
+    size = Size(options.schedules or form.schedules, options.executions or form.executions)
+    report = run(options, size)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(text(report))
+    found = faults(report)
+    for fault in found:
+        print(fault, file=sys.stderr)
+    return 1 if found else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true", help="2,000 schedules, 100,000 executions")
+    parser.add_argument("--schedules", type=int, help="about so many [default: 1,000,000]")
+    parser.add_argument("--executions", type=int, help="about so many [default: 50,000,000]")
+    parser.add_argument("--repeats", type=int, help="requests of each page [default: 40]")
+    parser.add_argument("--minutes", type=float, help="with open pages, each [default: 5]")
+    parser.add_argument("--binaries", help="the bin directory of a PostgreSQL")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench-web.json",
+                        help="where to write the JSON")  # fmt: skip
+    options = parser.parse_args()
+    options.repeats = options.repeats or (10 if options.short else 40)
+    options.minutes = options.minutes or (0.25 if options.short else 5)
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The bench of the web page: the shape of its ledger, and its verdict; without measuring."""
+
+from typing import Any
+
+import pytest
+
+from tests.bench.web.__main__ import FULL, LIMIT_MS, MEMORY_MB, SHORT, VIEWERS, faults, text
+from tests.bench.web.dataset import PERIODS, WEEKS, Size
+from tests.bench.web.pages import quantile
+
+
+def report(p95: float = 20.0, grown: float = 5.0) -> dict[str, Any]:
+    return {
+        "schedules": 1_000, "executions": 50_000, "bytes": 2**30, "seconds_to_fill": 9,
+        "pages": {"Now": {"p50": 10.0, "p95": p95, "max": 300.0, "cpu": 9.0}},
+        "memory_mb": {"1": (80.0, 81.0), str(VIEWERS): (82.0, 81.0 + grown)},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [SHORT, FULL, Size(10_000, 1_000_000), Size(100_000, 10_000_000)])
+def test_a_ledger_has_about_as_many_rows_as_were_asked_for(size: Size) -> None:
+    schedules = size.single + size.scoped * size.scopes
+    assert 0.99 * size.schedules <= schedules <= size.schedules
+    daily = size.scoped * size.scopes + size.single * 1440 // size.period
+    assert 0.5 * size.executions <= size.seconds + size.days * daily <= 1.1 * size.executions
+    assert size.period in PERIODS and 2 <= size.days <= 7 * WEEKS
+
+
+def test_a_slow_page_and_growing_memory_are_faults() -> None:
+    assert faults(report()) == []
+    assert faults(report(p95=LIMIT_MS + 0.1)) == ["Now: the p95 of 150.1 ms exceeds 150 ms"]
+    (fault,) = faults(report(grown=MEMORY_MB + 1))
+    assert fault == "200 open pages take 51 MB more than one, which is more than 50 MB"
+
+
+def test_the_table_names_pages_and_memory() -> None:
+    shown = text(report()).splitlines()
+    assert shown[0] == "1,000 schedules, 50,000 executions, 1.0 GB, filled in 9 s"
+    assert shown[2].split() == ["Now", "10.0", "20.0", "300.0", "9.0"]
+    assert shown[-1] == "memory with 200 open pages: 82.0 MB, then 86.0 MB"
+
+
+def test_a_quantile_is_one_of_the_values() -> None:
+    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert quantile([float(n) for n in range(100)], 0.95) == 94.0
