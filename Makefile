@@ -40,7 +40,17 @@ SYSTEM_POSTGRES := $(patsubst %/initdb,%,$(lastword $(sort $(wildcard /usr/lib/p
 test: $(STAMP) ## the tests that take three minutes on two cores: all but those marked slow
 	$(PYTEST) -m "not slow and not browser"
 
+# $(call program,PROGRAM,PACKAGE): fail if the program is missing and may not be installed. Debian's
+# packages would start their services; RUNLEVEL prevents it.
+define program
+{ command -v $(1) >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	&& apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $(2); } \
+	|| { echo "$(1) is missing: on Debian, apt-get install $(2)"; false; }; }
+endef
+
 suite: $(STAMP) ## all tests, tests/db also on the system's PostgreSQL, and the example projects'
+	@PATH="$$PATH:/usr/sbin"; $(call program,nginx,nginx-light) \
+		|| echo "The tests of examples/proxy are left out."
 	$(PYTEST) -m "not browser"
 	cd examples/plugin_project && $(CURDIR)/$(BIN)/python -m pytest
 	cd examples/fastapi_project && $(CURDIR)/$(BIN)/python -m pytest
@@ -50,10 +60,7 @@ endif
 
 # Playwright's own browser is not used. Where it may, this installs Chromium.
 test-web: $(STAMP) ## the web page in headless Chromium; SCREENSHOTS=DIR keeps a picture of each page
-	@command -v chromium >/dev/null || { \
-		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
-		else echo "chromium is missing: on Debian, apt-get install chromium"; exit 2; fi; }
+	@$(call program,chromium,chromium)
 	$(if $(SCREENSHOTS),CRONLEDGER_TEST_SCREENSHOTS=$(abspath $(SCREENSHOTS))) $(PYTEST) -m browser tests/web
 
 # A Sunday; the ledger's partitions are weeks from Monday on.

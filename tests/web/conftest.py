@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -9,6 +10,7 @@ from starlette.testclient import TestClient
 from tests.database import Databases
 from tests.db.support.rows import Db, connected
 from tests.web.support.browsing import app, client
+from tests.web.support.command import Start, starter
 from tests.web.support.logins import Logins
 from tests.web.support.logins import logins as created_logins
 
@@ -39,4 +41,11 @@ def db(database_url: str) -> Iterator[Db]:
 def browser(database_url: str, logins: Logins) -> Iterator[TestClient]:
     """Somebody on the page's own machine, without a sign-in."""
     with client(app(database_url, logins)) as made:
+        yield made
+
+
+@pytest.fixture
+def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
+    """Start the command on the database of the test, unless a variable names another one."""
+    with starter(tmp_path, database_url) as made:
         yield made

@@ -1,10 +1,8 @@
 """`cronledger web`: its address, its exit codes, and its end."""
 
-import re
 import signal
 import socket
 import stat
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
@@ -13,38 +11,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.cli.support.daemon import Run
 from tests.database import Databases
-from tests.processes import clean_environ
+from tests.web.support.command import Start, address
 from tests.web.support.logins import Logins
-
-Start = Callable[..., Run]
-
-
-@pytest.fixture
-def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
-    """Start the command on the database of the test, unless a variable names another one."""
-    started: list[Run] = []
-
-    def made(*arguments: str, **variables: str) -> Run:
-        environment = clean_environ() | {"CRONLEDGER_DATABASE_URL": database_url} | variables
-        directory = tmp_path / str(len(started))
-        directory.mkdir()
-        started.append(Run(directory, environment, "web", *arguments))
-        return started[-1]
-
-    yield made
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
-
-
-def address(run: Run) -> str:
-    run.until(lambda: "cronledger web: " in run.err)
-    found = re.search(r"^cronledger web: (\S+)$", run.err, re.MULTILINE)
-    assert found is not None
-    return found[1]
 
 
 def test_f54_the_page_is_served_until_a_signal(start: Start) -> None:

@@ -1,0 +1,185 @@
+"""The page behind nginx with the configuration of examples/proxy: who gets in, and as whom."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tomllib import loads
+
+import httpx2
+import pytest
+
+from tests.cli.support.daemon import Run
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.docs.support.pages import ROOT
+from tests.waiting import until
+from tests.web.support.browsing import SAME_ORIGIN, text
+from tests.web.support.command import Start, address
+from tests.web.support.nginx import EXAMPLE, Proxy, needs_nginx, nginx
+from tests.web.test_refresh import LISTENERS
+
+pytestmark = [pytest.mark.slow, needs_nginx]
+
+FORGED = {"X-Forwarded-User": "root", "X-Forwarded-Groups": "on-call"}
+PROXY = {"CRONLEDGER_WEB_AUTH": "proxy", "CRONLEDGER_WEB_OPERATOR_GROUPS": "on-call"}
+GROUPS = PROXY | {"CRONLEDGER_WEB_VIEWER_GROUPS": "engineering"}
+
+
+@pytest.fixture
+def page(start: Start, tmp_path: Path) -> Run:
+    """A page on a unix socket, for the groups engineering and on-call."""
+    listen = f"unix:{tmp_path / 'page'}"
+    run = start("--listen", listen, CRONLEDGER_WEB_PROXY_PEERS="unix", **GROUPS)
+    address(run)
+    return run
+
+
+@pytest.fixture
+def proxy(page: Run, tmp_path: Path) -> Iterator[Proxy]:
+    """nginx in front of the page."""
+    with nginx(tmp_path / "nginx", f"unix:{tmp_path / 'page'}") as made:
+        yield made
+
+
+def test_f55_the_groups_of_the_sign_in_decide(proxy: Proxy) -> None:
+    for person, role in (("zoe", "operator"), ("ann", "viewer")):
+        with proxy.browser(person) as browser:
+            page = browser.get("/")
+            assert page.status_code == 200
+            assert f"{person}@example.com {role}" in text(page.text)
+
+
+def test_f55_headers_from_outside_are_replaced(proxy: Proxy) -> None:
+    forged = [
+        FORGED,
+        {name.lower(): given for name, given in FORGED.items()},
+        {name.replace("-", "_"): given for name, given in FORGED.items()},
+        {f"X-Auth-Request-{name}": "on-call" for name in ("User", "Email", "Groups")},
+    ]
+    with proxy.browser("ann") as browser:
+        for headers in forged:
+            page = browser.get("/", headers=headers)
+            assert "ann@example.com viewer" in text(page.text)
+    with proxy.browser("nameless") as browser:
+        assert browser.get("/", headers=FORGED).status_code == 403
+
+
+def test_f55_without_a_session_everything_leads_to_the_sign_in(proxy: Proxy) -> None:
+    address = "/ledger?job=report&outcome=FAILED&since=6h"
+    for session in (None, "expired"):
+        with proxy.browser(session) as browser:
+            asked = browser.get(address, headers=FORGED)
+            assert asked.status_code == 302
+            # The whole address is kept for the time after the sign-in.
+            assert asked.headers["location"] == f"https://sso.example.com/oauth2/start#{address}"
+            for path in ("/static/page.css", "/events"):
+                assert browser.get(path, headers={"Accept": "*/*"} | FORGED).status_code == 401
+            assert browser.post("/queues/pause-all", headers=SAME_ORIGIN).status_code == 401
+            # Whether a session is valid is nobody's business.
+            assert browser.get("/oauth2/auth").status_code == 404
+
+
+def test_f55_a_session_without_groups_has_no_rights(proxy: Proxy) -> None:
+    with proxy.browser("groupless") as browser:
+        refused = browser.get("/", headers=FORGED)
+        assert refused.status_code == 403
+        assert "groupless@example.com is in no group that may see this page." in text(refused.text)
+
+
+def test_f57_only_operators_act_through_the_proxy(proxy: Proxy, db: Db) -> None:
+    rows.job(db, queue="slow")
+    paused = "SELECT array_agg(paused_by) FROM cronledger.queues WHERE paused_at IS NOT NULL"
+    form = {"queue": "slow", "reason": "incident"}
+    with proxy.browser("ann") as browser:
+        refused = browser.post("/queues/pause", data=form, headers=SAME_ORIGIN | FORGED)
+        assert refused.status_code == 403
+    with proxy.browser("zoe") as browser:
+        for headers in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Origin": "https://evil.example"},
+            {"Origin": "https://cron.example.com"},  # another port
+            {},
+        ):
+            assert browser.post("/queues/pause", data=form, headers=headers).status_code == 403
+        assert value(db, paused) is None
+        own = {"Origin": proxy.address}
+        done = browser.post("/queues/pause", data=form, headers=own)
+        assert (done.status_code, done.headers["location"]) == (303, "/runners")
+    assert value(db, paused) == ["zoe@example.com"]
+
+
+def test_f55_the_port_of_the_page_is_for_its_proxy(start: Start, tmp_path: Path) -> None:
+    run = start("--listen", "127.0.0.1:0", CRONLEDGER_WEB_PROXY_PEERS="127.0.0.1", **PROXY)
+    page = address(run)
+    port = page.removeprefix("http://").removesuffix("/")
+    with nginx(tmp_path / "nginx", port) as made, made.browser("zoe") as browser:
+        assert browser.get("/").status_code == 200
+    # Another address of this machine is not that of nginx.
+    other = httpx2.HTTPTransport(local_address="127.0.0.2")
+    with httpx2.Client(transport=other, timeout=60) as stranger:
+        refused = stranger.get(page, headers=FORGED)
+    assert refused.status_code == 403
+    assert "This page is reached through its proxy only." in text(refused.text)
+
+
+def test_f54_events_pass_the_proxy_at_once(proxy: Proxy, page: Run, db: Db) -> None:
+    lines: list[str] = []
+    seen = threading.Event()
+
+    def read() -> None:
+        with proxy.browser("ann") as browser, browser.stream("GET", "/events") as stream:
+            arriving = stream.iter_lines()  # the end of this iterator would end the stream
+            lines.append(next(arriving))
+            seen.wait()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        until("the page has begun the stream, and listens", lambda: value(db, LISTENERS))
+        page.signal(signal.SIGSTOP)  # it cannot end the stream
+        until("what the page has sent has arrived", lambda: lines == ["retry: 1000"])
+    finally:
+        page.signal(signal.SIGCONT)
+        seen.set()
+        reader.join()
+
+
+def test_f54_the_page_is_served_below_a_path_of_the_proxy(
+    start: Start, tmp_path: Path, db: Db
+) -> None:
+    rows.job(db)
+    path = tmp_path / "page"
+    run = start(
+        "--listen", f"unix:{path}", CRONLEDGER_WEB_PROXY_PEERS="unix",
+        CRONLEDGER_WEB_PREFIX="/ops/cron", **GROUPS,
+    )  # fmt: skip
+    address(run)
+    with nginx(tmp_path / "nginx", f"unix:{path}", prefix="/ops/cron") as made:
+        with made.browser("zoe") as browser:
+            moved = browser.get("/ops/cron")
+            assert moved.headers["location"] == f"{made.address}/ops/cron/"
+            assert '"/ops/cron/static/page.css"' in browser.get("/ops/cron/").text
+            assert browser.get("/ops/cron/static/page.css").status_code == 200
+            assert browser.get("/jobs").status_code == 404
+            own = {"Origin": made.address}
+            done = browser.post("/ops/cron/queues/pause-all", headers=own)
+            assert done.headers["location"] == "/ops/cron/runners"
+        with made.browser() as browser:
+            asked = browser.get("/ops/cron/jobs?search=a&state=paused")
+            assert asked.headers["location"].endswith("#/ops/cron/jobs?search=a&state=paused")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+
+
+def test_f55_the_configurations_of_the_example_fit_together(proxy: Proxy) -> None:
+    sign_in = loads((EXAMPLE / "oauth2-proxy.cfg").read_text("utf-8"))
+    site = (EXAMPLE / "nginx.conf").read_text("utf-8")
+    assert f"server {sign_in['http_address']};" in site
+    host = sign_in["redirect_url"].removeprefix("https://").removesuffix("/oauth2/callback")
+    assert f"server_name {host};" in site
+    assert sign_in["set_xauthrequest"] and sign_in["reverse_proxy"]
+    assert "unix:/run/cronledger/page" in (ROOT / "docs" / "page.md").read_text("utf-8")
+    plain = httpx2.get(f"http://127.0.0.1:{proxy.plain_port}/jobs?a=b", timeout=60)
+    assert plain.status_code == 301
+    assert plain.headers["location"] == "https://127.0.0.1/jobs?a=b"
