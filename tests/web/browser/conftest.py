@@ -15,12 +15,14 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
+from starlette.applications import Starlette
 
 from tests.web.support.browsing import app
 from tests.web.support.logins import Logins
 from tests.web.support.serving import served
 
 Visit = Callable[..., Page]
+Serve = Callable[..., str]
 FLAGS = (
     "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -79,6 +81,16 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def site(database_url: str, logins: Logins, stack: ExitStack) -> str:
+def serve(database_url: str, logins: Logins, stack: ExitStack) -> Serve:
+    """Serve the page with these settings, below a path if `mount` has a parent for it."""
+
+    def served_page(mount: Callable[[Starlette], Any] = lambda page: page, **settings: Any) -> str:
+        return stack.enter_context(served(mount(app(database_url, logins, **settings))))
+
+    return served_page
+
+
+@pytest.fixture
+def site(serve: Serve) -> str:
     """The address of the page, without a sign-in."""
-    return stack.enter_context(served(app(database_url, logins)))
+    return serve()

@@ -45,7 +45,26 @@ def test_f61_a_day_with_a_fold_and_one_with_a_gap_by_mouse(site: str, visit: Vis
     expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
 
 
-def test_f61_a_day_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+def test_f61_a_day_with_a_gap_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+    open_days(db)
+    page = visit(f"{site}/job?name=gap&day={SANTIAGO[2]}")
+    page.get_by_role("link", name="← 2026-09-05").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#day h2")).to_contain_text("Saturday 2026-09-05")
+    page.get_by_role("link", name="2026-09-06 →").focus()
+    page.keyboard.press("Enter")
+    assert day_of(page).startswith("92 planned = ")
+    page.get_by_text("The same as a table").focus()
+    page.keyboard.press("Enter")
+    gap = page.get_by_role("row").filter(has_text="00:00 to 01:00 does not occur")
+    expect(gap).to_have_count(1)
+    failed = page.get_by_role("row").filter(has_text="failed").first.get_by_role("link")
+    failed.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/execution\?id=\d+"))
+
+
+def test_f61_a_day_with_a_fold_by_keyboard(site: str, visit: Visit, db: Db) -> None:
     open_days(db)
     page = visit(f"{site}/job?name=fold&day={BERLIN[2]}")
     page.get_by_text("The same as a table").focus()

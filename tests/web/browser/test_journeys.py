@@ -4,23 +4,19 @@ import re
 from contextlib import ExitStack
 from typing import Any
 
-import psycopg
 import pytest
-from playwright.sync_api import Page, expect
-from psycopg import sql
+from playwright.sync_api import Locator, Page, expect
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db, one
-from tests.web.browser.conftest import Visit
-from tests.web.support.browsing import app
-from tests.web.support.logins import Logins
+from tests.waiting import until
+from tests.web.browser.conftest import Serve, Visit
 from tests.web.support.serving import served
 from tests.web.support.shop import open_shop
-from tests.web.test_access import TOKENS
+from tests.web.test_access import PROXY, TOKENS
 from tests.web.test_jobs import many, paused
 from tests.web.test_prefix import mounted
 
@@ -29,6 +25,15 @@ pytestmark = pytest.mark.browser
 
 def heading(page: Page) -> Any:
     return page.get_by_role("heading", level=1)
+
+
+def press(target: Locator, by: str) -> None:
+    """Use a link or a button, by mouse or by keyboard."""
+    if by == "mouse":
+        target.click()
+    else:
+        target.focus()
+        target.press("Enter")
 
 
 def test_f57_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
@@ -65,14 +70,26 @@ def test_f57_a_job_is_paused_by_keyboard(site: str, visit: Visit, db: Db) -> Non
     assert [found[2] for found in paused(db) if found[0] == "sync-crm"] == ["moving"]
 
 
-def test_f57_a_queue_is_paused_without_javascript(site: str, visit: Visit, db: Db) -> None:
-    rows.job(db, queue="slow")
-    page = visit(f"{site}/runners", java_script_enabled=False)
-    page.get_by_text("Pause…", exact=True).click()
-    page.get_by_label("Reason for the pause of slow").fill("incident")
-    page.get_by_role("button", name="Pause slow").click()
-    expect(page.get_by_role("status")).to_have_text("Queue slow is paused.")
-    row = one(db.execute("SELECT paused_reason FROM cronledger.queues WHERE name = 'slow'"))
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_f57_the_page_works_without_javascript(site: str, visit: Visit, db: Db, by: str) -> None:
+    open_shop(db)
+    page = visit(site, java_script_enabled=False)
+    press(page.get_by_role("link", name="Jobs", exact=True), by)
+    press(page.get_by_role("link", name="sync-crm"), by)
+    expect(page.locator("#day .sum")).to_contain_text("planned")
+    press(page.locator("#day summary"), by)
+    expect(page.locator("#day caption")).to_be_visible()
+    press(page.get_by_role("link", name="Pause…"), by)
+    page.get_by_label("Reason").fill("the API is away")
+    press(page.get_by_role("button", name="Pause", exact=True), by)
+    expect(page.get_by_role("status")).to_contain_text("sync-crm is paused")
+    assert [found[2] for found in paused(db) if found[0] == "sync-crm"] == ["the API is away"]
+    press(page.get_by_role("link", name="Runners and queues"), by)
+    press(page.get_by_text("Pause…", exact=True).first, by)
+    page.get_by_label("Reason for the pause of default").fill("incident")
+    press(page.get_by_role("button", name="Pause default"), by)
+    expect(page.get_by_role("status")).to_have_text("Queue default is paused.")
+    row = one(db.execute("SELECT paused_reason FROM cronledger.queues WHERE name = 'default'"))
     assert row["paused_reason"] == "incident"
 
 
@@ -87,9 +104,9 @@ def test_f56_one_of_10000_jobs_is_found_in_the_browser(
         page.keyboard.type("07777")
         page.keyboard.press("Enter")
     else:
-        page.get_by_placeholder("Find a job").click()
-        page.get_by_placeholder("Find a job").fill("07777")
-        page.get_by_placeholder("Find a job").press("Enter")
+        page.get_by_role("link", name="Jobs", exact=True).click()
+        page.get_by_label("Name contains").fill("07777")
+        page.get_by_role("button", name="Filter").click()
     expect(page.get_by_role("row")).to_have_count(2)
     expect(page.get_by_role("link", name="job-07777")).to_be_visible()
 
@@ -104,43 +121,73 @@ def test_f56_rows_are_reached_by_keys(site: str, visit: Visit, db: Db) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(rf"/execution\?id={execution}$"))
+    expect(page.get_by_role("button", name="Keyboard")).to_be_visible()  # its script has run
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).not_to_be_visible()
 
 
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
 def test_f55_a_person_signs_in_with_a_token(
-    database_url: str, logins: Logins, visit: Visit, stack: ExitStack, complaints: list[str]
+    serve: Serve, visit: Visit, complaints: list[str], by: str
 ) -> None:
-    secured = app(database_url, logins, web_auth="token", web_tokens=TOKENS)
-    address = stack.enter_context(served(secured))
-    page = visit(f"{address}/runners")
+    page = visit(f"{serve(web_auth='token', web_tokens=TOKENS)}/runners")
+
+    def enter(token: str) -> None:
+        if by == "keyboard":
+            page.keyboard.type(token)
+            page.keyboard.press("Enter")
+        else:
+            page.get_by_label("Token").click()
+            page.get_by_label("Token").fill(token)
+            page.get_by_role("button", name="Sign in").click()
+
     expect(heading(page)).to_have_text("Sign in")
-    page.keyboard.type("guess")
-    page.keyboard.press("Enter")
+    enter("guess")
     expect(page.get_by_role("alert").first).to_have_text("This token is unknown.")
     assert len(complaints) == 1 and "403" in complaints.pop()
-    page.get_by_label("Token").fill("alice-secret")
-    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_label("Token")).to_be_focused()
+    enter("alice-secret")
     expect(heading(page)).to_have_text("Runners and queues")
     expect(page.locator(".who")).to_contain_text("alice")
     assert "alice-secret" not in page.content()
     assert "alice" not in page.evaluate("document.cookie")
-    page.get_by_role("button", name="Sign out").click()
+    press(page.get_by_role("button", name="Sign out"), by)
     expect(heading(page)).to_have_text("Sign in")
 
 
-def test_f55_a_foreign_page_changes_nothing(
-    site: str, visit: Visit, stack: ExitStack, db: Db, complaints: list[str]
+@pytest.mark.parametrize("header", ["X-Forwarded-User", "x-forwarded-user"])
+def test_f55_a_forged_header_of_the_proxy_shows_nothing(
+    serve: Serve, visit: Visit, complaints: list[str], header: str
 ) -> None:
+    forged = {header: "root", "X-Forwarded-Groups": "ops"}
+    page = visit(serve(**PROXY), extra_http_headers=forged)
+    expect(heading(page)).to_have_text("Not permitted")
+    expect(page.locator("main")).to_contain_text("This page is reached through its proxy only.")
+    expect(page.get_by_role("navigation")).to_have_count(0)
+    # The stylesheets and the script are refused as well.
+    assert all("403" in complaint or "MIME" in complaint for complaint in complaints)
+    complaints.clear()
+
+
+@pytest.fixture
+def foreign(site: str, db: Db, stack: ExitStack) -> str:
+    """The address of a page of another site, whose button pauses a queue here."""
     rows.job(db, queue="slow")
     form = f'<form method="post" action="{site}/queues/pause"><input name="queue" value="slow">'
-    foreign = Starlette(
+    page = Starlette(
         routes=[Route("/", lambda _: HTMLResponse(f"{form}<button>A prize</button></form>"))]
     )
-    page = visit(stack.enter_context(served(foreign)).replace("127.0.0.1", "localhost"))
-    page.get_by_role("button").click()
+    return stack.enter_context(served(page)).replace("127.0.0.1", "localhost")
+
+
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_f55_a_foreign_page_changes_nothing(
+    foreign: str, visit: Visit, db: Db, complaints: list[str], by: str
+) -> None:
+    page = visit(foreign)
+    press(page.get_by_role("button"), by)
     expect(heading(page)).to_have_text("Not permitted")
     assert [x for x in complaints if "403" not in x and "favicon" not in x and "404" not in x] == []
     complaints.clear()
@@ -177,33 +224,35 @@ def test_f54_times_have_the_zone_of_the_viewer(site: str, visit: Visit, db: Db) 
     assert "GMT-3" in own or "GMT-4" in own
 
 
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
 def test_f54_the_page_works_below_a_prefix_in_the_browser(
-    database_url: str, logins: Logins, visit: Visit, stack: ExitStack, db: Db
+    serve: Serve, visit: Visit, db: Db, by: str
 ) -> None:
     execution = open_shop(db)
-    address = stack.enter_context(served(mounted(app(database_url, logins))))
+    address = serve(mounted)
     page = visit(f"{address}/ops/cron/")
     for name in ("Jobs", "Ledger", "Runners and queues", "Now"):
-        page.get_by_role("link", name=name, exact=True).click()
+        press(page.get_by_role("link", name=name, exact=True), by)
         expect(heading(page)).to_have_text(name)
+    db.execute("SELECT cronledger.pause_queue('default', reason => 'an event below the prefix')")
+    press(page.get_by_role("link", name="Runners and queues", exact=True), by)
+    expect(page.locator("#queues")).to_contain_text("an event below the prefix")
     page.goto(f"{address}/ops/cron/execution?id={execution}")
-    page.get_by_role("button", name="Retry").click()
+    press(page.get_by_role("button", name="Retry"), by)
     expect(page.get_by_role("status").first).to_contain_text("has one more attempt")
 
 
-def test_f54_an_open_page_survives_its_database(
-    site: str, visit: Visit, db: Db, database_url: str, databases: Databases
+def test_f55_a_violation_of_the_policy_and_an_error_fail_a_test(
+    site: str, visit: Visit, complaints: list[str]
 ) -> None:
-    rows.runner(db, "replica-1")
+    """The fixture `visit` collects them, and wants none at the end."""
     page = visit(site)
-    expect(page.locator("#runners")).to_contain_text("replica-1")
-    name = str(psycopg.conninfo.conninfo_to_dict(database_url)["dbname"])
-    away = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS ").format(sql.Identifier(name))
-    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
-        c.execute(away + sql.SQL("false"))
-        c.execute(ended, [name])
-        expect(page.locator("#database")).to_contain_text("This page shows what it read")
-        expect(page.locator("#runners")).to_contain_text("replica-1")
-        c.execute(away + sql.SQL("true"))
-    expect(page.locator("#database")).to_be_empty()
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'),"
+                  " {textContent: 'document.title = 1'}))")  # fmt: skip
+    page.evaluate("document.body.setAttribute('style', 'color: red')")
+    page.evaluate("setTimeout(() => { throw new Error('a defect') })")
+    page.evaluate("fetch('https://evil.example').catch(() => 0)")
+    until("all are collected", lambda: page.title() and len(complaints) >= 4)
+    for part in ("script", "style", "a defect", "connect"):
+        assert any(part in complaint for complaint in complaints), (part, complaints)
+    complaints.clear()

@@ -12,6 +12,12 @@ function open() {
   if (source || !events || document.hidden) return;
   source = new EventSource(events);
   source.addEventListener("change", refresh);
+  source.addEventListener("error", () => {
+    refresh();  // shows why there are no events
+    if (source?.readyState !== EventSource.CLOSED) return;  // the browser connects again
+    close();
+    setTimeout(open, 5000);
+  });
 }
 
 function close() {
@@ -31,10 +37,10 @@ async function refresh() {
   if (reading) { again = true; return; }
   reading = true;
   try {
-    const response = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (response.redirected) { location.reload(); return; }
+    const response = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (response.type === "opaqueredirect") { location.reload(); return; }  // to the sign-in
     if (response.ok) replace(new DOMParser().parseFromString(await response.text(), "text/html"));
-    connected(true);
+    connected(response.ok);
   } catch {
     connected(false);
   } finally {
@@ -62,7 +68,7 @@ function connected(is) {
   note.hidden = is;
   if (!is) {
     const seconds = Math.round((Date.now() - lost) / 1000);
-    note.textContent = `The server of this page does not respond. What you see is ${seconds} s old or older.`;
+    note.textContent = `This page cannot be read again. What you see is ${seconds} s old or older.`;
   }
 }
 

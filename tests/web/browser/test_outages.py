@@ -1,0 +1,105 @@
+"""An open page while its database, its server or its session is away. It recovers by itself."""
+
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import expect
+from starlette.requests import HTTPConnection
+
+from cronledger.ledger.migrate import migrate
+from cronledger.settings import Settings
+from cronledger.web import create_app
+from cronledger.web.access.identity import Identity, Role
+from tests.cluster.support.servers import OwnServer, stopping
+from tests.database import fast_directory, scratch_directory
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.web.browser.conftest import Serve, Visit
+from tests.web.support.command import Start
+from tests.web.support.command import address as address_of
+from tests.web.support.serving import served
+from tests.web.test_access import TOKENS
+
+pytestmark = pytest.mark.browser
+
+
+def test_f54_a_killed_and_restarted_database(
+    visit: Visit, stack: ExitStack, complaints: list[str]
+) -> None:
+    server = OwnServer(stack.enter_context(scratch_directory(fast_directory())) / "server")
+    url = stack.enter_context(stopping(server))
+    migrate(url)
+    with rows.connected(url) as db:
+        rows.job(db, "report")
+        rows.runner(db, "replica-1")
+    settings = Settings.load({"web_read_url": url, "web_act_url": url})
+    address = stack.enter_context(served(create_app(settings=settings, url=url)))
+    page = visit(f"{address}/runners")
+    expect(page.locator("#runners")).to_contain_text("replica-1")
+
+    def pause() -> None:
+        page.locator("summary").filter(has_text="Pause…").first.click()
+        page.get_by_label("Reason for the pause of default").fill("incident")
+        page.get_by_role("button", name="Pause default").click()
+
+    server.stop("kill")
+    expect(page.locator("#database")).to_contain_text("This page shows what it read")
+    expect(page.locator("#runners")).to_contain_text("replica-1")
+    pause()
+    expect(page.get_by_role("heading", level=1)).to_have_text("The database did not confirm this")
+    page.goto(f"{address}/runners")
+    server.start()
+    expect(page.locator("#database")).to_be_empty()
+    pause()
+    expect(page.get_by_role("status").first).to_have_text("Queue default is paused.")
+    assert all("503" in complaint for complaint in complaints)
+    complaints.clear()
+
+
+def test_f54_a_page_whose_server_restarts_says_so_and_recovers(
+    start: Start, visit: Visit, complaints: list[str], db: Db
+) -> None:
+    rows.job(db, "report", queue="slow")
+    first = start("--listen", "127.0.0.1:0")
+    url = address_of(first)
+    page = visit(f"{url}runners")
+    expect(page.locator("#queues")).to_contain_text("slow")
+    first.process.kill()
+    first.process.wait()
+    expect(page.locator("#connection")).to_contain_text("This page cannot be read again.")
+    db.execute("SELECT cronledger.pause_queue('slow', reason => 'incident')")
+    address_of(start("--listen", url.removeprefix("http://").removesuffix("/")))
+    expect(page.locator("#queues")).to_contain_text("incident")
+    expect(page.locator("#connection")).to_be_hidden()
+    assert all("net::ERR_" in complaint for complaint in complaints)
+    complaints.clear()
+
+
+def test_f55_an_open_page_whose_session_ends_leads_to_the_sign_in(
+    serve: Serve, visit: Visit, complaints: list[str]
+) -> None:
+    page = visit(serve(web_auth="token", web_tokens=TOKENS) + "/runners")
+    page.get_by_label("Token").fill("alice-secret")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runners and queues")
+    page.context.clear_cookies()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    assert all("EventSource" in complaint for complaint in complaints)
+    complaints.clear()
+
+
+def test_f55_an_open_page_whose_reader_loses_the_right_says_so(
+    database_url: str, visit: Visit, stack: ExitStack, complaints: list[str]
+) -> None:
+    people = [Identity("zoe", Role.VIEWER)]
+
+    def identify(_: HTTPConnection) -> Identity | None:
+        return people[0] if people else None
+
+    made = create_app(identify=identify, settings=Settings.load({}), url=database_url)
+    page = visit(stack.enter_context(served(made)) + "/runners")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runners and queues")
+    people.clear()
+    expect(page.locator("#connection")).to_contain_text("This page cannot be read again.")
+    assert all("403" in complaint for complaint in complaints)
+    complaints.clear()
