@@ -21,7 +21,7 @@ from cronledger.web.drawing.day_words import (
 )
 from cronledger.web.drawing.svg import add, element, markup
 
-_WIDTH, _LEFT, _RIGHT = 1120.0, 10.0, 1110.0
+_WIDTH, _LEFT, _RIGHT = 1120.0, 16.0, 1104.0
 _AXIS, _PLAN, _PLAN_HEIGHT = 22.0, 46.0, 40.0
 _BESIDE, _BESIDE_HEIGHT, _FLAGS = 74.0, 24.0, 14.0
 _CROWDED = 9.0  # between two marks; closer ones that are as planned are drawn as thin lines
@@ -105,8 +105,8 @@ class _Picture:
             text = f"The clocks go forward: {gap.first:%H:%M} to {gap.until:%H:%M} does not occur"
             band = self._band(root, "gap", (gap.x, gap.x + gap.width), text)
             band.set("fill", "url(#day-hatch)")
-            middle = _LEFT + (gap.x + gap.width / 2) * self._scale
-            label = add(root, "text", "none", x=middle, y=14, class_="hour none")
+            middle = _LEFT + (gap.x + gap.width / 2) * self._scale - 6  # beside the next hour
+            label = add(root, "text", f"no {gap.first:%H}", x=middle, y=14, class_="hour none")
             add(label, "title", text)
         for before, piece in pairwise(local.pieces):
             if piece.second:

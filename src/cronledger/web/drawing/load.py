@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 from cronledger.explain.load import MINUTES, Load
 from cronledger.web.drawing.svg import add, element, markup
 
-_LEFT, _WIDTH, _TOP, _HEIGHT = 44.0, 1066.0, 12.0, 150.0
+_LEFT, _WIDTH, _TOP, _HEIGHT = 44.0, 1060.0, 12.0, 150.0
 _BOTTOM = _TOP + _HEIGHT
 
 
@@ -38,7 +38,7 @@ def draw_load(load: Load, slots: int) -> str:
         y = _BOTTOM - slots / top * _HEIGHT
         add(svg, "path", d=f"M{_LEFT:g} {y:.2f}H{_LEFT + _WIDTH:g}", class_="slots")
         label = add(svg, "text", f"{slots:,} slots", x=_LEFT + _WIDTH - 4, class_="slots-label")
-        label.set("y", f"{max(y - 4, _TOP + 9):.2f}")
+        label.set("y", f"{y - 5 if y > _TOP + 9 else y + 14:.2f}")
     return markup(svg)
 
 
