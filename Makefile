@@ -69,6 +69,9 @@ INSTANT ?= 2026-11-22T23:59:30
 dates: $(STAMP) ## unit, database and command line tests as if at INSTANT; INSTANT=all: at every boundary
 	$(BIN)/python -m tests.dated $(INSTANT) tests/unit tests/db tests/cli -n $(WORKERS) --dist worksteal
 
+pictures: $(STAMP) ## take the pictures of README.md and docs/ anew, with Chromium
+	CRONLEDGER_TEST_PICTURES=1 $(BIN)/pytest -m browser tests/web/browser/test_pictures.py
+
 lint: $(STAMP) ## ruff, format, strict types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -133,4 +136,4 @@ check: lint suite test-web dates proofs ## what CI runs: lint, all tests, tests 
 clean: ## remove .venv, .peers and caches
 	rm -rf .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup run test test-web suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean
+.PHONY: help setup run test test-web pictures suite dates lint format docs structure bench chaos mutations fuzz soak proofs check clean
