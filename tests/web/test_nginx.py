@@ -1,6 +1,7 @@
 """The page behind nginx with the configuration of examples/proxy: who gets in, and as whom."""
 
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.waiting import until
 from tests.web.support.browsing import SAME_ORIGIN, text
 from tests.web.support.command import Start, address
 from tests.web.support.nginx import EXAMPLE, Proxy, needs_nginx, nginx
+from tests.web.test_page_doc import snippet
 from tests.web.test_refresh import LISTENERS
 
 pytestmark = [pytest.mark.slow, needs_nginx]
@@ -170,6 +172,19 @@ def test_f54_the_page_is_served_below_a_path_of_the_proxy(
             assert asked.headers["location"].endswith("#/ops/cron/jobs?search=a&state=paused")
     run.signal(signal.SIGTERM)
     assert run.end() == 0
+
+
+def test_f55_the_checks_of_the_documentation_pass(proxy: Proxy) -> None:
+    host = f"--resolve {proxy.address.removeprefix('https://')}:127.0.0.1"
+    commands = snippet("sh", "pause-all").text.replace("https://cron.example.com", proxy.address)
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c",
+         commands.replace("curl ", f"curl {host} --cacert {proxy.certificate} ")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.lower().splitlines() == [
+        "location: https://sso.example.com/oauth2/start#/", "401",
+    ]  # fmt: skip
 
 
 def test_f55_the_configurations_of_the_example_fit_together(proxy: Proxy) -> None:

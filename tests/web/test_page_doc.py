@@ -1,9 +1,11 @@
 """docs/page.md: its snippets are run."""
 
+import json
 import os
 import re
 import subprocess
 import tomllib
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -14,8 +16,11 @@ from starlette.testclient import TestClient
 from cronledger.settings import Settings
 from cronledger.web.access.choice import access_of
 from cronledger.web.access.proxy import ProxyAccess
+from tests.db.support import rows
+from tests.db.support.rows import Db
 from tests.docs.support.pages import ROOT, Block, blocks
 from tests.web.support.browsing import HOST, text
+from tests.web.support.command import Start, address
 
 PAGE = ROOT / "docs" / "page.md"
 
@@ -53,6 +58,24 @@ def test_f55_the_token_of_the_documentation_is_valid(monkeypatch: pytest.MonkeyP
     assert setting == f"alice:operator:{sha256(token.encode()).hexdigest()}"
     monkeypatch.setitem(os.environ, "CRONLEDGER_WEB_TOKENS", setting)
     assert Settings.load().web_tokens == (setting,)
+
+
+def test_f55_the_requests_of_a_program_in_the_documentation(start: Start, db: Db) -> None:
+    rows.job(db)
+    rows.execution(db, "FAILED")
+    rows.execution(db, "SUCCESS", plan_time=rows.now(db) - timedelta(hours=1))
+    tokens = f"alice:operator:{sha256(b'secret').hexdigest()}"
+    run = start(
+        "--listen", "127.0.0.1:0", CRONLEDGER_WEB_AUTH="token", CRONLEDGER_WEB_TOKENS=tokens
+    )
+    commands = snippet("sh", "ledger.json").text.replace("http://127.0.0.1:8642/", address(run))
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"token=secret\n{commands}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [row["outcome"] for row in json.loads(ran.stdout)["rows"]] == ["FAILED"]
+    paused = "SELECT paused_by FROM cronledger.queues WHERE paused_reason = 'incident'"
+    assert rows.value(db, paused) == "alice"
 
 
 def test_f55_the_proxy_of_the_documentation_is_valid() -> None:

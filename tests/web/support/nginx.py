@@ -88,6 +88,7 @@ class Proxy:
     def __init__(self, port: int, plain_port: int, certificate: Path) -> None:
         self.address = f"https://{HOST}:{port}"
         self.plain_port = plain_port
+        self.certificate = certificate
         self._port = port
         self._verify = ssl.create_default_context(cafile=certificate)
 
