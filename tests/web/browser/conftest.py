@@ -11,6 +11,7 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     ConsoleMessage,
+    Locator,
     Page,
     expect,
     sync_playwright,
@@ -28,6 +29,15 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 MILLISECONDS = 60_000
+
+
+def press(target: Locator, by: str) -> None:
+    """Use a link or a button, by mouse or by keyboard."""
+    if by == "mouse":
+        target.click()
+    else:
+        target.focus()
+        target.press("Enter")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, value
-from tests.web.browser.conftest import Visit
+from tests.web.browser.conftest import Visit, press
 from tests.web.support.clock_changes import BERLIN, SANTIAGO, open_days
 
 pytestmark = pytest.mark.browser
@@ -95,18 +95,27 @@ def test_f57_run_now_with_a_bad_and_a_good_payload(
     assert value(db, "SELECT payload ->> 'day' FROM cronledger.executions") == "7"
 
 
-def test_f57_run_now_by_keyboard(site: str, visit: Visit, db: Db) -> None:
+def test_f57_run_now_by_keyboard(site: str, visit: Visit, db: Db, complaints: list[str]) -> None:
     rows.job(db, "report")
     page = visit(f"{site}/job/run?name=report")
     page.get_by_label("Payload as JSON").focus()
-    page.keyboard.type('{"day": "2026-11-22"}')
+    page.keyboard.type('{"day": ')
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("line 1")
+    assert all("400 (Bad Request)" in complaint for complaint in complaints)
+    complaints.clear()
+    page.get_by_label("Payload as JSON").focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.type('"2026-11-22"}')
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status").first).to_contain_text("of report is due now")
     assert value(db, "SELECT payload ->> 'day' FROM cronledger.executions") == "2026-11-22"
 
 
-def test_f57_a_backfill_with_its_preview(site: str, visit: Visit, db: Db) -> None:
+@pytest.mark.parametrize("by", ["mouse", "keyboard"])
+def test_f57_a_backfill_with_its_preview(site: str, visit: Visit, db: Db, by: str) -> None:
     rows.job(db, "report", schedule="0 * * * *")
     now = rows.now(db)
     db.execute(
@@ -114,13 +123,12 @@ def test_f57_a_backfill_with_its_preview(site: str, visit: Visit, db: Db) -> Non
         [now - 30 * HOUR, now],
     )
     page = visit(f"{site}/job?name=report")
-    page.get_by_role("link", name="Backfill…").click()
+    press(page.get_by_role("link", name="Backfill…"), by)
     page.get_by_label("From").fill((now - 5 * HOUR).isoformat())
     page.get_by_label("To (empty: now)").fill(now.isoformat())
-    page.keyboard.press("Enter")
+    press(page.get_by_role("button", name="Show what it would do"), by)
     expect(page.locator("#preview")).to_contain_text("Of 5 plan_times in this range, 5 get")
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 0
-    page.get_by_role("button", name="Run 5 executions").focus()
-    page.keyboard.press("Enter")
+    press(page.get_by_role("button", name="Run 5 executions"), by)
     expect(page.get_by_role("status").first).to_contain_text("5 executions were created")
     assert value(db, "SELECT count(*) FROM cronledger.executions") == 5

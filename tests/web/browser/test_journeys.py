@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tests.db.support import rows
 from tests.db.support.rows import Db, one
 from tests.waiting import until
-from tests.web.browser.conftest import Serve, Visit
+from tests.web.browser.conftest import Serve, Visit, press
 from tests.web.support.serving import served
 from tests.web.support.shop import open_shop
 from tests.web.test_access import PROXY, TOKENS
@@ -25,15 +25,6 @@ pytestmark = pytest.mark.browser
 
 def heading(page: Page) -> Any:
     return page.get_by_role("heading", level=1)
-
-
-def press(target: Locator, by: str) -> None:
-    """Use a link or a button, by mouse or by keyboard."""
-    if by == "mouse":
-        target.click()
-    else:
-        target.focus()
-        target.press("Enter")
 
 
 def test_f57_a_job_is_paused_by_mouse(site: str, visit: Visit, db: Db) -> None:
