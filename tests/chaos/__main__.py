@@ -70,6 +70,7 @@ def _at_once(world: World, sequences: Mapping[str, Callable[[], None]]) -> None:
             sequences[name]()
         except Exception:  # noqa: BLE001 - a run whose faults broke off proves nothing
             world.failures.append(f"the faults of {name} broke off:\n{traceback.format_exc()}")
+            world.note(world.failures[-1])  # what follows may end the run before its verdict
 
     threads = [threading.Thread(target=go, args=[name], name=name) for name in sequences]
     for thread in threads:

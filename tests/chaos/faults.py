@@ -135,9 +135,11 @@ def lock_tables(world: World, draw: random.Random) -> None:
 def fail_over(world: World, draw: random.Random) -> None:
     assert world.pair is not None
     since, places = time.monotonic(), world.log_places()
-    world.pair.fail_over()
+    try:
+        world.pair.fail_over()
+    finally:  # the old primary is killed in any case
+        world.follow_primary()
     seconds = time.monotonic() - since
-    world.follow_primary()
     time.sleep(draw.uniform(2, 4))
     world.outage("failover", seconds, since, places)
     if not world.short:  # where each fault comes once, no standby is needed any more
