@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.app import App, Context
-from cronledger.engine.claiming.claim import ClaimResult
 from cronledger.engine.claiming.claimer import Claimer
+from cronledger.engine.claiming.request import ClaimResult
 from cronledger.replica import Replica
 from cronledger.settings import Settings
 from cronledger.testing import Ledger

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronledger.app import App, Context
-from cronledger.engine.claiming.claim import ClaimResult
+from cronledger.engine.claiming.request import ClaimResult
 from cronledger.replica import DrainReport, Replica
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings

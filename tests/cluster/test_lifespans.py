@@ -13,7 +13,8 @@ from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from cronledger import App, Context
-from cronledger.engine.claiming.claim import Claim, ClaimResult
+from cronledger.engine.claiming.claim import Claim
+from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.running.executor import Executor
 from cronledger.engine.runtime import lifespans
 from cronledger.replica import LifespanError, Replica

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cronledger.audit.verify import verify
-from cronledger.engine.claiming import claim
+from cronledger.engine.claiming import request
 from tests.db.support.engine import Ledger, Runner, runners
 from tests.db.support.rows import connected, start_blocked
 from tests.waiting import eventually
@@ -24,7 +24,7 @@ BEFORE = timedelta(seconds=10)
 
 @pytest.fixture(autouse=True)
 def far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim, "AHEAD", 2 * BEFORE)
+    monkeypatch.setattr(request, "AHEAD", 2 * BEFORE)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from unittest import mock
 import psycopg
 import pytest
 
-from cronledger.engine.claiming import claim
+from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.claiming.dispatcher import REARMED_SECONDS
 from cronledger.ledger.round_trips import RoundTrips
@@ -199,7 +199,7 @@ async def test_an_end_is_written_even_if_what_waits_for_it_cannot_be_freed(
 @pytest.fixture
 def far_ahead(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims look 20 s ahead, and it is five minutes to noon."""
-    monkeypatch.setattr(claim, "AHEAD", timedelta(seconds=20))
+    monkeypatch.setattr(request, "AHEAD", timedelta(seconds=20))
     ledger.travel(to=DUE - 5 * MINUTE)
     ledger.values("SELECT count(*) FROM maintain_partitions()")
 

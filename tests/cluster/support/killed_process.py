@@ -20,7 +20,7 @@ from unittest import mock
 import psycopg
 
 from cronledger.app import App, Context
-from cronledger.engine.claiming import claim as claiming
+from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
@@ -66,7 +66,7 @@ async def ahead(url: str, watch: Watch) -> None:
         minute = (ledger.now() + timedelta(minutes=1)).replace(second=0, microsecond=0)
         ledger.travel(to=minute - timedelta(seconds=3))
     watch.armed = True
-    with mock.patch.object(claiming, "AHEAD", timedelta(seconds=20)):
+    with mock.patch.object(request, "AHEAD", timedelta(seconds=20)):
         for start in await runner.step():
             say("start", start)
 

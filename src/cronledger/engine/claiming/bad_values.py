@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from psycopg import Error, errors
 
-from cronledger.engine.claiming.claim import Claim, ClaimRequest
+from cronledger.engine.claiming.claim import Claim
+from cronledger.engine.claiming.request import ClaimRequest
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import BrokenJob, JobFacts
 from cronledger.ledger.statements import Statements

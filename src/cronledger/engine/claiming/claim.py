@@ -13,17 +13,18 @@ Steps 1 to 3 are one round trip and one function, `claim_look`. Steps 5 and 6 ar
 trip. Revisions that are not known yet and a clock that is read again add more.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 
 import psycopg
 
 from cronledger.engine.claiming.abilities import Abilities
-from cronledger.engine.claiming.breadth import LARGEST_CLAIM, MAX_EXTRA_SCHEDULES, Breadth
+from cronledger.engine.claiming.breadth import MAX_EXTRA_SCHEDULES, Breadth
 from cronledger.engine.claiming.decide import ClaimDecision, decide
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.request import ClaimRequest, ClaimResult
 from cronledger.engine.claiming.revisions import Revisions
 from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits
@@ -32,7 +33,6 @@ from cronledger.engine.lease import Lease
 from cronledger.ledger.connections import AsyncPool, StepCursor
 from cronledger.ledger.database_errors import is_unreachable
 from cronledger.ledger.rows import (
-    BrokenJob,
     Claimed,
     ClaimLook,
     DueExecution,
@@ -43,74 +43,16 @@ from cronledger.ledger.rows import (
 from cronledger.ledger.statements import Connection, Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
-from cronledger.rules.model import ScheduleRow, ScopeKey
+from cronledger.rules.model import ScheduleRow
 
 log = get_logger(__name__)
 
-AHEAD = timedelta(milliseconds=10)
-"""How far ahead of the instant at which it is due a claim locks a schedule, if nothing else is due.
-Everything except for the writes is then done before that instant."""
 MUST_NOT_START = "CL007"
 """The SQLSTATE with which the database refuses a start: not yet, or not in a paused queue."""
 
 
 class ClockLeaptError(Exception):
     """The database's clock leapt, so live leases may appear stale. Nothing was stolen."""
-
-
-@dataclass(slots=True)
-class ClaimRequest:
-    """The limits of a claim. A retry after a failure narrows them.
-
-    `slots`: the maximum number of executions. `steal`: whether stale leases are stolen.
-    `excluded_jobs`: jobs that the claim ignores. `refused_jobs`: jobs that it ignores because the
-    database refuses one of their values. `broken`: jobs whose definition cannot be read, by name.
-    `only`: the only schedules to plan, during the search for one with a bad value; None: all.
-    `ahead`: how far ahead schedules are claimed.
-    """
-
-    slots: int
-    steal: bool
-    excluded_jobs: Collection[str]
-    ahead: timedelta = field(default_factory=lambda: AHEAD)
-    refused_jobs: set[str] = field(default_factory=set)
-    broken: dict[str, BrokenJob] = field(default_factory=dict)
-    only: Collection[ScopeKey] | None = None
-
-    @property
-    def max_rows(self) -> int:
-        return min(self.slots, LARGEST_CLAIM)
-
-    @property
-    def jobs_not_to_run(self) -> list[str]:
-        return [*self.excluded_jobs, *self.refused_jobs, *self.broken]
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimResult:
-    """The result of a committed claim.
-
-    `excluded_jobs`: jobs that the next claims of this runner must ignore. `next_due`: when more is
-    due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lag`: the
-    longest time from due_at to the start of a new execution; None if there are none.
-    `rearmed`: a schedule that the claim parked is due after all. `reconsider_after`: the seconds
-    until a delegated schedule has to be considered again.
-    """
-
-    leases: Sequence[Lease]
-    decision: ClaimDecision
-    excluded_jobs: Collection[str]
-    next_due: NextDue | None
-    read_at: float
-    full: bool
-    lag: timedelta | None
-    rearmed: bool
-    reconsider_after: float | None
-
-    @property
-    def writes(self) -> bool:
-        """Return whether the claim changed any row."""
-        return bool(self.leases) or self.decision.writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +84,8 @@ class Claim:
         self._statements = context.statements
         self._request = request
         self._max_due = context.breadth.rows(request.max_rows)
-        self._due: Sequence[DueExecution] = ()
-        self._existing: list[Claimed] = []
+        self._found: Sequence[DueExecution] = ()
+        self._won: list[Claimed] = []
         self._inserted: StepCursor[Claimed] | None = None
         self._sent = self._read_at = 0.0
         self.schedules: Sequence[ScheduleRow] = ()
@@ -159,16 +101,16 @@ class Claim:
         committed = False
         try:
             async with self._context.pool.connection() as c:
-                # A statement is queued until a result is fetched. Each fetch is a round trip.
+                # Statements wait until a result is fetched, or until the block ends.
                 async with step_transaction(c):
                     look = await self._look(c)  # 1 to 3
-                    if self._existing or self.schedules:
+                    if self._won or self.schedules:
                         self.decision = await self._decide(c, look)  # 4
                         await self._write(c)  # 5
-                    next_due = await self._read_next_due(c, look.since)  # 6, and COMMIT
+                    reading = await self._read_next_due(c, look.since)  # 6, and COMMIT
                 committed = True
-                won = [*self._existing, *await self._fetch_inserted()]
-                due = await next_due.fetchone()
+                won = [*self._won, *await self._fetch_inserted()]
+                next_due = await reading.fetchone()
                 rearmed = await self._after_commit(c)  # 7
         except (BrokenJobsError, ClockLeaptError, psycopg.Error) as error:
             if not committed and not is_unreachable(error):
@@ -177,11 +119,11 @@ class Claim:
         due_schedules = sum(not row.woken for row in self.schedules)
         reached_limit = due_schedules >= self._max_due
         self._context.breadth.adapt(due_schedules, self.decision.slotless, full=reached_limit)
-        return self._result(won, due, more=reached_limit, rearmed=rearmed)
+        return self._result(won, next_due, more=reached_limit, rearmed=rearmed)
 
     def executions(self) -> Iterator[Claimed | NewClaim]:
         """Yield the executions that the claim wins if its COMMIT succeeds."""
-        yield from self._existing
+        yield from self._won
         yield from self.decision.new
 
     async def _look(self, c: Connection) -> ClaimLook:
@@ -200,11 +142,11 @@ class Claim:
         )  # fmt: skip
         look = await result.fetchone()
         assert look is not None, "the statement returns one row"
-        self._due, self.jobs = look.existing, look.jobs
-        self._existing = [row.claimed for row in look.existing if row.refused is None]
-        context.tokens.spend({row.token for row in self._existing})
-        context.unknown_commits.add(self._existing)
-        if any(row.how == "stolen" for row in self._existing):
+        self._found, self.jobs = look.existing, look.jobs
+        self._won = [row.claimed for row in look.existing if row.refused is None]
+        context.tokens.spend({row.token for row in self._won})
+        context.unknown_commits.add(self._won)
+        if any(row.how == "stolen" for row in self._won):
             await self._check_clock(c)
         only = request.only
         self.schedules = [row for row in look.schedules if only is None or row.key in only]
@@ -212,8 +154,8 @@ class Claim:
 
     async def _decide(self, c: Connection, look: ClaimLook) -> ClaimDecision:
         context = self._context
-        inputs = await context.reader.complete(c, look, self._existing, self.schedules)
-        return decide(inputs, context.abilities, self._request.slots - len(self._existing))
+        inputs = await context.reader.complete(c, look, self._won, self.schedules)
+        return decide(inputs, context.abilities, self._request.slots - len(self._won))
 
     async def _check_clock(self, c: Connection) -> None:
         """Read the clock again after a steal.
@@ -238,12 +180,12 @@ class Claim:
         return [*request.excluded_jobs, *request.refused_jobs, *self._newly_excluded(), *delegated]
 
     def _newly_excluded(self) -> set[str]:
-        refused = {row.claimed.key.job_name for row in self._due if row.refused is not None}
+        refused = {row.claimed.key.job_name for row in self._found if row.refused is not None}
         return self.decision.excluded_jobs | refused
 
     async def _write(self, c: Connection) -> None:
         s, decision = self._statements, self.decision
-        # Before the first write: from here on an interruption leaves the outcome unknown.
+        # Before COMMIT can be sent: an interruption after that leaves the outcome unknown.
         self._context.unknown_commits.add(decision.new)
         if decision.new:
             instants = [row.ahead_of for row in self.schedules if row.ahead_of is not None]
@@ -282,7 +224,7 @@ class Claim:
         Never raises psycopg.Error, because the claim is committed; the sweeper re-arms what remains
         after an error. Return whether a schedule became due again after `next_due` was read.
         """
-        decision, rearmed = self.decision, 0
+        decision, rearmed = self.decision, False
         self._log_refused_rows()
         try:
             if decision.parked:
@@ -290,14 +232,14 @@ class Claim:
                     if decision.replaced:  # a heartbeat, for example, may have locked the row
                         await self._statements.request_replacement(c, decision.replaced)
                     result = await self._statements.rearm_unblocked(c, decision.parked)
-                rearmed = sum(row.rearmed for row in await result.fetchall())
+                rearmed = any(row.rearmed for row in await result.fetchall())
             await self._record_spec_errors(c)
         except psycopg.Error as error:
             log.warning("claim_followup_failed", parked=len(decision.parked), error=str(error))
-        return rearmed > 0
+        return rearmed
 
     def _log_refused_rows(self) -> None:
-        for row in self._due:
+        for row in self._found:
             if row.refused is not None:  # claim_due has recorded the spec_error
                 log.error("job_broken", job=row.claimed.key.job_name, error=row.refused)
 
@@ -311,7 +253,7 @@ class Claim:
                 log.error("job_broken", job=name, error=errors[name])
 
     def _result(
-        self, won: Sequence[Claimed], due: NextDue | None, *, more: bool, rearmed: bool
+        self, won: Sequence[Claimed], next_due: NextDue | None, *, more: bool, rearmed: bool
     ) -> ClaimResult:
         """`more`: further schedules may be due now."""
         request = self._request
@@ -319,9 +261,9 @@ class Claim:
             leases=[self._lease(row) for row in won],
             decision=self.decision,
             excluded_jobs=self._newly_excluded() | request.refused_jobs | request.broken.keys(),
-            next_due=due,
+            next_due=next_due,
             read_at=self._read_at,
-            full=more or any(row.more for row in self._due) or request.only is not None,
+            full=more or any(row.more for row in self._found) or request.only is not None,
             lag=self._lag(won),
             rearmed=rearmed,
             reconsider_after=self._context.abilities.peers.reconsider_after(),
@@ -332,5 +274,6 @@ class Claim:
         return Lease(claimed, job, self._sent)
 
     def _lag(self, won: Sequence[Claimed]) -> timedelta | None:
-        due = {new.key: new.due_at for new in self.decision.new}
-        return max((row.started_at - due[row.key] for row in won if row.key in due), default=None)
+        due_at = {new.key: new.due_at for new in self.decision.new}
+        lags = (row.started_at - due_at[row.key] for row in won if row.key in due_at)
+        return max(lags, default=None)

@@ -13,11 +13,10 @@ from cronledger.engine.claiming.claim import (
     MUST_NOT_START,
     Claim,
     ClaimContext,
-    ClaimRequest,
-    ClaimResult,
     ClockLeaptError,
 )
 from cronledger.engine.claiming.inputs import BrokenJobsError, InputReader
+from cronledger.engine.claiming.request import ClaimRequest, ClaimResult
 from cronledger.engine.claiming.revisions import Revisions
 from cronledger.engine.claiming.tokens import Tokens
 from cronledger.engine.claiming.unknown_commits import UnknownCommits

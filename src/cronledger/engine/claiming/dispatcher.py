@@ -8,8 +8,8 @@ from time import monotonic
 
 import psycopg
 
-from cronledger.engine.claiming.claim import ClaimResult
 from cronledger.engine.claiming.claimer import Claimer
+from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Lease
 from cronledger.ledger import identity
