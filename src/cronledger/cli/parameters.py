@@ -99,7 +99,7 @@ def _labels(
     for key, value in given:
         if found.setdefault(key, value) != value:
             raise click.BadParameter(
-                f"{key!r} is given as {found[key]!r} and as {value!r}; a job has one value of it"
+                f"{key!r} is given as {found[key]!r} and as {value!r}; each label has one value"
             )
     return found
 
