@@ -205,6 +205,12 @@ class Change:
 RAN = "EXISTS (SELECT FROM {}.executions WHERE status = 'SUCCESS')"
 DUE = "EXISTS (SELECT FROM {}.schedules WHERE parked IS NULL AND next_due_at IS NOT NULL)"
 PARKED = "UPDATE {}.schedules SET parked = '%s', next_due_at = NULL"
+DEAD = (
+    "INSERT INTO {}.runners"
+    " (id, host, pid, version, state, queues, slots, diagnostics, stale_after) VALUES"
+    " ('dead', 'h', 1, '1', 'running', ARRAY[]::text[], 1, jsonb_build_object('slots', 1),"
+    " {}.db_now() - interval '%s')"
+)
 CHANGES = {
     "a PENDING row": Change("SELECT {}.trigger('job')", RAN, LISTENING_POLL),
     "a retry in 20 s": Change(
@@ -273,9 +279,11 @@ CHANGES = {
         before="SELECT {}.enqueue('job'); SELECT {}.pause('job')",
     ),
     "a dead runner": Change(
-        "INSERT INTO {}.runners (id, host, pid, version, state, queues, slots, stale_after) VALUES"
-        " ('dead', 'h', 1, '1', 'running', ARRAY[]::text[], 1, {}.db_now() - interval '2 days')",
-        "NOT EXISTS (SELECT FROM {}.runners WHERE id = 'dead')", EXAMINED,
+        DEAD % "2 days",
+        "(SELECT diagnostics = jsonb_build_object() FROM {}.runners WHERE id = 'dead')", EXAMINED
+    ),
+    "a dead runner older than the retention": Change(
+        DEAD % "91 days", "NOT EXISTS (SELECT FROM {}.runners WHERE id = 'dead')", EXAMINED
     ),
 }  # fmt: skip
 

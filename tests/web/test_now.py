@@ -18,7 +18,7 @@ def test_f56_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> Non
     assert panel(response.text, "failing") == "Failing The last execution of every job succeeded."
     assert panel(response.text, "violations") == (
         "Violations No promise is broken now."
-        " The history has not been checked yet: run cronledger verify daily."
+        " The history has not been checked yet: run cronledger verify daily. Checks"
     )
     assert panel(response.text, "running") == "Running Nothing is running."
     assert panel(response.text, "next") == "Next hour Nothing is due within an hour."
