@@ -18,10 +18,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.refuse_change() IS 'Runs before a change or removal of rows of operator_actions, and raises.';
 
-CREATE OR REPLACE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON {schema}.operator_actions
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema}_internal.refuse_change();
-COMMENT ON TRIGGER refuse_change ON {schema}.operator_actions IS 'Calls refuse_change().';
-
 CREATE OR REPLACE FUNCTION {schema}_internal.record_action(
     verb text, object_kind text, object text, requested_by text, outcome text, job text DEFAULT NULL,
     revision bigint DEFAULT NULL, execution_ids bigint[] DEFAULT '{}', arguments jsonb DEFAULT '{}',
@@ -60,8 +56,10 @@ COMMENT ON FUNCTION {schema}_internal.end_action(boolean) IS 'Ends what begin_ac
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_record_edit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    untold CONSTANT text[] := ARRAY['revision', 'edited_by', 'spec_error', 'deploy'];
+    silent CONSTANT text[] := ARRAY['revision', 'edited_by', 'spec_error', 'deploy'];
     pause  CONSTANT text[] := ARRAY['paused_at', 'paused_by', 'paused_reason', 'paused_until'];
+    before jsonb;
+    after  jsonb;
     fields text[];
     verb   text := 'edit';
     editor text;
@@ -75,16 +73,16 @@ BEGIN
             NEW.revision, arguments => jsonb_build_object('source', NEW.source, 'deploy', NEW.deploy));
         RETURN NULL;
     END IF;
-    IF NEW.paused_at IS NULL AND OLD.paused_until <= {schema}.db_clock()
-       AND (NEW.retired_at IS NULL) = (OLD.retired_at IS NULL)
-       AND {schema}_internal.job_definition(NEW) = {schema}_internal.job_definition(OLD) THEN
+    before := to_jsonb(OLD) - silent;
+    after := to_jsonb(NEW) - silent;
+    IF before = after OR (
+           NEW.paused_at IS NULL AND OLD.paused_until <= {schema}.db_clock()
+           AND (NEW.retired_at IS NULL) = (OLD.retired_at IS NULL)
+           AND {schema}_internal.job_definition(NEW) = {schema}_internal.job_definition(OLD)) THEN
         RETURN NULL;
     END IF;
     SELECT array_agg(n.key ORDER BY n.key COLLATE "C") INTO fields
-    FROM jsonb_each(to_jsonb(NEW) - untold) n WHERE n.value IS DISTINCT FROM to_jsonb(OLD) -> n.key;
-    IF fields IS NULL OR (NEW.revision = OLD.revision AND fields = ARRAY['source']) THEN
-        RETURN NULL;
-    END IF;
+    FROM jsonb_each(after) n WHERE n.value IS DISTINCT FROM before -> n.key;
     IF (NEW.retired_at IS NULL) <> (OLD.retired_at IS NULL) THEN
         verb := CASE WHEN NEW.retired_at IS NULL THEN 'return' ELSE 'retire' END;
     ELSIF fields <@ pause THEN
@@ -102,9 +100,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.jobs_record_edit() IS 'Runs after a write to jobs. Records the edit of each job in the audit trail, unless an operator function makes it.';
 
--- Triggers of one kind fire in the order of their names: after append_revision and record_deletion.
-CREATE OR REPLACE TRIGGER record_edit AFTER INSERT OR UPDATE OR DELETE ON {schema}.jobs
-    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_record_edit();
 
 CREATE OR REPLACE FUNCTION {schema}_internal.queues_record_edit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -134,9 +129,29 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.queues_record_edit() IS 'Runs after a write to queues. Records the edit of each queue in the audit trail, unless an operator function makes it.';
 
-CREATE OR REPLACE TRIGGER record_edit AFTER INSERT OR UPDATE OR DELETE ON {schema}.queues
-    FOR EACH ROW EXECUTE FUNCTION {schema}_internal.queues_record_edit();
+-- Created only where they are missing, because creating a trigger waits for every writer of its table. In the order
+-- in which the operator functions lock these tables. Triggers of one kind fire in the order of their names:
+-- record_edit after append_revision and record_deletion.
+DO $$
+DECLARE
+    made record;
+BEGIN
+    FOR made IN SELECT v.* FROM (VALUES
+        ('queues', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'ROW', 'queues_record_edit'),
+        ('jobs', 'record_edit', 'AFTER INSERT OR UPDATE OR DELETE', 'ROW', 'jobs_record_edit'),
+        ('operator_actions', 'refuse_change', 'BEFORE UPDATE OR DELETE OR TRUNCATE', 'STATEMENT', 'refuse_change'))
+        AS v(of_table, name, event, level, function)
+    LOOP
+        IF NOT EXISTS (SELECT FROM pg_trigger t
+                       WHERE t.tgrelid = format('{schema}.%I', made.of_table)::regclass AND t.tgname = made.name) THEN
+            EXECUTE format('CREATE TRIGGER %I %s ON {schema}.%I FOR EACH %s EXECUTE FUNCTION {schema}_internal.%I()',
+                           made.name, made.event, made.of_table, made.level, made.function);
+        END IF;
+    END LOOP;
+END $$;
 COMMENT ON TRIGGER record_edit ON {schema}.queues IS 'Calls queues_record_edit().';
+COMMENT ON TRIGGER record_edit ON {schema}.jobs IS 'Calls jobs_record_edit().';
+COMMENT ON TRIGGER refuse_change ON {schema}.operator_actions IS 'Calls refuse_change().';
 
 -- A function that refuses raises, and its transaction is rolled back. Its caller records that afterwards.
 CREATE OR REPLACE FUNCTION {schema}.record_refusal(

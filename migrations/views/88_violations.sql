@@ -92,8 +92,8 @@ LANGUAGE sql STABLE AS $$
        OR (t.by_itself AND t.attempt - t.released > greatest(
                (h.definition ->> 'max_attempts')::integer,
                CASE WHEN t.stolen > 0 THEN {schema}_internal.max_steals() END)
-           AND NOT EXISTS (SELECT FROM {schema}.audit o WHERE o.job_name = t.job_name
-               AND o.verb IN ('retry', 'backfill') AND t.id = ANY (o.execution_ids)))
+           AND t.id NOT IN (SELECT u.id FROM {schema}.audit o CROSS JOIN LATERAL unnest(o.execution_ids) u(id)
+               WHERE o.verb IN ('retry', 'backfill')))
     UNION ALL
     SELECT 'unknown_end', a.job_name, a.scope_kind, a.scope_id, a.plan_time, a.id,
            format('the end of attempt %s (%s) is unknown, and attempt %s started at %s; the job was not reentrant',
@@ -109,8 +109,8 @@ LANGUAGE sql STABLE AS $$
     -- retry(force => true) is a person's decision, which the audit trail has. Until 0021, requested_by had it.
     WHERE (a.error_code = 'runner_crashed' OR (
                a.error_code = 'stale_timeout' AND a.requested_by IS NULL
-               AND NOT EXISTS (SELECT FROM {schema}.audit o WHERE o.job_name = a.job_name
-               AND o.verb IN ('retry', 'backfill') AND a.id = ANY (o.execution_ids))))
+               AND a.id NOT IN (SELECT u.id FROM {schema}.audit o CROSS JOIN LATERAL unnest(o.execution_ids) u(id)
+                   WHERE o.verb IN ('retry', 'backfill'))))
       AND NOT (r.definition ->> 'allow_stale_reentry')::boolean
 $$;
 COMMENT ON FUNCTION {schema}_internal.history_violations(timestamptz) IS 'Lists violations in executions and skips with plan_time from this instant on: doubled, early, overlapping, over_limit (of jobs), attempts, unknown_end.';

@@ -185,6 +185,7 @@ def test_f63_a_backfill_names_what_it_retried(filled: Db) -> None:
             "pause", ["paused_at", "paused_by"],
         ),
         ("UPDATE {jobs} SET retired_at = now() WHERE name = 'job'", "retire", ["retired_at"]),
+        ("UPDATE {jobs} SET source = 'file' WHERE name = 'job'", "edit", ["source"]),
         ("INSERT INTO {jobs} (name, handler) VALUES ('new', 'external')", "add", None),
         ("DELETE FROM {jobs} WHERE name = 'job'", "delete", None),
     ],
@@ -200,7 +201,7 @@ def test_f63_edits_by_sql_are_recorded(
     assert row["requested_by"] == value(filled, "SELECT session_user")
     made = value(filled, f"SELECT max(revision) FROM cronledger.job_revisions"
                          f" WHERE job_name = '{row['job_name']}'")  # fmt: skip
-    assert row["revision"] == (None if fields == ["description"] else made)
+    assert row["revision"] == (None if fields in (["description"], ["source"]) else made)
 
 
 def test_f63_each_edited_job_has_a_row_and_an_unchanged_one_has_none(filled: Db) -> None:

@@ -163,7 +163,7 @@ class Why:
             return f"runners that were alive: {', '.join(signs['alive'])}"
         before = _at(signs["before"]) if signs["before"] else "the day before"
         after = _at(signs["after"]) if signs["after"] else "now"
-        return f"no runner checked in between {before} and {after}"
+        return f"no runner is known to have checked in between {before} and {after}"
 
     def _nothing(
         self, schedule: Row, key: ScopeKey, since: datetime, until: datetime,
