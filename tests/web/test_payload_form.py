@@ -236,3 +236,53 @@ def test_f57_a_form_of_an_earlier_schema_starts_nothing(browser: TestClient, db:
     assert refused.status_code == 400
     assert "The job has another schema now, without weight." in text(refused.text)
     assert payloads(db) == []
+
+
+SECRETS: dict[str, Any] = {
+    "type": "object", "required": ["db"], "$defs": {"Key": {"enum": ["quoted-1", "quoted-2"]}},
+    "properties": {
+        "password": {"type": "string", "default": "quoted-3", "examples": ["quoted-4"]},
+        "token": {"const": "quoted-5"}, "api_key": {"$ref": "#/$defs/Key"},
+        "db": {"type": "object", "default": {"password": "quoted-6"}, "minProperties": 2},
+        "mode": {"enum": [{"secret": "quoted-7"}, {"secret": "quoted-8"}]},
+    },
+}  # fmt: skip
+
+
+def test_f57_a_schema_shows_no_values_of_hidden_properties(browser: TestClient, db: Db) -> None:
+    job(db, SECRETS)
+    for form in ("", "&as=json"):
+        page = browser.get(f"/job/run?name=job{form}")
+        assert page.status_code == 200 and "quoted" not in page.text
+    assert run(browser, db="{}", api_key="quoted-1").status_code == 400
+    assert run(browser, db='{"a": 1, "b": 2}', api_key="quoted-1").status_code == 303
+    changed = json.loads(json.dumps(SECRETS).replace("quoted-", "quoted-x"))
+    changed["properties"]["mode"] = {"type": "integer"}
+    rows.job(db, "other", payload_schema=Jsonb(SECRETS))
+    db.execute(
+        "UPDATE cronledger.jobs SET payload_schema = %s WHERE name = 'other'", [Jsonb(changed)]
+    )
+    page = browser.get("/job?name=other")
+    assert "quoted" not in page.text and '"integer"' in unescape(page.text)
+    assert "minProperties" not in page.text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        SECRETS["properties"]["db"], {"not": {}}, {"type": "array"},
+        {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    ],
+)  # fmt: skip
+def test_f57_a_nested_secret_is_neither_quoted_nor_repeated(
+    browser: TestClient, db: Db, schema: Any
+) -> None:
+    job(db, {"type": "object", "properties": {"db": schema}})
+    nested = '{"password": "hunter2"}'
+    refused = run(browser, db=nested)
+    assert refused.status_code == 400 and "hunter2" not in refused.text
+    assert "is refused by `" in text(refused.text) and "enter them again" in text(refused.text)
+    whole = {"name": "job", "payload": f'{{"db": {nested}}}'}
+    refused = browser.post("/job/run", data=whole, headers=SAME_ORIGIN)
+    assert refused.status_code == 400 and "hunter2" not in refused.text
+    assert '"password": null' in unescape(refused.text)

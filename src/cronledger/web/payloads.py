@@ -19,13 +19,17 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from cronledger.web.formats import iso
+from cronledger.web.redaction import Redaction
 
 MOST_FIELDS = 50
 """Properties of a form. A schema with more keeps the field for the whole payload."""
 MOST_REFERENCES = 10
 LONGEST_NUMBER = 300
+AGAIN = "Hidden values are null now: enter them again."
 LONGEST_REASON = 300
 _NULL = {"type": "null"}
+_NAMING = ("additionalProperties", "dependentRequired", "required")
+"""Keywords whose errors name properties, and quote no value."""
 
 Kind = Literal[
     "string", "integer", "number", "boolean", "choice", "date", "date-time", "json"
@@ -75,11 +79,11 @@ class Entered:
 
 
 class PayloadSchema:
-    """The JSON Schema of a job's payload. `secrets`: tells by its name whether a field is one."""
+    """The JSON Schema of a job's payload. `redaction` names the fields that are secret."""
 
-    def __init__(self, schema: Schema | None, secrets: Callable[[str], bool]) -> None:
+    def __init__(self, schema: Schema | None, redaction: Redaction) -> None:
         self._schema = schema
-        self._secrets = secrets
+        self._redaction = redaction
 
     def fields(self) -> list[Field]:
         """Return the fields of the form, the required ones first.
@@ -90,7 +94,7 @@ class PayloadSchema:
         properties = root.get("properties")
         if root.get("type") != "object" or not isinstance(properties, dict):
             return []
-        if len(properties) > MOST_FIELDS or self.problem() is not None:
+        if len(properties) > MOST_FIELDS or problem_of(self._schema) is not None:
             return []
         required = [name for name in root.get("required", ()) if name in properties]
         # The ledger does not keep the order of properties.
@@ -99,18 +103,6 @@ class PayloadSchema:
             replace(self._field(name, properties[name]), required=name in required)
             for name in (*required, *others)
         ]
-
-    def problem(self) -> str | None:
-        """Return why the schema cannot be used, or None."""
-        if self._schema is None:
-            return None
-        try:
-            validator_for(self._schema, default=Draft202012Validator).check_schema(self._schema)
-        except (SchemaError, RecursionError, re.error) as error:
-            return (
-                f"The schema of the payload is invalid: {_short(getattr(error, 'message', error))}"
-            )
-        return None
 
     def read_json(self, text: str) -> Entered:
         """Return the payload that was entered as JSON. No text is the payload of the job."""
@@ -158,24 +150,37 @@ class PayloadSchema:
                 else:
                     problem = self._reason(wrong)
         text = json.dumps(payload, ensure_ascii=False)
+        if problem is not None or any(one.problem for one in fields.values()):
+            fields = {name: self._repeated_field(one) for name, one in fields.items()}
         return Entered(text, list(fields.values()), problem)
+
+    def _repeated_field(self, one: Field) -> Field:
+        if one.kind != "json" or not one.given or one.secret:
+            return one
+        shown, had_hidden = self.repeated(one.given)
+        again = AGAIN if had_hidden else None
+        problem = f"{one.problem}. {AGAIN}" if again and one.problem else one.problem or again
+        return replace(one, given=shown, problem=problem)
 
     def _field(self, name: str, part: Any) -> Field:
         nullable, part = _without_null(_resolved(part, self._schema or {}), self._schema or {})
-        secret = self._secrets(name)
+        secret = self._redaction.hides(name)
         description, default = part.get("description"), None
         if "default" in part and part["default"] is not None and not secret:
-            default = json.dumps(part["default"], ensure_ascii=False)
+            default = json.dumps(self._redaction.shown(part["default"]), ensure_ascii=False)
         kind = _kind(part)
+        if kind == "choice" and (secret or self._redaction.finds(_permitted(part))):
+            # The choices would be shown.
+            kind = "string" if all(isinstance(x, str) for x in _permitted(part)) else "json"
         return Field(
-            name, kind, nullable=nullable, secret=secret and kind not in ("boolean", "choice"),
+            name, kind, nullable=nullable, secret=secret and kind != "boolean",
             description=description if isinstance(description, str) else None, default=default,
             choices=_choices(part) if kind == "choice" else (),
         )  # fmt: skip
 
     def _errors(self, value: Any) -> Iterator[ValidationError]:
         """Yield what the schema refuses. An invalid one refuses nothing, which the form states."""
-        if self._schema is None or self.problem() is not None:
+        if self._schema is None or problem_of(self._schema) is not None:
             return
         kind = validator_for(self._schema, default=Draft202012Validator)
         # An empty registry: otherwise a `$ref` would be fetched from the network.
@@ -190,9 +195,43 @@ class PayloadSchema:
         branches = [one for one in error.context or () if one.validator_value != "null"]
         if error.validator in ("anyOf", "oneOf") and len(branches) == 1:
             return self._reason(branches[0])
-        if any(isinstance(part, str) and self._secrets(part) for part in error.absolute_path):
+        if self._is_secret(error):
             return f"is refused by `{error.validator}` of the schema"
         return _short(error.message)
+
+    def _is_secret(self, error: ValidationError) -> bool:
+        """Return whether the message may quote a hidden value of the payload or the schema."""
+        if any(isinstance(x, str) and self._redaction.hides(x) for x in error.absolute_path):
+            return True
+        return error.validator not in _NAMING and (
+            self._redaction.finds(error.instance) or self._redaction.finds(error.validator_value)
+        )
+
+    def repeated(self, text: str) -> tuple[str, bool]:
+        """Return JSON that was entered with null in place of hidden values, and whether it had any.
+
+        What is not JSON is returned as it is.
+        """
+        try:
+            value = parsed(text)
+            if not self._redaction.finds(value):
+                return text, False
+            return json.dumps(self._redaction.shown(value, None), ensure_ascii=False), True
+        except BadValueError:
+            return text, False
+        except RecursionError:
+            return "", True
+
+
+def problem_of(schema: Schema | None) -> str | None:
+    """Return why the schema of a payload cannot be used, or None."""
+    if schema is None:
+        return None
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except (SchemaError, RecursionError, re.error) as error:
+        return f"The schema of the payload is invalid: {_short(getattr(error, 'message', error))}"
+    return None
 
 
 def parsed(text: str) -> Any:
@@ -263,11 +302,14 @@ def _kind(part: dict[str, Any]) -> Kind:
     return _KINDS.get((kind, form)) or _KINDS.get((kind, "")) or "json"
 
 
+def _permitted(part: dict[str, Any]) -> list[Any]:
+    return [part["const"]] if "const" in part else list(part["enum"])
+
+
 def _choices(part: dict[str, Any]) -> list[tuple[str, str]]:
-    values = [part["const"]] if "const" in part else part["enum"]
     return [
         (json.dumps(value), value if isinstance(value, str) else json.dumps(value))
-        for value in values
+        for value in _permitted(part)
     ]
 
 

@@ -12,9 +12,11 @@ from starlette.routing import Route
 
 from cronledger.ledger.refusals import LedgerError
 from cronledger.ledger.reports import Row
+from cronledger.web.changes import changes
 from cronledger.web.drawing.line import line
 from cronledger.web.forms import form_of, whole
 from cronledger.web.reading import Reading
+from cronledger.web.redaction import Redaction
 from cronledger.web.site import identity_of, site_of
 
 MOST_ATTEMPTS = 100
@@ -55,7 +57,8 @@ async def show(request: Request) -> Response:
     )  # fmt: skip
     return await site.page(
         request, "execution.html", row=row, found=found, attempts=attempts, neighbours=neighbours,
-        success=success, changes=_changes(row, success), line=_line(row, attempts, found),
+        success=success, changes=_changes(row, success, site.redaction),
+        line=_line(row, attempts, found),
         contents=await _contents(request, execution), most_attempts=MOST_ATTEMPTS,
         may_cancel=row["status"] == "RUNNING" or row["next_attempt_at"] is not None,
         may_retry=row["status"] in ("FAILED", "CANCELLED"),
@@ -92,7 +95,7 @@ async def _contents(request: Request, execution: int) -> Mapping[str, str | None
     }  # fmt: skip
 
 
-def _changes(row: Row, success: Reading) -> list[tuple[str, object, object]]:
+def _changes(row: Row, success: Reading, redaction: Redaction) -> list[tuple[str, object, object]]:
     """Return what differs from the last success: its name, the value then, and the value now."""
     if not success.known:
         return []
@@ -102,11 +105,8 @@ def _changes(row: Row, success: Reading) -> list[tuple[str, object, object]]:
         ("runner", then["runner_id"], row["runner_id"]),
         ("version of the runner", then["version"], then["new_version"]),
     ]
-    before, after = then["definition"] or {}, then["new_definition"] or {}
-    found += [
-        (name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())
-    ]
-    return [change for change in found if change[1] != change[2]]
+    definition = changes(then["definition"] or {}, then["new_definition"] or {}, redaction)
+    return [change for change in found if change[1] != change[2]] + definition
 
 
 async def cancel(request: Request) -> Response:

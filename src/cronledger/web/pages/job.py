@@ -21,10 +21,12 @@ from cronledger.rules.cron import Firing
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.model import ScopeKey
 from cronledger.web import queries
+from cronledger.web.changes import changes
 from cronledger.web.drawing.accounted_day import draw
 from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
+from cronledger.web.redaction import Redaction
 from cronledger.web.site import Links, root_of, site_of
 
 MOST_SCOPES = 50
@@ -89,7 +91,7 @@ async def show(request: Request) -> Response:
     day = await _day(request, row, key, now)
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
-        changes=_changes(revisions), day=day, firings=_firings(row, key, now),
+        changes=_changes(revisions, site.redaction), day=day, firings=_firings(row, key, now),
         sums=sums, sums_days=SUMS_DAYS, most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS,
     )  # fmt: skip
 
@@ -187,23 +189,16 @@ def _firings(row: Row, key: ScopeKey, now: datetime) -> list[Firing]:
         return []  # spec_error of the job says why
 
 
-def _changes(revisions: Reading) -> list[Change]:
+def _changes(revisions: Reading, redaction: Redaction) -> list[Change]:
     """Return the revisions, each compared with the one before it."""
     rows = revisions.known
-    found = [Change(new, _differences(old, new), False) for new, old in pairwise(rows)]
+    found = [
+        Change(new, changes(old["definition"], new["definition"], redaction), False)
+        for new, old in pairwise(rows)
+    ]
     if rows and len(rows) <= MOST_REVISIONS:
         found.append(Change(rows[-1], (), True))
     return found
-
-
-def _differences(old: Row, new: Row) -> list[tuple[str, object, object]]:
-    before, after = old["definition"], new["definition"]
-    names = sorted(before.keys() | after.keys())
-    return [
-        (name, before.get(name), after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
-    ]
 
 
 def _whole_hour(now: datetime) -> datetime:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from itertools import islice
 
@@ -22,7 +22,7 @@ from cronledger.web import queries
 from cronledger.web.access.identity import RefusedRequestError
 from cronledger.web.forms import Form, form_of
 from cronledger.web.pages.job import job_of
-from cronledger.web.payloads import Entered, PayloadSchema
+from cronledger.web.payloads import AGAIN, Entered, PayloadSchema, problem_of
 from cronledger.web.reading import ReadRows
 from cronledger.web.site import Site, identity_of, site_of
 
@@ -64,7 +64,7 @@ async def ask_run(request: Request) -> Response:
     site = _operator(request)
     row, _ = await job_of(request)
     key = _key(lambda name: queries.text(request, name), row)
-    schema = PayloadSchema(row["payload_schema"], site.redaction.hides)
+    schema = PayloadSchema(row["payload_schema"], site.redaction)
     as_json = queries.text(request, "as") == "json"
     fields = [] if as_json else await asyncio.to_thread(schema.fields)
     return await _run_form(request, row, key, Entered(None, fields))
@@ -76,14 +76,17 @@ async def run(request: Request) -> Response:
     form = await form_of(request)
     row, _ = await job_of(request, form.text("name"))
     key = _key(form.text, row)
-    schema = PayloadSchema(row["payload_schema"], site.redaction.hides)
+    schema = PayloadSchema(row["payload_schema"], site.redaction)
     text, given = form.text("payload"), form.starting_with(VALUE)
     if given:
         entered = await asyncio.to_thread(schema.read_fields, given)
     else:
         entered = await asyncio.to_thread(schema.read_json, text)
     if entered.is_refused:
-        return await _run_form(request, row, key, entered, text)
+        shown, had_hidden = await asyncio.to_thread(schema.repeated, text)
+        if had_hidden:
+            entered = replace(entered, problem=f"{entered.problem}. {AGAIN}")
+        return await _run_form(request, row, key, entered, shown)
     (made,) = await site.actor.call(
         "call_trigger", identity_of(request), job=key.job_name, scope_kind=key.scope_kind,
         scope_id=key.scope_id, payload=entered.payload, force=form.text("force") == "yes",
@@ -95,17 +98,16 @@ async def run(request: Request) -> Response:
 async def _run_form(
     request: Request, row: Row, key: ScopeKey, entered: Entered, payload: str = ""
 ) -> Response:
-    return await site_of(request).page(
+    site, schema = site_of(request), row["payload_schema"]
+    return await site.page(
         request, "job_run.html", status=400 if entered.is_refused else 200, row=row, key=key,
         entered=entered, payload=payload, back=_back(key), value=VALUE,
-        schema=_schema_text(row), problem_of_schema=await asyncio.to_thread(
-            PayloadSchema(row["payload_schema"], bool).problem
-        ),
+        schema=_indented(site.redaction.schema(schema)),
+        problem_of_schema=await asyncio.to_thread(problem_of, schema),
     )  # fmt: skip
 
 
-def _schema_text(row: Row) -> str | None:
-    schema = row["payload_schema"]
+def _indented(schema: object) -> str | None:
     return None if schema is None else json.dumps(schema, indent=2, ensure_ascii=False)
 
 
