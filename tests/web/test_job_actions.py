@@ -115,7 +115,7 @@ def test_f57_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db
     rows.job(db, "idle", schedule=None)
     db.execute("UPDATE cronledger.schedules SET planned_through = cronledger.db_now()")
     for name, asked, problem in (
-        ("job", {"from": "4h"}, "at most 10,000 at once"),
+        ("job", {"from": "300d"}, "more than 10,000 plan_times"),
         ("job", {"from": "1h", "to": "2h"}, "ends before it begins"),
         ("idle", {"from": "1h"}, "has no schedule"),
         ("job", {"from": "1h", "scope": "none"}, "unknown scope"),
@@ -125,6 +125,14 @@ def test_f57_a_backfill_that_cannot_be_done_says_why(browser: TestClient, db: Db
         refused = browser.get("/job/backfill", params={"name": name, **asked})
         assert refused.status_code == 400, asked
         assert problem in text(refused.text), asked
+
+
+def test_f57_a_backfill_takes_no_durations(browser: TestClient, db: Db) -> None:
+    rows.job(db, schedule="0 * * * *")
+    sent = {"name": "job", "from": "6h", "to": "2026-11-22", "ended_before": "2026-11-22"}
+    refused = browser.post("/job/backfill", data=sent, headers=SAME_ORIGIN)
+    assert refused.status_code == 400
+    assert "from is not an instant: '6h'; write 2026-11-22T03:00Z" in text(refused.text)
 
 
 def test_f57_viewers_get_no_forms(database_url: str, logins: Logins, db: Db) -> None:

@@ -25,12 +25,14 @@ class Past:
     through: datetime
 
 
-def past(reports: Reports, key: ScopeKey, first: datetime, last: datetime) -> Past:
+def past(
+    reports: Reports, key: ScopeKey, first: datetime, last: datetime, most: int = MOST
+) -> Past:
     """Return the plan_times in [first, last] that are already planned.
 
     Each belongs to the revision that was in force. Before the job existed, the current revision
     decides. A retirement contains no plan_times. Raises ConfigurationError (an unknown scope, no
-    schedule or an invalid one, more than a million plan_times), psycopg.Error.
+    schedule or an invalid one, more than `most` plan_times), psycopg.Error.
     """
     schedule = reports.schedule(key)
     if schedule is None:
@@ -52,15 +54,16 @@ def past(reports: Reports, key: ScopeKey, first: datetime, last: datetime) -> Pa
     line = timeline.timeline(row, revisions, through, {})
     try:
         walk = (p.plan_time for p in line.forward() if p.reason is not SkipReason.RETIRED)
-        found = tuple(islice(walk, MOST + 1))
+        found = tuple(islice(walk, most + 1))
     except timeline.SpecError as error:
         message = f"revision {error.revision}: {error.text}"
         remedy = "begin after this revision, or pass plan_times to the SQL function backfill"
         raise _refused(key, "schedule", None, message, remedy) from None
-    if len(found) > MOST:
-        raise _refused(
-            key, "from", first.isoformat(), f"more than {MOST:,} plan_times", "use a shorter range"
-        )
+    if len(found) > most:
+        remedy = "use a shorter range"
+        if most < MOST:
+            remedy += ", or `cronledger backfill`"
+        raise _refused(key, "from", first.isoformat(), f"more than {most:,} plan_times", remedy)
     return Past(found, through)
 
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from cronledger.rules import durations
 
 EXAMPLE = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for six hours ago"
+ABSOLUTE = "write 2026-11-22T03:00Z, or 2026-11-22 for midnight UTC"
 LATER = "write 2026-11-22T03:00Z, 2026-11-22 for midnight UTC, or 6h for in six hours"
 
 
@@ -44,12 +45,13 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
         # Of the minute, so that the requests of one minute are the same panel.
         return (now - durations.parse(given)).replace(second=0, microsecond=0)
     except durations.DurationError:
-        return _absolute(given, name, EXAMPLE)
+        return absolute(given, name, EXAMPLE)
     except OverflowError:
         raise HTTPException(400, f"{name} is too long ago: {given[:100]!r}.") from None
 
 
-def _absolute(given: str, name: str, example: str) -> datetime:
+def absolute(given: str, name: str, example: str = ABSOLUTE) -> datetime:
+    """Return an instant that is no duration. Without an offset it is UTC. Raises HTTPException."""
     try:
         found = datetime.fromisoformat(given)
         found = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -70,7 +72,7 @@ def later(given: str, name: str, now: datetime | None) -> datetime | None:
     try:
         ahead = durations.parse(given)
     except durations.DurationError:
-        return _absolute(given, name, LATER)
+        return absolute(given, name, LATER)
     if now is None:
         raise HTTPException(503, "The database does not respond.")
     return now + ahead

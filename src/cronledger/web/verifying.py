@@ -35,7 +35,7 @@ class BusyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class VerifyRequest:
     """A request to check this job (None: all jobs) from this plan_time on (None: all history)."""
 
     job: str | None
@@ -51,7 +51,7 @@ class Run:
     `problem`: why it failed.
     """
 
-    request: Request
+    request: VerifyRequest
     id: int | None = None
     checked: int = 0
     schedules: int = 0
@@ -78,7 +78,7 @@ class Verifier:
         self._started: Run | None = None
         self.run: Run | None = None
 
-    async def start(self, request: Request) -> int:
+    async def start(self, request: VerifyRequest) -> int:
         """Record the beginning of a run, and return its id. The run goes on in a thread.
 
         Raises BusyError, LedgerError if the acting login may not record it, and psycopg.Error.
@@ -127,7 +127,7 @@ class Verifier:
             run.problem = str(shown)
             log.warning("web_verify_failed", run=run.id, error=run.problem, exc_info=error)
 
-    def _begin(self, connection: psycopg.Connection[Any], request: Request) -> Recording:
+    def _begin(self, connection: psycopg.Connection[Any], request: VerifyRequest) -> Recording:
         with refusals():
             return Recording.begin(
                 connection, self._schema, job=request.job, from_=request.since, to=None,
@@ -170,5 +170,5 @@ class Verifier:
                     run.kept.append(violation)
 
 
-def _jobs(request: Request) -> Sequence[str] | None:
+def _jobs(request: VerifyRequest) -> Sequence[str] | None:
     return None if request.job is None else [request.job]

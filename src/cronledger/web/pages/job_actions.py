@@ -232,13 +232,7 @@ async def _planned(  # noqa: PLR0917
 
     def plan(read: ReadRows) -> Backfill:
         reports = Reports(read)
-        found = past(reports, key, first, last)
-        if len(found.plan_times) > MOST_BACKFILLED:
-            raise ValueError(
-                f"The range has {len(found.plan_times):,} plan_times, and the page backfills at"
-                f" most {MOST_BACKFILLED:,} at once: choose a shorter range, or use"
-                f" `cronledger backfill`."
-            )
+        found = past(reports, key, first, last, MOST_BACKFILLED)
         rows = reports.backfill_actions(key, found.plan_times, reprocess, before)
         return Backfill(found.plan_times, found.through, rows)
 
@@ -259,10 +253,10 @@ def _reprocess(given: str) -> str:
 
 
 def _instant(form: Form, name: str) -> datetime:
-    found = queries.later(form.text(name), name, None)
-    if found is None:
+    given = form.text(name)
+    if not given:
         raise HTTPException(400, f"The form has no {name}.")
-    return found
+    return queries.absolute(given, name)
 
 
 ROUTES = [

@@ -13,8 +13,7 @@ from cronledger.web import queries
 from cronledger.web.forms import form_of, whole
 from cronledger.web.pages.job import job_of
 from cronledger.web.site import Entry, identity_of, site_of
-from cronledger.web.verifying import BusyError
-from cronledger.web.verifying import Request as Requested
+from cronledger.web.verifying import BusyError, VerifyRequest
 
 PATH = "/verify"
 MOST_RUNS = 20
@@ -72,7 +71,7 @@ async def verify(request: Request) -> Response:
         raise HTTPException(503, head.problem or "The database does not respond.")
     since = None if length is None else head.now - length
     try:
-        run = await site.verifier.start(Requested(job, since, identity_of(request).name))
+        run = await site.verifier.start(VerifyRequest(job, since, identity_of(request).name))
     except BusyError:
         raise HTTPException(
             409, "This process runs verify already. Start another run once it has ended."
