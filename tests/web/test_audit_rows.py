@@ -3,7 +3,7 @@
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
-from tests.db.support.rows import Db, one
+from tests.db.support.rows import Db, one, value
 from tests.web.support.browsing import SAME_ORIGIN, text
 
 
@@ -38,6 +38,18 @@ def test_f63_a_refused_action_on_several_jobs_is_one_row_for_each(
     assert [row[:3] for row in actions(db)] == [
         ("pause", "a", "refused"), ("pause", "b", "refused"),
     ]  # fmt: skip
+    transactions = "SELECT count(DISTINCT xmin::text) FROM cronledger.operator_actions"
+    assert value(db, transactions + " WHERE outcome = 'refused'") == 1
+
+
+def test_f63_an_action_on_too_many_jobs_is_refused_before_it_is_tried(
+    browser: TestClient, db: Db
+) -> None:
+    chosen = {"job": [f"j{n}" for n in range(10_001)], "confirmed": "yes", "reason": "moving"}
+    refused = browser.post("/jobs/pause", data=chosen, headers=SAME_ORIGIN)
+    assert refused.status_code == 400
+    assert "10,001 jobs are chosen: choose at most 10,000 at once." in text(refused.text)
+    assert actions(db) == []
 
 
 def test_f63_the_page_lists_and_filters_the_audit_trail(browser: TestClient, db: Db) -> None:
@@ -59,12 +71,12 @@ def test_f63_the_page_lists_and_filters_the_audit_trail(browser: TestClient, db:
 def test_f62_the_page_of_jobs_filters_by_owner_and_label(browser: TestClient, db: Db) -> None:
     rows.job(db, "report", owner="data", labels='{"team": "data", "tier": "1=a"}')
     rows.job(db, "tidy", owner="platform")
-    for name, value, found in (
+    for name, wanted, found in (
         ("owner", "data", True), ("owner", "platform", False), ("label", "team=data", True),
         ("label", "team", True), ("label", "tier=1=a", True), ("label", "team=bi", False),
     ):  # fmt: skip
-        shown = text(browser.get("/jobs", params={name: value}).text)
-        assert ("report active" in shown) is found, (name, value)
+        shown = text(browser.get("/jobs", params={name: wanted}).text)
+        assert ("report active" in shown) is found, (name, wanted)
     chosen = {"every": "yes", "label": "team=data"}
     preview = browser.post("/jobs/pause", data=chosen, headers=SAME_ORIGIN)
     assert "report" in text(preview.text) and "tidy" not in text(preview.text)

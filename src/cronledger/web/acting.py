@@ -1,6 +1,6 @@
 """Acting for the page: the SQL functions, called by the person who signed in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from cronledger.web.reading import PACKAGE
 
 NAME = "cronledger web acts"
 MOST_CONNECTIONS = 4
+RECORD = "call_record_refusals"
 _FUNCTIONS = {"call_pause_jobs": "pause", "call_resume_jobs": "resume"}
 _ARGUMENTS = {"id": "execution_id", "limit": "max_running"}
 """The names that operator functions and their arguments have in statements of the page."""
@@ -47,10 +48,10 @@ class Actor:
                 with refusals():
                     return await self._rows(connection, text, {**params, "requested_by": by.name})
             except LedgerError as error:
-                for refused in _refused(statement, by, params, error.message):
+                if (refused := _refused(statement, by, params, error.message)) is not None:
                     # The refusal is the error of the page, also if it cannot be recorded.
                     with suppress(psycopg.Error):
-                        text = queries.text(audit_trail.RECORD, self._schema)
+                        text = queries.text(RECORD, self._schema, PACKAGE)
                         await self._rows(connection, text, refused)
                 raise
 
@@ -71,12 +72,18 @@ class Actor:
 
 def _refused(
     statement: str, by: Identity, params: Mapping[str, object], message: str
-) -> Iterator[dict[str, Any]]:
-    """Return the records of a refused call: one, or one for each of several jobs."""
+) -> dict[str, Any] | None:
+    """Return the parameters of RECORD: one row, or one for each of several jobs.
+
+    None: the statement calls no operator function.
+    """
     function = _FUNCTIONS.get(statement, statement.removeprefix("call_"))
     if function not in audit_trail.OPERATOR_FUNCTIONS:
-        return
+        return None
     given = {_ARGUMENTS.get(name, name): value for name, value in params.items()}
     names = given.pop("names", None)
-    for more in [{"job": name} for name in names] if isinstance(names, list) else [{}]:
-        yield audit_trail.refusal(function, given | more, message, by.name)
+    found = [
+        audit_trail.refusal(function, given | more, message, by.name)
+        for more in ([{"job": name} for name in names] if isinstance(names, list) else [{}])
+    ]
+    return {**found[0], "arguments": [one["arguments"] for one in found]}

@@ -130,6 +130,10 @@ async def _change(request: Request, change: Change) -> Response:
     names = form.texts("job")
     if not names:
         raise HTTPException(400, "No job is chosen.")
+    if len(names) > MOST_CHANGED:
+        raise HTTPException(
+            400, f"{len(names):,} jobs are chosen: choose at most {MOST_CHANGED:,} at once."
+        )
     params: dict[str, object] = {"names": names}
     if change is PAUSE:
         now = (await site_of(request).reader.read("read_head")).now
