@@ -1,10 +1,13 @@
 """The page's actions, and what the ledger refuses it, in the audit trail."""
 
+import re
+from html import unescape
+
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
 from tests.db.support.rows import Db, one, value
-from tests.web.support.browsing import SAME_ORIGIN, text
+from tests.web.support.browsing import SAME_ORIGIN, panel, text
 
 
 def actions(db: Db) -> list[tuple[str, str, str, str | None]]:
@@ -64,8 +67,49 @@ def test_f63_the_page_lists_and_filters_the_audit_trail(browser: TestClient, db:
     by_ann = text(browser.get("/audit", params={"by": "ann"}).text)
     assert ("stock count" in by_ann, "no such" in by_ann) == (True, False)
     assert "No action matches." in text(browser.get("/audit", params={"job": "gone"}).text)
-    oldest = one(db.execute("SELECT min(id) AS id FROM cronledger.audit"))["id"]
-    assert "No action matches." in text(browser.get("/audit", params={"before": oldest}).text)
+    oldest = one(
+        db.execute(
+            "SELECT id AS before, at::text AS before_at FROM cronledger.audit ORDER BY at, id LIMIT 1"
+        )
+    )
+    assert "No action matches." in text(browser.get("/audit", params=oldest).text)
+    refused = browser.get("/audit", params={"before": "x", "before_at": "2026-11-22"})
+    assert refused.status_code == 400 and "before is not a whole number" in text(refused.text)
+
+
+def test_f63_the_audit_trail_leads_to_the_executions_of_an_action(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db)
+    number = value(db, "SELECT cronledger.trigger('job')")
+    assert f'<a href="/execution?id={number}">{number}</a>' in browser.get("/audit").text
+    for page in ("/job?name=job", f"/execution?id={number}"):
+        assert '"/audit?job=job"' in browser.get(page).text
+
+
+def test_f63_a_search_of_the_audit_trail_is_bounded_and_goes_on(
+    browser: TestClient, db: Db
+) -> None:
+    db.execute(
+        "INSERT INTO cronledger.operator_actions"
+        ' (at, "session_user", requested_by, verb, object_kind, object, job_name, outcome)'
+        " SELECT now() - n * interval '1 s', 'x', CASE n WHEN 20500 THEN 'ann' ELSE 'bob' END,"
+        " 'pause', 'job', 'j' || n % 100, 'j' || n % 100, 'done' FROM generate_series(1, 60000) n"
+    )
+    shown = browser.get("/audit?by=ann").text
+    assert "Nothing matches in the rows that were searched." in text(shown)
+    assert "Searched back to" in text(shown)
+    (following,) = re.findall(r'rel="next" href="([^"]*)">Search on', shown)
+    shown = browser.get(unescape(following)).text
+    assert "ann" in panel(shown, "audit") and "Search on" in shown
+    first = browser.get("/audit?job=j7").text
+    (following,) = re.findall(r'rel="next" href="([^"]*)">Older', first)
+    places = [
+        re.findall(r"(?s)<tr>\s*<td>(.*?)</td>", page)
+        for page in (first, browser.get(unescape(following)).text)
+    ]
+    assert [len(found) for found in places] == [100, 100]
+    assert not {*places[0]} & {*places[1]}
 
 
 def test_f62_the_page_of_jobs_filters_by_owner_and_label(browser: TestClient, db: Db) -> None:

@@ -1,5 +1,6 @@
 """Audit: who did what to jobs, queues and executions, the newest first."""
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -7,12 +8,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.web import queries
+from cronledger.web.formats import iso
+from cronledger.web.forms import whole
 from cronledger.web.site import Entry, site_of
 
 MOST = 100
 """Rows of a page."""
+MOST_READ = 20_000
+"""Rows that are searched for those of a page. Where the search stopped, the next page goes on."""
+MOST_EXECUTIONS = 10
+"""Executions of a row that are listed."""
 FIELDS = ("job", "by", "verb")
-LARGEST = 2**63 - 1
 
 ENTRY = Entry("Audit", "/audit")
 
@@ -22,20 +28,34 @@ async def show(request: Request) -> Response:
     site = site_of(request)
     filters: dict[str, Any] = {name: queries.text(request, name) for name in FIELDS}
     before = _before(request)
-    reading = await site.reader.read("list_audit", before=before, max_rows=MOST + 1, **filters)
-    following = reading.first(MOST)[-1]["id"] if reading.has_more(MOST) else None
+    reading = await site.reader.read(
+        "list_audit", max_rows=MOST + 1, max_read=MOST_READ,
+        max_executions=MOST_EXECUTIONS + 1, **before, **filters,
+    )  # fmt: skip
+    rows = [row for row in reading.known if row["is_match"]]
+    last, searched_to = None, None
+    if reading.has_more(MOST):
+        last = rows[MOST - 1]
+    elif reading.known and reading.known[-1]["is_last_read"]:
+        last = reading.known[-1]
+        searched_to = last["at"]
+    following = last and {**filters, "before": last["id"], "before_at": iso(last["at"])}
+    shown = replace(reading, rows=None if reading.rows is None else rows)
     return await site.page(
-        request, "audit.html", reading=reading, filters=filters, before=before, most=MOST,
-        following=following,
+        request, "audit.html", reading=shown, filters=filters, is_first=before["before"] is None,
+        most=MOST, most_executions=MOST_EXECUTIONS, following=following, searched_to=searched_to,
     )  # fmt: skip
 
 
-def _before(request: Request) -> int | None:
-    """Return the id of the last row of the page before, or None on the first page."""
-    given = queries.text(request, "before")
-    if given is None or not given.isdecimal() or int(given) > LARGEST:
-        return None
-    return int(given)
+def _before(request: Request) -> dict[str, Any]:
+    """Return the place of the last row of the page before: NULLs on the first page.
+
+    Raises HTTPException.
+    """
+    number, at = (queries.text(request, name) for name in ("before", "before_at"))
+    if number is None or at is None:
+        return {"before": None, "before_at": None}
+    return {"before": whole(number, "before"), "before_at": queries.absolute(at, "before_at")}
 
 
 ROUTES = [Route("/audit", show, methods=["GET"])]
