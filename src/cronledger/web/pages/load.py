@@ -44,8 +44,7 @@ async def show(request: Request) -> Response:
     slots = runners.known[0]["slots"] if runners.known else 0
     found, figure = None, None
     if scopes.now is not None:
-        found = await asyncio.to_thread(_load, _Rows(scopes))
-        figure = Markup(draw_load(found, slots))
+        found, figure = await asyncio.to_thread(_drawn, _Rows(scopes), slots)
     return await site.page(
         request, "load.html", scopes=scopes, runners=runners, slots=slots, load=found,
         figure=figure, hours=_hours(found), most=MOST_SCOPES,
@@ -68,8 +67,9 @@ class _Rows:
 
 
 @lru_cache(maxsize=2)
-def _load(rows: _Rows) -> Load:
-    return load([_planned(row) for row in rows.rows], rows.now)
+def _drawn(rows: _Rows, slots: int) -> tuple[Load, Markup]:
+    found = load([_planned(row) for row in rows.rows], rows.now)
+    return found, Markup(draw_load(found, slots))
 
 
 def _planned(row: Row) -> Planned:
