@@ -69,7 +69,8 @@ def test_f63_the_page_lists_and_filters_the_audit_trail(browser: TestClient, db:
     assert "No action matches." in text(browser.get("/audit", params={"job": "gone"}).text)
     oldest = one(
         db.execute(
-            "SELECT id AS before, at::text AS before_at FROM cronledger.audit ORDER BY at, id LIMIT 1"
+            "SELECT id AS before, at::text AS before_at FROM cronledger.audit"
+            " ORDER BY at, id LIMIT 1"
         )
     )
     assert "No action matches." in text(browser.get("/audit", params=oldest).text)

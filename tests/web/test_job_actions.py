@@ -5,6 +5,7 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
+from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
 from tests.db.support import rows
@@ -133,6 +134,19 @@ def test_f57_a_backfill_takes_no_durations(browser: TestClient, db: Db) -> None:
     refused = browser.post("/job/backfill", data=sent, headers=SAME_ORIGIN)
     assert refused.status_code == 400
     assert "from is not an instant: '6h'; write 2026-11-22T03:00Z" in text(refused.text)
+
+
+def test_f57_operators_see_the_target_without_secrets(
+    database_url: str, logins: Logins, db: Db
+) -> None:
+    target = {"url": "https://a:hunter2@example.com/x", "headers": {"X-Key": "hunter2"}}
+    rows.job(db, handler="http", target=Jsonb(target))
+    with client(app(database_url, logins, web_auth="token", web_tokens=TOKENS)) as browser:
+        for name, sees in (("alice", True), ("grafana", False)):
+            headers = {"Authorization": f"Bearer {name}-secret"}
+            shown = browser.get("/job?name=job", headers=headers).text
+            assert ("example.com" in shown, "Operators also see" in shown) == (sees, not sees)
+            assert "hunter2" not in shown
 
 
 def test_f57_viewers_get_no_forms(database_url: str, logins: Logins, db: Db) -> None:

@@ -18,7 +18,7 @@ def body(name: str) -> str:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_f54_a_statement_names_only_what_its_login_may_use(db: Db, name: str) -> None:
-    role = "operator" if name.startswith(("call_", "show_payload")) else "viewer"
+    role = "operator" if name.startswith(("call_", "show_payload", "show_target")) else "viewer"
     named = set(re.findall(r"\{schema\}\.(\w+)", body(name)))
     granted = db.execute(
         "SELECT object FROM cronledger.decided_grants() WHERE role IN ('PUBLIC', %s)",

@@ -81,6 +81,7 @@ def create_app(
 
     site = Site(
         reader=reader,
+        operators=Reader(acting, settings.schema_name),
         actor=Actor(acting, settings.schema_name, settings.lock_timeout),
         verifier=Verifier(acting, settings.schema_name, verified),
         examiner=Examiner(reading, settings),

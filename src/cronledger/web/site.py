@@ -41,10 +41,12 @@ class Site:
     """One page in a process: what its requests share."""
 
     def __init__(
-        self, *, reader: Reader, actor: Actor, verifier: Verifier, examiner: Examiner,
-        access: Access, redaction: Redaction, refresh: Refresh, entries: Sequence[Entry],
-        retention: timedelta,
+        self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
+        examiner: Examiner, access: Access, redaction: Redaction, refresh: Refresh,
+        entries: Sequence[Entry], retention: timedelta,
     ) -> None:  # fmt: skip
+        """`operators` reads with the acting login what operators alone may see."""
+        self.operators = operators
         self.refresh = refresh
         self.retention = retention
         self.redaction = redaction
@@ -98,6 +100,7 @@ class Site:
     def done(self, request: Request, message: str, path: str, **query: object) -> Response:
         """Return a redirect to a page, which shows `message` once, and reads everything again."""
         self.reader.expire()
+        self.operators.expire()
         response = RedirectResponse(Links(request)(path, **query), 303)
         response.set_cookie(
             MESSAGE, quote(json.dumps(message)), max_age=60, path=root_of(request) or "/",
@@ -109,6 +112,7 @@ class Site:
         """End the work of threads, and close the connections."""
         await asyncio.gather(self.verifier.close(), self.examiner.close())
         await self.reader.close()
+        await self.operators.close()
         await self.actor.close()
 
 

@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import psycopg
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.ledger.refusals import LedgerError
 from cronledger.ledger.reports import Row
 from cronledger.web.changes import changes
 from cronledger.web.drawing.line import line
@@ -79,19 +77,17 @@ async def _contents(request: Request, execution: int) -> Mapping[str, str | None
     site, identity = site_of(request), identity_of(request)
     if not identity.is_operator:
         return None
-    read = await site.reader.read("show_outputs", id=execution)
+    read, payload = await asyncio.gather(
+        site.reader.read("show_outputs", id=execution),
+        site.operators.read("show_payload", id=execution),
+    )
     (stored,) = read.known or [{"result": None, "output": None}]
-    payload, problem = None, read.problem
-    try:
-        rows = await site.actor.call("show_payload", identity, id=execution)
-        payload = rows[0]["payload"] if rows else None
-    except LedgerError as error:
-        problem = error.message
-    except (psycopg.Error, OSError):
-        problem = "The database does not respond."
+    problem = payload.problem or read.problem
+    (private,) = payload.known or [{"payload": None}]
     return {
-        "payload": site.redaction.text(payload), "result": site.redaction.text(stored["result"]),
-        "output": stored["output"], "problem": problem,
+        "payload": site.redaction.text(private["payload"]),
+        "result": site.redaction.text(stored["result"]), "output": stored["output"],
+        "problem": problem,
     }  # fmt: skip
 
 

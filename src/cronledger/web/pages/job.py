@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise
 
@@ -27,7 +27,7 @@ from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.reading import Reading
 from cronledger.web.redaction import Redaction
-from cronledger.web.site import Links, root_of, site_of
+from cronledger.web.site import Links, identity_of, root_of, site_of
 
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
@@ -88,12 +88,26 @@ async def show(request: Request) -> Response:
         "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
         since=_whole_hour(now) - timedelta(days=SUMS_DAYS), fresh=SUMS_SECONDS,
     )  # fmt: skip
-    day = await _day(request, row, key, now)
+    day, target, firings = await asyncio.gather(
+        _day(request, row, key, now), _target(request, row),
+        asyncio.to_thread(_firings, row, key, now),
+    )  # fmt: skip
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
-        changes=_changes(revisions, site.redaction), day=day, firings=_firings(row, key, now),
-        sums=sums, sums_days=SUMS_DAYS, most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS,
+        changes=_changes(revisions, site.redaction), day=day, target=target,
+        firings=firings, sums=sums, sums_days=SUMS_DAYS,
+        most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS,
     )  # fmt: skip
+
+
+async def _target(request: Request, row: Row) -> Reading | None:
+    """Return the target as text, or None for a viewer."""
+    site = site_of(request)
+    if not identity_of(request).is_operator:
+        return None
+    found = await site.operators.read("show_target", job=row["name"])
+    shown = [{"target": site.redaction.text(one["target"])} for one in found.known]
+    return replace(found, rows=None if found.rows is None else shown)
 
 
 async def job_of(request: Request, given: str | None = None) -> tuple[Row, datetime]:
