@@ -197,4 +197,4 @@ def test_f55_the_configurations_of_the_example_fit_together(proxy: Proxy) -> Non
     assert "unix:/run/cronledger/page" in (ROOT / "docs" / "page.md").read_text("utf-8")
     plain = httpx2.get(f"http://127.0.0.1:{proxy.plain_port}/jobs?a=b", timeout=60)
     assert plain.status_code == 301
-    assert plain.headers["location"] == "https://127.0.0.1/jobs?a=b"
+    assert plain.headers["location"] == "https://cron.example.com/jobs?a=b"
