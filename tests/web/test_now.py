@@ -3,8 +3,10 @@
 import re
 from datetime import timedelta
 
+import pytest
 from starlette.testclient import TestClient
 
+from cronledger.web.pages import now
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.web.support.browsing import panel, text
@@ -64,6 +66,46 @@ def test_f56_a_job_that_succeeded_again_is_not_failing(browser: TestClient, db: 
     assert "succeeded" in panel(browser.get("/").text, "failing")
 
 
+def test_f56_a_job_that_failed_long_ago_and_did_not_run_since_is_failing(
+    browser: TestClient, db: Db
+) -> None:
+    rows.runner(db)
+    rows.job(db, "monthly")
+    at = rows.now(db) - timedelta(days=8)
+    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[%s])", [at])
+    rows.execution(db, "FAILED", "monthly", plan_time=at, started_at=at, finished_at=at)
+    page = browser.get("/").text
+    assert "monthly" in panel(page, "failing")
+    assert 'class="calm"' not in page
+
+
+def test_f56_one_job_with_many_failures_hides_no_other(browser: TestClient, db: Db) -> None:
+    rows.job(db, "daily")
+    rows.job(db, "secondly")
+    at = rows.now(db)
+    rows.execution(db, "FAILED", "daily", plan_time=at - timedelta(hours=1))
+    for number in range(501):
+        rows.execution(db, "FAILED", "secondly", plan_time=at - timedelta(seconds=number + 1))
+    failing = panel(browser.get("/").text, "failing")
+    assert "daily" in failing and "secondly" in failing
+
+
+def test_f56_with_more_scopes_than_it_looks_at_the_page_says_so(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(now, "MOST_SCOPES", 2)
+    rows.runner(db)
+    for name in ("a", "b"):
+        rows.job(db, name)
+    assert 'class="calm"' in browser.get("/").text
+    for name in ("c", "d"):
+        rows.job(db, name)
+    monkeypatch.setattr(now, "MOST_SCOPES", 3)  # another panel, which is read at once
+    page = browser.get("/").text
+    assert "No failure is known. Looked at were the first 3 scopes" in panel(page, "failing")
+    assert 'class="calm"' not in page
+
+
 def test_f56_the_next_hour_has_the_zone_of_each_job(browser: TestClient, db: Db) -> None:
     rows.job(db, "report", timezone="Asia/Kolkata")
     at = rows.now(db).replace(microsecond=0) + timedelta(minutes=30)
@@ -98,14 +140,19 @@ def test_f56_text_of_others_is_escaped(browser: TestClient, db: Db) -> None:
     assert "\\x1b[31m\\u202ereversed" in page
 
 
-def verified(db: Db, violations: int, kinds: str = "{}", outcome: str = "finished") -> None:
+def verified(
+    db: Db, violations: int, kinds: str = "{}", outcome: str = "finished", since: str | None = None
+) -> None:
+    """A recorded run over all jobs since so long ago; None: all kept history, which is a week."""
     db.execute(
         "INSERT INTO cronledger.verification_runs (requested_by, version, started_at, finished_at,"
-        " outcome, checked_after, checked_through, schedules, plan_times, executions, skips,"
-        " behind, violations, accepted, kinds)"
-        " SELECT 'alice', '1', n.at, n.at, %s, n.at - interval '7 days', n.at, 1, 9, 9, 0, 0, %s,"
-        " 0, %s::jsonb FROM (SELECT cronledger.db_now() AS at) n", [outcome, violations, kinds],
-    )  # fmt: skip
+        " from_plan_time, outcome, checked_after, checked_through, schedules, plan_times,"
+        " executions, skips, behind, violations, accepted, kinds)"
+        " SELECT 'alice', '1', n.at, n.at, n.at - %(since)s::interval, %(outcome)s,"
+        " n.at - coalesce(%(since)s::interval, '7 days'), n.at, 1, 9, 9, 0, 0, %(violations)s, 0,"
+        " %(kinds)s::jsonb FROM (SELECT cronledger.db_now() AS at) n",
+        {"since": since, "outcome": outcome, "violations": violations, "kinds": kinds},
+    )
 
 
 def test_f56_violations_of_the_history_are_those_of_the_last_check(
@@ -128,8 +175,34 @@ def test_f56_a_check_that_did_not_end_does_not_replace_the_last_one(
     rows.runner(db)
     verified(db, 0)
     verified(db, 5, '{"missing": 5}', "interrupted")
+    shown = panel(browser.get("/").text, "violations")
+    assert "5 violations in the history: 5 missing. Run 2 found them" in shown
+    assert "no later run has checked these plan times again. Last checked" in shown
+
+
+def test_f56_a_short_check_does_not_hide_what_an_older_one_found(
+    browser: TestClient, db: Db
+) -> None:
+    rows.runner(db)
+    verified(db, 2, '{"missing": 2}')
+    verified(db, 0, since="1 day")
     page = browser.get("/").text
-    assert "No violation in the history. Last checked" in panel(page, "violations")
+    assert "2 violations in the history: 2 missing. Run 1 found them" in panel(page, "violations")
+    assert 'class="calm"' not in page
+
+
+@pytest.mark.parametrize("since", ["8 days", None])
+def test_f56_a_check_of_the_same_plan_times_replaces_an_older_one(
+    browser: TestClient, db: Db, since: str | None
+) -> None:
+    rows.runner(db)
+    verified(db, 2, '{"missing": 2}', since="7 days")
+    verified(db, 0, since=since)
+    page = browser.get("/").text
+    assert re.search(
+        r"No violation in the history that was checked\. Last checked .*, plan times from .* on\.",
+        panel(page, "violations"),
+    )
     assert 'class="calm"' in page
 
 

@@ -1,5 +1,6 @@
 """The page Verify: recorded runs, a run that people start, and the checks of doctor."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,6 +111,26 @@ def test_f56_recorded_runs_have_their_state_and_their_result(browser: TestClient
     assert order == sorted(order)
 
 
+def test_f56_violations_of_a_run_stay_until_a_later_run_checks_its_range(
+    browser: TestClient, db: Db
+) -> None:
+    at = rows.now(db)
+    ages = {"checked_after": at - 90 * 24 * HOUR, "checked_through": at - HOUR}
+    run(db, violations=2, kinds=Jsonb({"missing": 2}), **ages)
+    run(db, from_plan_time=at - 24 * HOUR, checked_after=at - 24 * HOUR, checked_through=at)
+    page = browser.get("/verify").text
+    assert "no violation" in panel(page, "last")
+    assert "Run 1: 2 violations 2 missing" in panel(page, "violating")
+    run(db, checked_after=at - 89 * 24 * HOUR, checked_through=at)  # the kept history shrank
+    time.sleep(1)  # a panel is read at most once a second
+    assert 'id="violating"' not in browser.get("/verify").text
+
+
+def test_f57_the_first_window_of_the_form_is_all_kept_history(browser: TestClient) -> None:
+    options = re.findall(r'<option value="(\w+)">', browser.get("/verify").text)
+    assert options == ["all", "7d", "1d"]
+
+
 def test_f56_older_runs_follow(browser: TestClient, db: Db) -> None:
     for number in range(25):
         run(db, requested_by=f"nightly{number:02}")
@@ -210,7 +231,7 @@ def test_f57_a_run_that_fails_says_why(browser: TestClient, database_url: str, d
 @pytest.mark.parametrize(
     ("data", "status", "message"),
     [
-        ({"window": "3d"}, 400, "window is one of 1d, 7d, all, not '3d'."),
+        ({"window": "3d"}, 400, "window is one of all, 7d, 1d, not '3d'."),
         ({}, 400, "window is one of"),
         ({"window": "1d", "job": "none"}, 404, "The job none does not exist."),
     ],

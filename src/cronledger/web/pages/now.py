@@ -13,6 +13,9 @@ MOST = 50
 VIOLATIONS_SECONDS = 30.0
 """A violation of the present has lasted for minutes when it is found."""
 CHECK_SECONDS = 10.0
+MOST_SCOPES = 10_000
+"""Scopes of which the last execution is looked at, which costs a read of an index for each."""
+FAILING_SECONDS = 5.0
 
 ENTRY = Entry("Now", "/")
 
@@ -21,23 +24,37 @@ async def show(request: Request) -> Response:
     """Return the page. Each panel has one row more than it shows, if there are more."""
     site = site_of(request)
     read = site.reader.read
-    overdue, failing, running, upcoming, violations, check, runners = await asyncio.gather(
+    (
+        overdue,
+        failing,
+        scopes,
+        running,
+        upcoming,
+        violations,
+        check,
+        violating,
+        runners,
+    ) = await asyncio.gather(
         read("list_overdue", max_rows=MOST + 1),
-        read("list_failing", max_rows=MOST + 1),
+        read("list_failing", fresh=FAILING_SECONDS, max_rows=MOST + 1, most_scopes=MOST_SCOPES),
+        read("show_scope_count", fresh=FAILING_SECONDS, most_scopes=MOST_SCOPES + 1),
         read("list_running", max_rows=MOST + 1),
         read("list_next_hour", max_rows=MOST + 1),
         read("list_violations", fresh=VIOLATIONS_SECONDS, max_rows=MOST + 1),
         read("show_verification", fresh=CHECK_SECONDS),
+        read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=MOST),
         read("list_live_runners", max_rows=MOST + 1),
     )
-    trouble = (overdue, failing, violations)
+    trouble = (overdue, failing, violations, violating)
+    are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
     alive = [row for row in runners.known if row["state"] == "alive"]
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
-        upcoming=upcoming, violations=violations, check=check, runners=runners,
+        upcoming=upcoming, violations=violations, check=check, violating=violating,
+        runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES,
         is_calm=bool(alive)
-        and not any(panel.known or panel.problem for panel in trouble)
-        and not any(run["violations"] for run in check.known),
+        and are_all_known
+        and not any(panel.known or panel.problem for panel in trouble),
     )  # fmt: skip
 
 

@@ -19,9 +19,9 @@ PATH = "/verify"
 MOST_RUNS = 20
 NEWEST = 2**63 - 1
 WINDOWS = {
-    "1d": ("the last day", timedelta(days=1)),
-    "7d": ("the last week", timedelta(days=7)),
     "all": ("all kept history", None),
+    "7d": ("the last week", timedelta(days=7)),
+    "1d": ("the last day", timedelta(days=1)),
 }
 """The plan_times that a run checks, as the form offers them."""
 WORDS = {
@@ -37,16 +37,17 @@ async def show(request: Request) -> Response:
     """Return the page."""
     site = site_of(request)
     before = whole(queries.text(request, "before") or str(NEWEST), "before")
-    last, runs, checks = await asyncio.gather(
+    last, violating, runs, checks = await asyncio.gather(
         site.reader.read("show_verification"),
+        site.reader.read("list_violating_runs", max_rows=MOST_RUNS),
         site.reader.read("list_verifications", before=before, max_rows=MOST_RUNS + 1),
         site.examiner.read(),
     )
     counts = Counter(row["severity"] for row in checks.known)
     return await site.page(
-        request, "verification.html", last=last, runs=runs, most=MOST_RUNS, before=before,
-        newest=NEWEST, own=site.verifier.run, checks=checks, counts=counts, words=WORDS,
-        plurals=PLURALS,
+        request, "verification.html", last=last, violating=violating, runs=runs, most=MOST_RUNS,
+        before=before, newest=NEWEST, own=site.verifier.run, checks=checks, counts=counts,
+        words=WORDS, plurals=PLURALS,
         findings=sorted(
             (row for row in checks.known if row["severity"] != "ok"),
             key=lambda row: SEVERITIES.index(row["severity"]),

@@ -1,12 +1,15 @@
--- Lists the scopes whose last execution that ended is FAILED, from the 500 failures that ended last within a
--- week, the longest failing first. `failing_since`: the first failure after the last SUCCESS among the last 100
--- executions. No lock. Zero rows: none is failing.
+-- Lists the scopes whose last execution that ended is FAILED, the longest failing first, of the first `most_scopes`
+-- scopes by job and scope, and those of the 500 failures that ended last within a week. `failing_since`: the first
+-- failure after the last SUCCESS among the last 100 executions. No lock. Zero rows: none of them is failing.
 SELECT f.job_name, f.scope_kind, f.scope_id, l.id, l.plan_time, l.error_code, l.error_msg, l.next_attempt_at,
        l.finished_at, s.failures, s.failing_since, j.timezone
 FROM (
-    SELECT DISTINCT r.job_name, r.scope_kind, r.scope_id
-    FROM (SELECT x.job_name, x.scope_kind, x.scope_id FROM {schema}.recent_failures x
-          ORDER BY x.finished_at DESC LIMIT 500) r
+    (SELECT v.job_name, v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
+     WHERE v.retired_at IS NULL OR v.returned_at IS NOT NULL
+     ORDER BY v.job_name, v.scope_kind, v.scope_id LIMIT %(most_scopes)s)
+    UNION
+    (SELECT x.job_name, x.scope_kind, x.scope_id FROM {schema}.recent_failures x
+     ORDER BY x.finished_at DESC LIMIT 500)
 ) f
 CROSS JOIN LATERAL (
     SELECT e.id, e.plan_time, e.status, e.error_code, e.error_msg, e.next_attempt_at, e.finished_at
