@@ -164,7 +164,7 @@ def test_f56_many_executions_are_density(
     words = panel(page, "timeline")
     assert "Starts by runner" in words and "succeeded 20 failed 4" in words
     assert "r0 6 5 1 r1 6 5 1 2 others 12 10 2" in words
-    parts = re.findall(r'href="(/timeline\?[^"]*since=[^"]*)">\d\d:\d\d:\d\d</a>', page)
+    parts = re.findall(r'href="(/timeline\?[^"]*since=[^"]*)">[-\d ]*\d\d:\d\d:\d\d</a>', page)
     assert len(parts) == 12
     starts = 0
     for part in parts:
@@ -183,6 +183,40 @@ def test_f56_a_picture_that_would_be_too_tall_is_density(
     for number in range(4):
         ran(db, start, 120, scope_id=str(number))
     assert "4 starts" in text(browser.get("/timeline").text)
+
+
+def test_f56_a_window_of_density_in_which_nothing_started(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.job(db)
+    start = rows.now(db) - 40 * MINUTE
+    for number in range(4):
+        ran(db, start, status="RUNNING", scope_id=str(number))
+    window = {"since": (start + 10 * MINUTE).isoformat(), "until": (start + HOUR / 2).isoformat()}
+    monkeypatch.setattr(timeline, "MOST_LANES", 3)
+    shown = panel(browser.get("/timeline", params=window).text, "timeline")
+    assert "4 executions ran in this window; none started in it." in shown
+    monkeypatch.setattr(timeline, "MOST_BARS", 2)
+    shown = panel(browser.get("/timeline", params=window).text, "timeline")
+    assert "More than 2 executions ran in this window; none started in it." in shown
+
+
+def test_f56_the_parts_of_a_short_dense_window_lead_to_windows_of_a_minute(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST_LANES", 1)
+    rows.job(db)
+    midnight = datetime(2026, 11, 18, tzinfo=UTC)
+    db.execute("SELECT cronledger_internal.create_missing_partitions(ARRAY[%s])", [midnight])
+    for scope in ("a", "b"):
+        ran(db, midnight - MINUTE, 90, scope_id=scope)
+    window = {"since": "2026-11-17T23:58Z", "until": "2026-11-18T00:02Z"}
+    page = browser.get("/timeline", params=window).text
+    parts = re.findall(r'href="(/timeline\?[^"]*since=[^"]*)">(\S+ [\d:]+)</a>', page)
+    assert [name for _, name in parts[:2]] == ["2026-11-17 23:58:00", "2026-11-17 23:58:20"]
+    assert parts[-1][1] == "2026-11-18 00:01:40"
+    for address, _ in parts:
+        assert browser.get(address.replace("&amp;", "&")).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -54,15 +54,21 @@ def lanes_table(lanes: Sequence[DenseLane], by: str) -> Element:
 
 
 def times_table(
-    lanes: Sequence[DenseLane], axis: Axis, query: Mapping[str, object], to: Links
+    lanes: Sequence[DenseLane], axis: Axis, least: timedelta, query: Mapping[str, object], to: Links
 ) -> Element:
-    """Return a table of the starts by time and state. Each row leads to its own window."""
+    """Return a table of the starts by time and state.
+
+    Each row leads to its own window, or to a longer one of the length `least`.
+    """
     states = _states(lanes)
     root, body = _table("Starts by time", ("From (UTC)", "Starts", *_names(states)), numbers=1)
+    is_one_day = axis.since.astimezone(UTC).date() == axis.until.astimezone(UTC).date()
+    shown = "%H:%M:%S" if is_one_day else "%Y-%m-%d %H:%M:%S"
     for start, end, counts in _parts(lanes, axis):
         row = add(body, "tr")
-        address = to("/timeline", **{**query, "since": iso(start), "until": iso(end)})
-        add(add(row, "th", scope="row"), "a", f"{start.astimezone(UTC):%H:%M:%S}", href=address)
+        window = {"since": iso(start), "until": iso(max(end, start + least))}
+        address = to("/timeline", **{**query, **window})
+        add(add(row, "th", scope="row"), "a", f"{start.astimezone(UTC):{shown}}", href=address)
         _cells(row, counts, states)
     return root
 

@@ -90,7 +90,8 @@ async def show(request: Request) -> Response:
         f"list_timeline{of_job}", fresh=FRESH_SECONDS, max_rows=MOST_BARS + 1, **bounds
     )
     figure = None if found.has_more(MOST_BARS) else await _drawn(request, window, found, _bars)
-    if figure is None and found.known:
+    is_dense, many = figure is None and bool(found.known), min(len(found.known), MOST_BARS)
+    if is_dense:
         found = await read(
             f"list_density{of_job}", by=window.by, buckets=BUCKETS, lanes=DENSE_LANES,
             max_rows=MOST_ROWS, fresh=FRESH_SECONDS, **bounds,
@@ -99,6 +100,7 @@ async def show(request: Request) -> Response:
     return await site_of(request).page(
         request, "timeline.html", window=window, found=found, figure=figure, groups=GROUPS,
         links=_links(window, now), fields=request.query_params, most=MOST_BARS,
+        is_dense=is_dense, many=many,
         back=span(window.since - window.planned_from), most_lanes=MOST_LANES,
         ends=None if window.follows else iso(window.until),
     )  # fmt: skip
@@ -198,7 +200,7 @@ def _density(read: _Read) -> Figure | None:
         "density", _markup(draw_density(lanes, read.axis, read.now)), _markup(legend(counts, 0)),
         [
             _markup(lanes_table(lanes, read.window.by)),
-            _markup(times_table(lanes, read.axis, query, read.to)),
+            _markup(times_table(lanes, read.axis, SHORTEST, query, read.to)),
         ],
         f"{counts.total():,} starts",
     )  # fmt: skip
