@@ -11,6 +11,8 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from starlette.testclient import TestClient
 
+from cronledger.explain.findings import DoctorContext, Finding
+from cronledger.web import examining
 from cronledger.web.examining import UNDER_WAY
 from tests.db.support import rows
 from tests.db.support.rows import Db, connected, one, value
@@ -263,6 +265,35 @@ def test_f56_doctor_has_a_remedy_for_each_finding(browser: TestClient, db: Db) -
     assert "runners problem no replica is alive start one with `cronledger run`" in doctor
     assert "jobs problem no live runner can run alone (queue default) start a replica" in doctor
     assert "autovacuum ok" in doctor
+
+
+@pytest.mark.parametrize("error", [OSError("no room"), ValueError("not a name")])
+def test_f56_checks_that_end_with_an_error_show_it(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(examining, "examine", fail)
+    assert repr(error) in checked(browser)
+
+
+def test_f56_checks_are_made_read_only_with_the_patience_of_the_page(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def look(context: DoctorContext, **_: object) -> list[Finding]:
+        for setting in ("transaction_read_only", "statement_timeout"):
+            with context.transaction():
+                row = context.connection.execute(f"SHOW {setting}".encode()).fetchone()
+                assert row is not None
+                seen.append(row[0])
+        return [Finding("look", "ok", "looked")]
+
+    monkeypatch.setattr(examining, "examine", look)
+    assert "look" in checked(browser)
+    assert seen == ["on", "3s"]
 
 
 def test_f56_checks_of_replicas_are_named_and_not_made(browser: TestClient) -> None:

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import errors
 
 from cronledger.explain import doctor_ledger, doctor_server
-from cronledger.explain.findings import PATIENCE, Check, DoctorContext, Finding
+from cronledger.explain.findings import Check, DoctorContext, Finding
 from cronledger.ledger.database_errors import is_unreachable
 
 __all__ = ["DoctorContext", "Finding", "examine"]
@@ -56,6 +56,7 @@ def _remedy(error: psycopg.Error, context: DoctorContext) -> str:
             return "first correct the problems of `objects` or `schema`"
         case errors.QueryCanceled():
             return (
-                f"the check took longer than {PATIENCE}; run it again when the server is less busy"
+                f"the check took longer than {context.patience}; "
+                "run it again when the server is less busy"
             )
     return "see the log of the server"

@@ -22,7 +22,8 @@ def schema(context: DoctorContext) -> Iterator[Finding]:
     """Check that the schema is the one that this program needs."""
     name = context.settings.schema_name
     try:
-        state = migrations.check(context.url, name)
+        with context.transaction():
+            state = migrations.state(context.connection, name)
         migrations.require_usable(state)
     except (migrations.MigrationError, migrations.SchemaNewerError) as error:
         remedy = "use the cronledger version that migrated it"
@@ -61,7 +62,8 @@ def objects(state: migrations.SchemaState) -> Iterator[Finding]:
 @otherwise_ok("the ledger's own database")
 def identity(context: DoctorContext) -> Iterator[Finding]:
     """Check that this is the ledger's own database."""
-    why = identities.other_database(context.connection, context.settings.schema_name)
+    with context.transaction():
+        why = identities.other_database(context.connection, context.settings.schema_name)
     if why is not None:
         yield Finding("identity", "problem", f"a different database: {why}", identities.ACCEPT)
 
@@ -154,7 +156,9 @@ def horizon(context: DoctorContext) -> Iterator[Finding]:
 def jit(context: DoctorContext) -> Iterator[Finding]:
     """Check that queries of the views are not compiled, which takes longer than the queries."""
     view = sql.Identifier(context.settings.schema_name, "overdue")
-    plan = context.connection.execute(sql.SQL("EXPLAIN SELECT * FROM {}").format(view)).fetchall()
+    with context.transaction():
+        explain = sql.SQL("EXPLAIN SELECT * FROM {}").format(view)
+        plan = context.connection.execute(explain).fetchall()
     yield compiling([line for (line,) in plan])
 
 

@@ -1,6 +1,7 @@
 """The context and the findings of the checks of `doctor`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Literal, ParamSpec
@@ -36,19 +37,27 @@ class DoctorContext:
     """A ledger, as seen from this host.
 
     `connection` is in autocommit mode, and no other thread uses it. `fingerprint`: the versions of
-    the libraries with which this host reads schedules.
+    the libraries with which this host reads schedules. `patience`: the longest time of a statement.
     """
 
     connection: psycopg.Connection
     settings: Settings
     url: str = field(repr=False)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    patience: str = PATIENCE
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run a transaction, because behind a pooler the settings end with it."""
+        with transaction(self.connection):
+            self.connection.execute(
+                "SELECT set_config('statement_timeout', %s, true)", [self.patience]
+            )
+            yield
 
     def rows(self, name: str, **params: object) -> list[dict[str, Any]]:
         """Return the rows of a statement of `ledger/sql`. Raises psycopg.Error."""
-        # In a transaction, because behind a pooler the settings end with it.
-        with transaction(self.connection):
-            self.connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+        with self.transaction():
             return queries.rows(self.connection, name, self.settings.schema_name, params)
 
     def row(self, name: str, **params: object) -> dict[str, Any]:

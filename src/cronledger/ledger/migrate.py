@@ -157,7 +157,12 @@ def script(
 def check(url: str, schema: str = "cronledger") -> SchemaState:
     """Return the state of the schema, and change nothing. Raises psycopg.OperationalError."""
     with connect(url) as connection:
-        return _state(connection, migrations(schema), schema)
+        return state(connection, schema)
+
+
+def state(connection: psycopg.Connection, schema: str = "cronledger") -> SchemaState:
+    """Return the state of the schema, and change nothing. Raises psycopg.Error."""
+    return _state(connection, migrations(schema), schema)
 
 
 def require_usable(state: SchemaState) -> None:

@@ -14,7 +14,7 @@ from cronledger.ledger.reports import Row
 from cronledger.logger import get_logger
 from cronledger.rules import cron
 from cronledger.settings import Settings
-from cronledger.web.reading import Reading
+from cronledger.web.reading import STATEMENT_SECONDS, Reading
 from cronledger.web.stoppable import StoppableThread, StoppedError
 
 log = get_logger(__name__)
@@ -42,7 +42,7 @@ class Examiner:
     async def read(self) -> Reading:
         """Return the last findings as rows, which are made again if they are not fresh.
 
-        Raises nothing that the database reports: it is the `problem` of the reading.
+        Raises nothing: what the checks raise is the `problem` of the reading.
         """
         is_busy = self._thread is not None and self._thread.is_alive
         if not is_busy and monotonic() - self._tried_at >= FRESH_SECONDS:
@@ -65,18 +65,23 @@ class Examiner:
     def _work(self, thread: StoppableThread, loop: asyncio.AbstractEventLoop) -> None:
         try:
             with self._access.connect(NAME) as connection, thread.cancellable(connection):
+                connection.read_only = True
                 context = DoctorContext(
-                    connection, self._settings, self._access.url, cron.FINGERPRINT
-                )
+                    connection, self._settings, self._access.url, cron.FINGERPRINT,
+                    f"{STATEMENT_SECONDS}s",
+                )  # fmt: skip
                 found = examine(context, of_replicas=False)
             self._rows, self._problem = [asdict(one) for one in found], None
             self._read_at = monotonic()
         except StoppedError:
             return
-        except psycopg.Error as error:
+        except Exception as error:
+            if thread.is_stopping:
+                return
+            shown = explained(error) if isinstance(error, psycopg.Error) else repr(error)
             if self._problem is None:
-                log.warning("web_read_failed", statement="doctor", error=str(error))
-            self._problem = str(explained(error))
+                log.warning("web_read_failed", statement="doctor", error=str(shown), exc_info=error)
+            self._problem = str(shown)
         finally:
             self._tried_at = monotonic()
             with suppress(RuntimeError):  # the loop has ended meanwhile
