@@ -193,6 +193,37 @@ def test_f57_one_run_at_a_time_and_the_page_shows_it(
     assert value(db, "SELECT count(*) FROM cronledger.verifications") == 1
 
 
+def test_f57_one_run_at_a_time_over_all_processes_of_the_page(browser: TestClient, db: Db) -> None:
+    key = "hashtextextended('cronledger.verify_on_page', 0)"
+    db.execute(f"SELECT pg_advisory_lock({key})")
+    refused = browser.post("/verify", data={"window": "all"}, headers=SAME_ORIGIN)
+    assert refused.status_code == 409
+    assert "Another process of the page runs verify already." in text(refused.text)
+    assert value(db, "SELECT count(*) FROM cronledger.verifications") == 0
+    db.execute(f"SELECT pg_advisory_unlock({key})")
+    start(browser)
+    ended(browser)
+
+
+def test_f57_a_run_whose_end_could_not_be_recorded_says_so(
+    browser: TestClient, database_url: str, db: Db
+) -> None:
+    spoil(db)
+    with held(database_url):
+        start(browser)
+        ends = (
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE application_name = 'cronledger web verifies' AND pid <> pg_backend_pid()"
+            " AND datname = current_database()"
+        )
+        deadline = time.monotonic() + 60
+        while not value(db, ends):
+            assert time.monotonic() < deadline
+        page = ended(browser)
+    assert "Run 1 failed" in panel(page, "run")
+    assert "unfinished (ended here, but its end could not be recorded)" in panel(page, "runs")
+
+
 def test_f57_a_stop_of_the_server_interrupts_the_run(
     database_url: str, logins: Logins, db: Db
 ) -> None:

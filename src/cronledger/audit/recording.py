@@ -55,16 +55,18 @@ class Recording:
         """
         self._end(report, "finished", None)
 
-    def interrupt(self, report: Report | None, reason: BaseException) -> None:
+    def interrupt(self, report: Report | None, reason: BaseException) -> bool:
         """Record that the run was stopped, with the counts of its report until then.
 
-        Does nothing if the database is out of reach: then the run stays unfinished.
+        Return whether that is recorded. If the database is out of reach, the run stays unfinished.
         """
         if report is not None:
             report.close()
         text = f"{type(reason).__name__}: {reason}".removesuffix(": ")
         with suppress(psycopg.Error):
             self._end(report, "interrupted", text)
+            return True
+        return False
 
     def _end(
         self, report: Report | None, outcome: Literal["finished", "interrupted"], error: str | None

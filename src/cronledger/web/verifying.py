@@ -17,10 +17,12 @@ import psycopg
 from cronledger.audit.compare import Violation
 from cronledger.audit.recording import Recording
 from cronledger.audit.verify import Report, verify
+from cronledger.ledger import queries
 from cronledger.ledger.access import Access
 from cronledger.ledger.database_errors import explained
 from cronledger.ledger.refusals import refusals
 from cronledger.logger import get_logger
+from cronledger.web.reading import PACKAGE
 from cronledger.web.stoppable import StoppableThread, StoppedError
 
 log = get_logger(__name__)
@@ -31,7 +33,7 @@ MOST_KEPT = 100
 
 
 class BusyError(Exception):
-    """A run of `verify` is under way in this process."""
+    """A run of `verify` is under way. The text says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Run:
     """A run that this process made or makes. `id` None: its beginning is not recorded yet.
 
     `checked` of `schedules` have been compared. `kept`: the first violations that are not accepted.
-    `problem`: why it failed.
+    `problem`: why it failed. `is_end_lost`: it has ended, and that could not be recorded.
     """
 
     request: VerifyRequest
@@ -59,6 +61,7 @@ class Run:
     kept: list[Violation] = field(default_factory=list)
     has_ended: bool = False
     problem: str | None = None
+    is_end_lost: bool = False
 
     @property
     def is_under_way(self) -> bool:
@@ -67,7 +70,11 @@ class Run:
 
 
 class Verifier:
-    """Starts runs, at most one at a time, and remembers the last one."""
+    """Starts runs, and remembers the last one.
+
+    At most one run at a time is made on the pages of a ledger; behind a pooler in transaction mode,
+    at most one by each process.
+    """
 
     def __init__(self, access: Access, schema: str, ended: Callable[[], None]) -> None:
         """`ended` is called in the event loop when a run has ended."""
@@ -84,7 +91,7 @@ class Verifier:
         Raises BusyError, LedgerError if the acting login may not record it, and psycopg.Error.
         """
         if self._started is not None and not self._started.has_ended:
-            raise BusyError
+            raise BusyError("This process runs verify already.")
         run, begun = Run(request), Future[int]()
         self._started = run
         loop = asyncio.get_running_loop()
@@ -128,6 +135,10 @@ class Verifier:
             log.warning("web_verify_failed", run=run.id, error=run.problem, exc_info=error)
 
     def _begin(self, connection: psycopg.Connection[Any], request: VerifyRequest) -> Recording:
+        if self._access.direct:  # behind a pooler, the session would outlive the run
+            statement = queries.text("take_verify_turn", self._schema, PACKAGE).encode()
+            if connection.execute(statement).fetchone() != (True,):
+                raise BusyError("Another process of the page runs verify already.")
         with refusals():
             return Recording.begin(
                 connection, self._schema, job=request.job, from_=request.since, to=None,
@@ -154,11 +165,16 @@ class Verifier:
         except Exception as error:
             with suppress(psycopg.Error):
                 report.close()
-            recording.interrupt(report, StoppedError() if thread.is_stopping else error)
+            reason = StoppedError() if thread.is_stopping else error
+            run.is_end_lost = not recording.interrupt(report, reason)
             if not thread.is_stopping:
                 raise
         else:
-            recording.finish(report)
+            try:
+                recording.finish(report)
+            except psycopg.Error:
+                run.is_end_lost = True
+                raise
 
     @staticmethod
     def _read(thread: StoppableThread, run: Run, report: Report) -> None:

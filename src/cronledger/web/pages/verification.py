@@ -73,10 +73,8 @@ async def verify(request: Request) -> Response:
     since = None if length is None else head.now - length
     try:
         run = await site.verifier.start(VerifyRequest(job, since, identity_of(request).name))
-    except BusyError:
-        raise HTTPException(
-            409, "This process runs verify already. Start another run once it has ended."
-        ) from None
+    except BusyError as error:
+        raise HTTPException(409, f"{error} Start another run once it has ended.") from None
     text = f"Run {run} checks {words} of {job or 'all jobs'}."
     return site.done(request, text, PATH)
 
