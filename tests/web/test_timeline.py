@@ -185,6 +185,34 @@ def test_f56_a_picture_that_would_be_too_tall_is_density(
     assert "4 starts" in text(browser.get("/timeline").text)
 
 
+def test_f56_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
+    browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.job(db)
+    at = rows.now(db)
+    released = {
+        "attempt": 1, "runner_id": "r1", "lease_token": "t", "error_code": "shutdown",
+        "started_at": (at - 9 * MINUTE).isoformat(), "ended_at": (at - 8 * MINUTE).isoformat(),
+    }  # fmt: skip
+    ran(db, at - 9 * MINUTE, 60, "CANCELLED", error_code="shutdown", attempts=Jsonb([released]))
+    ran(db, at - 6 * MINUTE, 60, "CANCELLED", scope_id="b", error_code="cancelled")
+    ran(db, at - 6 * MINUTE, 60, "FAILED", scope_id="c", error_code="stale_timeout",
+        heartbeat_at=at - 5.5 * MINUTE)  # fmt: skip
+    ran(db, at - 6 * MINUTE, 60, "FAILED", scope_id="d")
+    counts = "failed 1 crashed 1 released 1 cancelled 1"
+    for job in ("", "?job=job"):
+        monkeypatch.setattr(timeline, "MOST_LANES", 120)
+        shown = panel(browser.get(f"/timeline{job}").text, "timeline")
+        assert "Attempts by runner" in shown and counts in shown
+        monkeypatch.setattr(timeline, "MOST_LANES", 0)
+        timeline._bars.cache_clear()
+        shown = panel(browser.get(f"/timeline{job}").text, "timeline")
+        assert "Starts by runner" in shown and counts in shown
+    view = db.execute("SELECT error_code FROM cronledger.attempts ORDER BY 1").fetchall()
+    codes = [row["error_code"] for row in view]
+    assert codes == ["boom", "cancelled", "shutdown", "stale_timeout"]
+
+
 def test_f56_a_window_of_density_in_which_nothing_started(
     browser: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:

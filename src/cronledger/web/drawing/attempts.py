@@ -68,14 +68,17 @@ def attempts_of(rows: Iterable[Row], since: datetime, until: datetime) -> list[A
 
 
 def _attempts(row: Row) -> Iterator[Attempt]:
-    # By number, because an attempt that was released and CANCELLED at once is listed twice.
-    ended = {entry["attempt"]: entry for entry in row["attempts"]}
-    has_last = row["status"] in OF_STATUS and row["started_at"] is not None
-    if has_last:
-        ended.pop(row["attempt"], None)
+    # As in the view `attempts`: one that was released and CANCELLED at once is listed, and again
+    # after a retry by hand.
+    ended: list[dict[str, Any]] = []
+    for entry in row["attempts"]:
+        if not ended or ended[-1]["attempt"] != entry["attempt"]:
+            ended.append(entry)
+    is_listed = bool(ended) and ended[-1]["attempt"] == row["attempt"]
+    has_last = row["status"] in OF_STATUS and row["started_at"] is not None and not is_listed
     stolen = False
-    for number, entry in sorted(ended.items()):
-        yield _earlier(row, number, entry, stolen=stolen)
+    for entry in ended:
+        yield _earlier(row, entry["attempt"], entry, stolen=stolen)
         stolen = entry.get("error_code") == _CRASHED
     if has_last:
         state, code = OF_STATUS[row["status"]], row["error_code"]

@@ -17,8 +17,12 @@ Counts = Mapping[AttemptState, int]
 _ROW, _TALL = 30.0, 22.0
 _STACK = (
     AttemptState.SUCCEEDED, AttemptState.RUNNING, AttemptState.RELEASED, AttemptState.CANCELLED,
-    AttemptState.FAILED,
+    AttemptState.CRASHED, AttemptState.FAILED,
 )  # fmt: skip
+_OF_STATUS = {
+    **OF_STATUS, "CRASHED": AttemptState.CRASHED, "RELEASED": AttemptState.RELEASED,
+    "PENDING": AttemptState.RELEASED,
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ def dense_lanes(rows: Iterable[Row]) -> list[DenseLane]:
         name = row["lane"]
         merged = row["merged"] if name is None else 0
         lane = lanes.setdefault(name, DenseLane(name or "", merged))
-        state = OF_STATUS.get(row["status"], AttemptState.RELEASED)
+        state = _OF_STATUS[row["status"]]
         lane.buckets.setdefault(row["bucket"], Counter())[state] += row["count"]
     return list(lanes.values())
 

@@ -6,7 +6,9 @@ WITH counted AS MATERIALIZED (
     SELECT coalesce(CASE %(by)s::text WHEN 'queue' THEN s.queue ELSE s.runner_id END, '') AS lane,
            width_bucket(extract(epoch FROM s.started_at), extract(epoch FROM %(since)s::timestamptz),
                         extract(epoch FROM %(until)s::timestamptz), %(buckets)s::integer) AS bucket,
-           s.status, count(*) AS count
+           CASE WHEN s.error_code = 'stale_timeout' THEN 'CRASHED'
+                WHEN s.status = 'CANCELLED' AND s.attempts -> -1 ->> 'attempt' = s.attempt::text THEN 'RELEASED'
+                ELSE s.status END AS status, count(*) AS count
     FROM {schema}.execution_status s
     WHERE s.plan_time >= %(planned_from)s::timestamptz AND s.plan_time < %(until)s::timestamptz
       AND s.started_at >= %(since)s::timestamptz AND s.started_at < %(until)s::timestamptz
