@@ -156,6 +156,13 @@ def test_f57_a_run_is_made_in_the_background_and_recorded(browser: TestClient, d
     assert made["from_plan_time"] is None and "@" in made["requested_by"]
 
 
+def test_f57_violations_of_a_run_have_the_zone_of_their_job(browser: TestClient, db: Db) -> None:
+    spoil(db)
+    db.execute("UPDATE cronledger.jobs SET timezone = 'Asia/Kolkata'")
+    start(browser)
+    assert "IST" in panel(ended(browser), "found")
+
+
 def test_f57_a_run_has_the_window_and_the_job_of_the_form(browser: TestClient, db: Db) -> None:
     spoil(db)
     rows.job(db, "other")

@@ -13,7 +13,7 @@ from cronledger.web import queries
 from cronledger.web.forms import form_of, whole
 from cronledger.web.pages.job import job_of
 from cronledger.web.site import Entry, identity_of, site_of
-from cronledger.web.verifying import BusyError, VerifyRequest
+from cronledger.web.verifying import MOST_KEPT, BusyError, VerifyRequest
 
 PATH = "/verify"
 MOST_RUNS = 20
@@ -44,9 +44,12 @@ async def show(request: Request) -> Response:
         site.examiner.read(),
     )
     counts = Counter(row["severity"] for row in checks.known)
+    own = site.verifier.run
+    names = sorted({one.job_name for one in own.kept if one.job_name is not None}) if own else []
+    zones = await site.reader.read("list_zones", names=names, max_rows=MOST_KEPT)
     return await site.page(
         request, "verification.html", last=last, violating=violating, runs=runs, most=MOST_RUNS,
-        before=before, newest=NEWEST, own=site.verifier.run, checks=checks, counts=counts,
+        before=before, newest=NEWEST, own=own, checks=checks, counts=counts,
         words=WORDS, plurals=PLURALS,
         findings=sorted(
             (row for row in checks.known if row["severity"] != "ok"),
@@ -54,6 +57,7 @@ async def show(request: Request) -> Response:
         ),
         sound=[row for row in checks.known if row["severity"] == "ok"],
         severities=SEVERITIES, windows=WINDOWS,
+        zones={row["name"]: row["timezone"] for row in zones.known},
     )  # fmt: skip
 
 
