@@ -208,6 +208,14 @@ def test_f56_bars_and_density_and_the_view_agree_on_how_an_attempt_ended(
         timeline._bars.cache_clear()
         shown = panel(browser.get(f"/timeline{job}").text, "timeline")
         assert "Starts by runner" in shown and counts in shown
+        page = browser.get(f"/timeline{job}").text
+        fillings = set(
+            re.findall(r'class="((?:filled|outlined) state-\w+)"|fill="(url\([^)]*)', page)
+        )
+        assert fillings == {
+            ("filled state-failed", ""), ("outlined state-crashed", ""),
+            ("outlined state-released", ""), ("", "url(#dense-cancelled"),
+        }  # fmt: skip
     view = db.execute("SELECT error_code FROM cronledger.attempts ORDER BY 1").fetchall()
     codes = [row["error_code"] for row in view]
     assert codes == ["boom", "cancelled", "shutdown", "stale_timeout"]

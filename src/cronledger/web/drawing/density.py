@@ -23,6 +23,8 @@ _OF_STATUS = {
     **OF_STATUS, "CRASHED": AttemptState.CRASHED, "RELEASED": AttemptState.RELEASED,
     "PENDING": AttemptState.RELEASED,
 }  # fmt: skip
+_HATCHES = {AttemptState.RUNNING: "M0 4L4 0", AttemptState.CANCELLED: "M0 0L4 4"}
+_OUTLINED = (AttemptState.CRASHED, AttemptState.RELEASED)
 
 
 @dataclass(slots=True)
@@ -80,6 +82,7 @@ def draw_density(lanes: Sequence[DenseLane], axis: Axis, now: datetime) -> Eleme
         viewBox=f"0 0 {WIDTH:g} {height:g}",
     )  # fmt: skip
     add(svg, "title", words)
+    _hatch(svg)
     axis.draw(svg, height, now)
     for number, lane in enumerate(rows):
         top = TOP + number * _ROW
@@ -115,6 +118,40 @@ def _stacks(svg: Element, lane: DenseLane, bottom: float, most: int) -> None:
         if counts.get(AttemptState.FAILED):
             crosses.append(f"M{x + width / 2 - 2:.2f} {bottom - _ROW + 1.5:.2f}l4 4m0-4l-4 4")
     for state, parts in paths.items():
-        add(svg, "path", d="".join(parts), class_=f"filled state-{state.value}")
+        _area(svg, "".join(parts), state)
     if crosses:
         add(svg, "path", d="".join(crosses), class_=f"drawn state-{AttemptState.FAILED.value}")
+
+
+def _hatch(svg: Element) -> None:
+    """Define the hatches, which tell states apart without their colours."""
+    defs = add(svg, "defs")
+    for state, line in _HATCHES.items():
+        pattern = add(
+            defs, "pattern", id=f"dense-{state.value}", width=4, height=4,
+            patternUnits="userSpaceOnUse",
+        )  # fmt: skip
+        add(pattern, "path", d=line, class_=f"drawn state-{state.value}")
+
+
+def _area(svg: Element, path: str, state: AttemptState) -> None:
+    name = f"state-{state.value}"
+    if state in _HATCHES:
+        add(svg, "path", d=path, fill=f"url(#dense-{state.value})", class_=name)
+    else:
+        add(svg, "path", d=path, class_=f"{'outlined' if state in _OUTLINED else 'filled'} {name}")
+
+
+def dense_legend(counts: Counts) -> Element:
+    """Return the filling and the word of each state that occurs, with its number."""
+    listed = element("ul", class_="legend")
+    for state in AttemptState:
+        if counts.get(state):
+            item = add(listed, "li")
+            svg = add(item, "svg", viewBox="0 0 20 14", width=20, height=14, aria_hidden="true")
+            is_failed = state is AttemptState.FAILED  # its cross is above the bucket
+            _area(svg, "M1 7h8v6h-8Z" if is_failed else "M1 2h16v10h-16Z", state)
+            if is_failed:
+                add(svg, "path", d="M3 1l4 4m0-4l-4 4", class_=f"drawn state-{state.value}")
+            add(item, "span", f"{state.value} {counts[state]:,}")
+    return listed

@@ -19,7 +19,7 @@ from cronledger.web import queries
 from cronledger.web.drawing.attempts import attempts_of
 from cronledger.web.drawing.axis import Axis
 from cronledger.web.drawing.bars import draw_bars, legend, pack
-from cronledger.web.drawing.density import BUCKETS, dense_lanes, draw_density, total
+from cronledger.web.drawing.density import BUCKETS, dense_lanes, dense_legend, draw_density, total
 from cronledger.web.drawing.svg import markup
 from cronledger.web.drawing.timeline_tables import attempts_table, lanes_table, times_table
 from cronledger.web.formats import iso, span
@@ -197,7 +197,8 @@ def _density(read: _Read) -> Figure | None:
     counts = total(lane.counts for lane in lanes)
     query = read.window.query(WINDOW, read.window.until)
     return Figure(
-        "density", _markup(draw_density(lanes, read.axis, read.now)), _markup(legend(counts, 0)),
+        "density", _markup(draw_density(lanes, read.axis, read.now)),
+        _markup(dense_legend(counts)),
         [
             _markup(lanes_table(lanes, read.window.by)),
             _markup(times_table(lanes, read.axis, SHORTEST, query, read.to)),
