@@ -31,5 +31,6 @@ def test_f57_verify_runs_and_its_result_appears(
 def _by_keyboard(page: Page) -> None:
     page.get_by_label("Plan times").focus()
     page.keyboard.press("End")
+    page.keyboard.press("Home")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
