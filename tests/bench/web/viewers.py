@@ -20,7 +20,10 @@ def memory_beside(url: str, pid: int, viewers: int, seconds: float) -> tuple[flo
 
 async def _watched(url: str, pid: int, viewers: int, seconds: float) -> tuple[float, float]:
     process = psutil.Process(pid)
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=viewers)
+    # Shorter than the server keeps them. Only browsers repeat a request that it closed.
+    limits = httpx2.Limits(
+        max_connections=None, max_keepalive_connections=viewers, keepalive_expiry=2
+    )
     async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as client:
         open_pages = [asyncio.create_task(_page(client, seconds)) for _ in range(viewers)]
         await asyncio.sleep(seconds / 2)
