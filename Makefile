@@ -69,7 +69,7 @@ INSTANT ?= 2026-11-22T23:59:30
 dates: $(STAMP) ## unit, database and command line tests as if at INSTANT; INSTANT=all: at every boundary
 	$(BIN)/python -m tests.dated $(INSTANT) tests/unit tests/db tests/cli -n $(WORKERS) --dist worksteal
 
-pictures: $(STAMP) ## take the pictures of README.md and docs/ anew, with Chromium
+pictures: $(STAMP) ## renew the pictures of README.md and docs/, with Chromium
 	CRONLEDGER_TEST_PICTURES=1 $(BIN)/pytest -m browser tests/web/browser/test_pictures.py
 
 lint: $(STAMP) ## ruff, format, strict types, import contract

@@ -16,9 +16,9 @@ END $$;
 COMMENT ON FUNCTION {schema}_internal.current_timeline() IS 'Returns the timeline that this server writes. A promotion begins a new one.';
 
 -- STABLE, so that it does not see what the calling statement itself writes into runners.
--- A server process remembers the identity that it has found to be its own, because the answer cannot change: it
--- has one database and one server, and the timeline of a primary stays the same. On a standby, and until a
--- check-in has recorded a failover, it remembers nothing. A change of the row is another identity.
+-- A server process stores the row of `identity` in a setting of its session once the row matches. Later calls compare
+-- the row with that setting, because the rest cannot change: a process has one database on one server, and a
+-- primary keeps its timeline. Nothing is stored on a standby, or before a check-in has recorded a failover.
 CREATE OR REPLACE FUNCTION {schema}_internal.other_database() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -51,8 +51,8 @@ CREATE OR REPLACE FUNCTION {schema}_internal.end_action(began boolean) RETURNS v
 $$;
 COMMENT ON FUNCTION {schema}_internal.end_action(boolean) IS 'Ends what begin_action began; began: the value that it returned. record_action follows.';
 
--- An edit by SQL or by apply: its revision, and the names of what it changed. A pause that ended by itself is
--- noticed by a replica and is no action, nor is a spec_error.
+-- Records an edit by SQL or by apply: its revision, and the names of the changed fields. It does not record the end of
+-- a pause at paused_until or a new spec_error, because a replica writes these and no operator does.
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_record_edit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

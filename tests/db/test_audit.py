@@ -1,8 +1,10 @@
 """The audit trail: one row for each action of an operator, and none for what replicas do."""
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import psycopg
 import pytest
@@ -12,6 +14,7 @@ from psycopg import errors, sql
 from cronledger import AsyncClient, Client
 from cronledger.cli import main
 from cronledger.ledger.audit_trail import OPERATOR_FUNCTIONS
+from cronledger.ledger.migrate import migrate
 from cronledger.ledger.refusals import LedgerError
 from cronledger.ledger.reports import Reports
 from cronledger.rules.model import Job
@@ -449,6 +452,16 @@ async def test_f63_records_of_runners_are_kept_for_the_retention(
 
     with psycopg.connect(database_url, autocommit=True) as connection:
         assert Reports.over(connection, "cronledger").signs_of_life(at)["alive"] == ["former"]
+
+
+def test_f63_a_migration_waits_for_no_action_on_queues(filled: Db, database_url: str) -> None:
+    """A new trigger would wait for it, and the action for the migration: a deadlock."""
+    filled.execute("DELETE FROM cronledger.schema_migrations WHERE phase = 'repeated'")
+    with psycopg.connect(database_url, options="-c lock_timeout=1s") as other:
+        other.execute("SELECT cronledger.pause_queue('default')")
+        with mock.patch.dict(os.environ, {"PGOPTIONS": "-c lock_timeout=20s"}):
+            migrate(database_url)
+        other.execute("SELECT cronledger.limit_queue('default', 3)")
 
 
 def test_f63_operators_write_the_trail_only_through_functions(db: Db) -> None:

@@ -51,7 +51,7 @@ def instant(request: Request, name: str, now: datetime) -> datetime | None:
 
 
 def absolute(given: str, name: str, example: str = ABSOLUTE) -> datetime:
-    """Return an instant that is no duration. Without an offset it is UTC. Raises HTTPException."""
+    """Return an instant; durations are refused. UTC if it has no offset. Raises HTTPException."""
     try:
         found = datetime.fromisoformat(given)
         found = (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)

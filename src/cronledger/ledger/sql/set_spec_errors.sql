@@ -1,7 +1,7 @@
 -- Records why these jobs cannot be planned; the next edit clears it. Only for the revision that was read,
 -- because a newer edit may be correct.
--- Lock: jobs FOR NO KEY UPDATE by name, SKIP LOCKED, in a transaction of its own: what the claim has won waits for
--- it. An edit that holds a job decides anew, and otherwise the next claim that plans the job records it.
+-- Lock: jobs FOR NO KEY UPDATE by name, SKIP LOCKED, in a transaction of its own, because the executions that the
+-- claim has won start after it. If another transaction holds a job, the next claim that plans the job records the error.
 WITH held AS MATERIALIZED (
     SELECT j.name, u.error
     FROM unnest(%(jobs)s::text[], %(revisions)s::bigint[], %(errors)s::text[]) AS u(name, revision, error)

@@ -1,6 +1,6 @@
 -- Returns the last sign of a runner up to an instant and the first one after it, from the executions and
 -- runners of a day around it, and the runners that were seen both before and after. No lock. One row;
--- NULL: there is no sign. Reads all executions of two days.
+-- NULL: no runner left a sign. The statement reads all executions of two days.
 SELECT greatest(e.before, r.before) AS before, least(e.after, r.after) AS after, r.alive
 FROM (
     SELECT max(greatest(CASE WHEN x.started_at <= %(at)s THEN x.started_at END,
