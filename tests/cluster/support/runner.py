@@ -36,8 +36,12 @@ async def serve(url: str, app: App, settings: dict[str, Any]) -> None:
 
 
 def log_json() -> None:
-    """Log each event as a line of JSON on standard output."""
+    """Log each event as a line of JSON on standard output.
+
+    A line is one write, because processes that share the output would mix shorter pieces.
+    """
     structlog.configure(
+        logger_factory=structlog.WriteLoggerFactory(),
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
