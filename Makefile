@@ -118,7 +118,7 @@ else
 endif
 
 mutations: $(STAMP) ## deliberate mistakes in the engine, each until a seed of the simulator finds it
-	$(BIN)/python -m tests.simulation.mutations --most 80
+	$(BIN)/python -m tests.simulation.mutations
 
 fuzz: $(STAMP) ## bad input to every command for MINUTES (5): no traceback, no hang, no secret
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed0 $(SEED))

@@ -22,7 +22,8 @@ from cronledger.engine.commands import spawn as process_module
 from cronledger.engine.commands.cgroup import Groups, _home, _own, kill, remove
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.commands.guardian import LAST
-from cronledger.engine.commands.supervisor import EOF_GRACE, KILL_LEAD
+from cronledger.engine.commands.supervised import KILL_LEAD
+from cronledger.engine.commands.supervisor import EOF_GRACE
 from tests.processes import alive
 
 PYTHON = [sys.executable, "-S", "-c"]
