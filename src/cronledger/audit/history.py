@@ -60,6 +60,15 @@ class Expected(NamedTuple):
     edit: Edit
 
 
+class Owned(NamedTuple):
+    """The plan_times in (after, through], which an edit with a valid definition owns."""
+
+    edit: Edit
+    definition: Definition
+    after: datetime
+    through: datetime
+
+
 class History:
     """All edits of one job, the oldest first."""
 
@@ -82,16 +91,21 @@ class History:
 
     def expected(self, key: ScopeKey, after: datetime, through: datetime) -> Iterator[Expected]:
         """Yield every plan_time of the schedule in (after, through], ascending."""
+        for owned in self.owned(after, through):
+            definition = owned.definition
+            plain = not definition.jitter and not definition.schedule_delay
+            for plan_time in walk(definition, key, owned.after, owned.through):
+                due = plan_time if plain else due_at(definition, key, plan_time)
+                yield Expected(plan_time, due, owned.edit)
+
+    def owned(self, after: datetime, through: datetime) -> Iterator[Owned]:
+        """Yield the parts of (after, through] that valid edits own, ascending."""
         ends = [*self._starts[1:], through]
         for edit, end in zip(self.edits, ends, strict=True):
             first = after if edit is self.edits[0] else max(after, edit.start)
-            if edit.definition is None or first >= min(end, through):
-                continue
-            definition = edit.definition
-            plain = not definition.jitter and not definition.schedule_delay
-            for plan_time in walk(definition, key, first, min(end, through)):
-                due = plan_time if plain else due_at(definition, key, plan_time)
-                yield Expected(plan_time, due, edit)
+            last = min(end, through)
+            if edit.definition is not None and first < last:
+                yield Owned(edit, edit.definition, first, last)
 
     def paused(self, due: datetime) -> bool:
         """Return whether a pause was in force at `due`."""

@@ -28,6 +28,7 @@ from zoneinfo import ZoneInfo
 
 from cronledger.audit import fields
 from cronledger.audit.fields import Calendar, Grid
+from cronledger.audit.runs import Run, parts_of_grid, parts_of_hour, run_of, within
 from cronledger.rules.model import ScopeKey
 
 TEN_YEARS = timedelta(days=3653)
@@ -134,6 +135,14 @@ def walk(
     Both instants are aware. Without a schedule there are none. Raises ValueError immediately if
     the schedule, the zone or a policy is invalid.
     """
+    found = runs(definition, key, after, through)
+    return (run.base + length for run in found for length in run.parts.lengths)
+
+
+def runs(
+    definition: Definition, key: ScopeKey, after: datetime, through: datetime
+) -> Iterator[Run]:
+    """Return the plan_times of `walk` as runs, at most an hour long unless the clocks change."""
     if definition.schedule is None:
         return iter(())
     meant = fields.read(definition.schedule, key, day_or=definition.day_or)
@@ -170,19 +179,18 @@ class _WallClock(NamedTuple):
     both: bool
 
 
-def _multiples(period: timedelta, after: datetime, through: datetime) -> Iterator[datetime]:
-    moment = _EPOCH + ((after - _EPOCH) // period + 1) * period
-    while moment <= through:
-        yield moment
-        moment += period
+def _multiples(period: timedelta, after: datetime, through: datetime) -> Iterator[Run]:
+    base = _EPOCH + ((after - _EPOCH) // period + 1) * period
+    parts = parts_of_grid(period)
+    while base <= through:
+        yield from within([Run(base, parts)], after, through)
+        base += len(parts.lengths) * period
 
 
-def _dates(
-    meant: Calendar, clock: _WallClock, after: datetime, through: datetime
-) -> Iterator[datetime]:
+def _dates(meant: Calendar, clock: _WallClock, after: datetime, through: datetime) -> Iterator[Run]:
     # Around a clock change, instants of one date may lie between those of the next date.
     unsettled: set[datetime] = set()
-    parts = [timedelta(minutes=m, seconds=s) for m in meant.minutes for s in meant.seconds]
+    parts = parts_of_hour(meant.minutes, meant.seconds)
     for number in range(after.toordinal() - 1, through.toordinal() + 2):
         day = date.fromordinal(number)
         if not meant.names(day):
@@ -194,11 +202,11 @@ def _dates(
                 base = midnight.replace(tzinfo=UTC) + hour * _HOUR
                 if base + _HOUR - min(offsets) <= after or base - max(offsets) > through:
                     continue
-                for part in parts:
+                for part in parts.lengths:
                     wall = midnight + hour * _HOUR + part
                     unsettled.update(_instants(wall, clock))
             continue
-        yield from sorted(moment for moment in unsettled if after < moment <= through)
+        yield from within(run_of(unsettled), after, through)
         unsettled.clear()
         start = midnight.replace(tzinfo=UTC) - offsets.pop()
         for hour in meant.hours:
@@ -207,11 +215,8 @@ def _dates(
                 continue
             if base > through:
                 return
-            for part in parts:
-                moment = base + part
-                if after < moment <= through:
-                    yield moment
-    yield from sorted(moment for moment in unsettled if after < moment <= through)
+            yield from within([Run(base, parts)], after, through)
+    yield from within(run_of(unsettled), after, through)
 
 
 def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:

@@ -57,14 +57,19 @@ def accounted(
     executions: Sequence[dict[str, Any]] | None = (),
     beside: Sequence[dict[str, Any]] | None = (),
     gaps: Sequence[RunnerGap] = (),
+    **columns: Any,
 ) -> AccountedDay:
-    """The day of these rows; all of it is planned, and it is the next day."""
+    """The day of these rows; all of it is planned, and it is the next day.
+
+    `columns`: other values of the extent.
+    """
     local = LocalDay.of(zone, day)
     began = datetime(2020, 1, 1, tzinfo=UTC)
     extent = {
         "now": now or local.end + timedelta(hours=6), "pruned_through": None,
         "planned_through": planned_through or local.end, "planned_revision": 99, "parked": None,
         "retired_at": None, "returned_at": None, "created_at": began, "queue": "default",
+        **columns,
     }  # fmt: skip
     accounting = Accounting(
         KEY, local, extent, [revision(1, began, timezone=zone), *revisions], counts, skips, gaps

@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronledger.audit.history import Expected, History
+from cronledger.audit.history import History
 from cronledger.audit.walk import due_at
+from cronledger.explain.day import seconds
 from cronledger.explain.day.local_day import LocalDay
+from cronledger.explain.day.plan_times import PlanTimes
+from cronledger.explain.day.seconds import MINUTE, Axis
 from cronledger.explain.day.states import SKIPPED, Counts, State, state_of
 from cronledger.ledger.audits import ScheduleState
 from cronledger.rules.model import ScopeKey
@@ -27,9 +30,6 @@ MARKS = 300
 """A day with more plan_times than this is shown by its density, and not by single marks."""
 
 _TICK = timedelta(microseconds=1)
-_SECOND = timedelta(seconds=1)
-_STATES = list(State)
-_CODES = {state: code for code, state in enumerate(_STATES, start=1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,38 +143,31 @@ class Accounting:
         self._authority = before
         if self.revisions:
             self._authority = min(extent["planned_through"], self._history.planned(self._state))
-        self._length = (self.local.end - self.local.start) // _SECOND
+        self._axis = Axis(self.local)
+        self._plan_times = PlanTimes(
+            self._history, self._state, self._axis,
+            after=self._after, through=self.local.end - _TICK, now=extent["now"],
+        )  # fmt: skip
         self._skips = [self._skip(row) for row in self.skipped]
-        self._plan: list[tuple[datetime, State]] = []
+        self._states = b""
 
     def add_up(self) -> None:
-        """Compute the plan_times, and count what became of each of them."""
-        ran = self._executed()
-        skipped = self._skipped_seconds()
-        start, authority = self.local.start, self._authority
-        foreign = list(self.local.foreign())
-        counts, minutes = self.counts, self.minutes
-        for expected in self._expected():
-            at = expected.plan_time
-            second = (at - start) // _SECOND
-            if foreign and at not in self.local:
-                continue
-            state: State | None
-            if code := ran[second]:
-                ran[second] = 0
-                state = _STATES[code - 1]
-            elif at <= authority:
-                code = skipped[second]
-                state = _STATES[code - 1] if code else State.UNEXPLAINED
-            else:
-                state = self._not_planned(expected)
-            if state is None:
-                continue
-            counts[state] += 1
-            minutes[second // 60][state] += 1
-            if len(self._plan) <= MARKS:
-                self._plan.append((at, state))
-        self._count_extra(ran)
+        """Compute the plan_times, and count what became of each of them.
+
+        Each plan_time has one state: that of its execution, or else that of its skip, or else that
+        of a plan_time which planning has not reached.
+        """
+        ran, own = self._executed(), self._axis.own()
+        planned = seconds.kept(self._plan_times.planned(), own)
+        states = seconds.kept(seconds.either(ran, self._not_executed(planned)), planned)
+        extra = seconds.kept(seconds.without(ran, planned), seconds.kept(own, self._known()))
+        extra = seconds.marked(extra, seconds.code(State.EXTRA))
+        self._states = seconds.either(states, extra)
+        for state, count in seconds.counted(self._states):
+            self.counts[state] += count
+        for first in range(0, len(self._states), MINUTE):
+            for state, count in seconds.counted(self._states[first : first + MINUTE]):
+                self.minutes[first // MINUTE][state] += count
 
     @property
     def has_marks(self) -> bool:
@@ -206,75 +199,56 @@ class Accounting:
 
     # --- plan_times ---------------------------------------------------------------------------
 
-    def _expected(self) -> Iterator[Expected]:
-        if not self.revisions:
-            return iter(())
-        return self._history.expected(self.key, self._after, self.local.end - _TICK)
-
-    def _not_planned(self, expected: Expected) -> State | None:
-        """Return the state of a plan_time that planning has not reached; None: it is not one.
-
-        A retired job or scope plans nothing until it returns, and records then what was left out.
-        """
-        retired, returned = self._state.retired_at, self._state.returned_at
-        due = expected.due_at
-        gone = retired is not None and retired < due and (returned is None or due <= returned)
-        if gone or expected.edit.state == "retired":
-            return None
-        if due > self.extent["now"]:
-            return State.FUTURE
-        return State.HELD if self._history.paused(due) else State.OVERDUE
-
-    def _executed(self) -> bytearray:
-        """Return the code of the state of each second of the day. Count the others beside it."""
-        ran = bytearray(self._length)
+    def _executed(self) -> bytes:
+        """Return the state of each second in which one ran. Count the executions beside them."""
+        ran = bytearray(self._axis.length)
         for row in self.counted:
             planned = row["trigger"] == "schedule"
             state = state_of(row["status"], row["again"], row["late"], planned)
-            first, mask = row["minute"] * 60, row["seconds"]
             if planned:
-                code = _CODES[state]
-                for bit in range(60):
-                    if mask >> bit & 1:
-                        ran[first + bit] = code
+                first, mask = row["minute"] * MINUTE, row["seconds"]
+                there = slice(first, min(first + MINUTE, len(ran)))
+                found = seconds.by_bits(mask, seconds.code(state), there.stop - first)
+                ran[there] = seconds.either(found, ran[there])
                 odd = row["count"] - mask.bit_count()
                 if odd:  # the schedule names whole seconds only
                     self.counts[State.EXTRA] += odd
             else:
                 self.beside[row["trigger"]][state] += row["count"]
                 self.beside_minutes[row["minute"]][state] += row["count"]
-        return ran
+        return bytes(ran)
 
-    def _skipped_seconds(self) -> bytearray:
-        skipped = bytearray(self._length)
-        start, last = self.local.start, self._length - 1
+    def _not_executed(self, planned: bytes) -> bytes:
+        """Return the state of each plan_time that it has if no execution has it."""
+        settled = self._axis.through(self._authority)
+        unexplained = bytes([seconds.code(State.UNEXPLAINED)]) * settled
+        unsettled = self._plan_times.unsettled(planned, self._authority)
+        return seconds.either(self._skipped()[:settled], unexplained) + unsettled[settled:]
+
+    def _skipped(self) -> bytes:
+        skipped = bytearray(self._axis.length)
         for row in self.skipped:
-            first = max(0, (row["from_plan_time"] - start) // _SECOND)
-            through = min(last, (row["through_plan_time"] - start) // _SECOND)
-            code = bytes([_CODES[State(row["reason"])]])
-            skipped[first : through + 1] = code * (through + 1 - first)
-        return skipped
+            first = max(0, self._axis.place(row["from_plan_time"]))
+            end = self._axis.through(row["through_plan_time"])
+            seconds.fill(skipped, first, end, seconds.code(State(row["reason"])))
+        return bytes(skipped)
 
-    def _count_extra(self, left: bytearray) -> None:
-        """Count the executions of the schedule that have no plan_time."""
-        if not any(left):
-            return
-        for second, code in enumerate(left):
-            at = self.local.start + second * _SECOND
-            after_cursor = at > self.extent["planned_through"]
-            known = self._after < at and (at <= self._authority or after_cursor)
-            if code and known and at in self.local:
-                self.counts[State.EXTRA] += 1
-                self.minutes[second // 60][State.EXTRA] += 1
-                self._plan.append((at, State.EXTRA))
+    def _known(self) -> bytes:
+        """Return 1 for each second in which an execution without a plan_time would be wrong."""
+        known = bytearray(self._axis.length)
+        through = self._axis.through
+        after, cursor = through(self._after), through(self.extent["planned_through"])
+        seconds.fill(known, after, through(self._authority), 1)
+        seconds.fill(known, max(after, cursor), len(known), 1)
+        return bytes(known)
 
     # --- rows ---------------------------------------------------------------------------------
 
     def _marks(self, executions: Sequence[Row]) -> Iterator[Mark]:
         rows = {row["plan_time"]: row for row in executions}
         starts = [skip.first for skip in self._skips]
-        for at, state in sorted(self._plan):
-            skip = None
+        for place, state in seconds.places(self._states):
+            at, skip = self._axis.instant(place), None
             if state in SKIPPED:
                 skip = self._skips[bisect_right(starts, at) - 1]
             yield Mark(at, state, rows.get(at), skip)
