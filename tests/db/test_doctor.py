@@ -1,5 +1,6 @@
 """Each finding of the doctor: it appears with what is wrong, and goes when that is put right."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -456,9 +457,9 @@ def test_queues(ledger: Ledger) -> None:
 
 def test_f58_verification(ledger: Ledger) -> None:
     never = one(ledger.url, "verification")
-    assert (never.severity, never.found) == ("warning", "no run over all jobs is recorded")
+    assert never.severity == "warning"
+    assert never.found == "no run over all jobs and all history is recorded"
     with psycopg.connect(ledger.url, autocommit=True) as c:
-        verified(c, job="j", missing=1)
         Recording.begin(c, "cronledger", job=None, from_=None, to=None, requested_by="killed")
         assert one(ledger.url, "verification").severity == "warning"
         verified(c, missing=2, early=1)
@@ -468,11 +469,73 @@ def test_f58_verification(ledger: Ledger) -> None:
         verified(c)
         good = one(ledger.url, "verification")
         assert good.severity == "ok"
-        assert good.found.startswith("the last run, by me 0:00:0")
+        assert re.fullmatch(
+            r"all history was checked by me 0:00:0\d ago; no violation was found", good.found
+        )
     ledger.values("UPDATE verification_runs SET finished_at = finished_at - interval '8 days'")
     old = one(ledger.url, "verification")
     assert old.severity == "warning"
-    assert old.found == "the last run, by me 8 days ago, found no violation"
+    assert old.found == "all history was checked by me 8 days ago"
+
+
+def test_f58_a_run_of_one_job_counts_until_its_plan_times_are_checked_again(
+    ledger: Ledger,
+) -> None:
+    with psycopg.connect(ledger.url, autocommit=True) as c:
+        verified(c, job="j", missing=1)
+        bad, never = found(ledger.url, "verification")
+        assert bad.severity == "problem" and " of j, by me " in bad.found
+        assert never.severity == "warning"
+        verified(c)
+        assert one(ledger.url, "verification").severity == "ok"
+
+
+def checked(ledger: Ledger, first: int | None, through: int, **kinds: int) -> None:
+    """Record a run that ended `through` days ago, over the plan_times since `first` days ago."""
+    now = ledger.now()
+    from_ = None if first is None else now - first * DAY
+    with psycopg.connect(ledger.url, autocommit=True) as c:
+        run = Recording.begin(c, "cronledger", job=None, from_=from_, to=None, requested_by="me")
+        report = Report(lambda _: iter(()))
+        report.kinds.update(kinds)
+        run.finish(report)
+    ledger.values(
+        "UPDATE verification_runs SET finished_at = %s, checked_through = %s, checked_after = %s"
+        " WHERE id = (SELECT max(id) FROM verification_runs)",
+        now - through * DAY, now - through * DAY, from_ or now - 90 * DAY,
+    )  # fmt: skip
+
+
+def test_f58_runs_over_a_part_do_not_hide_that_the_whole_was_not_checked(ledger: Ledger) -> None:
+    checked(ledger, 2, 1)
+    checked(ledger, 1, 0)
+    part = one(ledger.url, "verification")
+    assert part.severity == "warning"
+    assert part.found.endswith("is recorded; the recorded runs checked a part of it")
+
+
+def test_f58_runs_that_leave_a_gap_do_not_continue_a_run_over_everything(ledger: Ledger) -> None:
+    checked(ledger, None, 20)
+    checked(ledger, 12, 11)
+    checked(ledger, 1, 0)
+    gap = one(ledger.url, "verification")
+    assert (gap.severity, gap.found) == ("warning", "all history was checked by me 20 days ago")
+
+
+def test_f58_runs_without_a_gap_continue_a_run_over_everything(ledger: Ledger) -> None:
+    checked(ledger, None, 20)
+    checked(ledger, 21, 9)
+    checked(ledger, 10, 3)
+    assert one(ledger.url, "verification").severity == "ok"
+    assert "and later runs continued until 3 days ago" in one(ledger.url, "verification").found
+
+
+def test_f58_violations_stay_until_a_run_checks_their_range_again(ledger: Ledger) -> None:
+    checked(ledger, None, 3, missing=1)
+    checked(ledger, 3, 0)
+    assert [x.severity for x in found(ledger.url, "verification")] == ["problem"]
+    checked(ledger, None, 0)
+    assert one(ledger.url, "verification").severity == "ok"
 
 
 def test_violations(ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ READERS = (
     "ledger/audits.py",
     "explain/doctor_ledger.py",
     "explain/doctor_server.py",
+    "explain/doctor_verification.py",
 )
 CALLS = {"Call", "_read", "_one", "_permitted", "_stream", "row", "rows"}
 OPEN = {"schema_migrations"}  # what was applied; every group may read it

@@ -7,7 +7,8 @@ from typing import Any
 
 from psycopg import sql
 
-from cronledger.explain.findings import Check, DoctorContext, Finding, named, otherwise_ok
+from cronledger.explain.doctor_verification import verification
+from cronledger.explain.findings import Check, DoctorContext, Finding, about, named, otherwise_ok
 from cronledger.ledger import identity as identities
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.schemas import internal
@@ -15,7 +16,6 @@ from cronledger.rules import durations
 
 SKEW = timedelta(seconds=2)
 MANY_ROWS = 10_000
-VERIFIED_WITHIN = timedelta(days=7)
 
 
 def schema(context: DoctorContext) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def tables(context: DoctorContext) -> Iterator[Finding]:
 def horizon(context: DoctorContext) -> Iterator[Finding]:
     """Check for old snapshots, which prevent vacuum from removing dead rows."""
     for row in context.rows("examine_horizon"):
-        age = "" if row["age"] is None else f", open for {_about(row['age'])}"
+        age = "" if row["age"] is None else f", open for {about(row['age'])}"
         yield Finding("horizon", "warning", f"{row['holder']}{age}", row["remedy"])
 
 
@@ -177,7 +177,7 @@ def partitions(context: DoctorContext) -> Iterator[Finding]:
     remedy = f"replicas do it hourly: SELECT * FROM {schema}.maintain_partitions(), with their role"
     holes = list(zip(row["holes_from"] or (), row["holes_before"] or (), strict=True))
     ahead = max(row["ahead"] or timedelta(0), timedelta(0))
-    found = f"{row['partitions']} partitions, {_about(ahead)} ahead"
+    found = f"{row['partitions']} partitions, {about(ahead)} ahead"
     if ahead < timedelta(days=1):
         yield Finding("partitions", "problem", found, remedy)
     elif ahead < timedelta(days=7):
@@ -225,7 +225,7 @@ def runners(context: DoctorContext) -> Iterator[Finding]:
     """Check that replicas are alive, and that their queues have jobs."""
     rows = context.rows("examine_runners")
     alive = [row for row in rows if row["alive"]]
-    dead = [f"{row['id']} ({_about(row['seen_ago'])} ago)" for row in rows if not row["alive"]]
+    dead = [f"{row['id']} ({about(row['seen_ago'])} ago)" for row in rows if not row["alive"]]
     idle = [
         f"{row['id']} ({', '.join(row['queues']) or 'external'})"
         for row in alive
@@ -293,7 +293,7 @@ def queues(context: DoctorContext) -> Iterator[Finding]:
     for row in context.rows("examine_queues"):
         why = f": {row['paused_reason']}" if row["paused_reason"] else ""
         found = (
-            f"{row['name']} was paused {_about(row['paused_for'])} ago by {row['paused_by']}{why}"
+            f"{row['name']} was paused {about(row['paused_for'])} ago by {row['paused_by']}{why}"
         )
         remedy = f"cronledger queues resume {row['name']}"
         yield Finding("queues", "warning", found, remedy)
@@ -306,31 +306,6 @@ def violations(context: DoctorContext) -> Iterator[Finding]:
         found = named(f"{row['count']} {row['kind']}" for row in rows)
         remedy = "see SELECT * FROM …violations and `cronledger verify`, and report this defect"
         yield Finding("violations", "problem", found, remedy)
-
-
-def verification(context: DoctorContext) -> Iterator[Finding]:
-    """Check that `verify` has checked all jobs within the last week, and found no violation."""
-    remedy = "run `cronledger verify` daily, as a member of cronledger_operator"
-    rows = context.rows("examine_verifications")
-    if not rows:
-        yield Finding("verification", "warning", "no run over all jobs is recorded", remedy)
-        return
-    (last,) = rows
-    found = f"the last run, by {last['requested_by']} {_about(last['age'])} ago, found"
-    if last["violations"]:
-        kinds = named(f"{count} {kind}" for kind, count in sorted(last["kinds"].items()))
-        remedy = "run `cronledger verify` for the details; report a defect, or accept an incident"
-        yield Finding("verification", "problem", f"{found} violations: {kinds}", remedy)
-    elif last["age"] > VERIFIED_WITHIN:
-        yield Finding("verification", "warning", f"{found} no violation", remedy)
-    else:
-        yield Finding("verification", "ok", f"{found} no violation")
-
-
-def _about(length: timedelta) -> str:
-    if abs(length) >= timedelta(days=2):
-        return f"{length.days} days"
-    return str(timedelta(seconds=round(length.total_seconds())))
 
 
 CHECKS: tuple[Check, ...] = (

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import wraps
 from typing import Any, Literal, ParamSpec
 
@@ -95,3 +96,10 @@ def named(names: Iterable[object]) -> str:
     every = [str(name) for name in names]
     more = f" and {len(every) - MOST_NAMED} more" if len(every) > MOST_NAMED else ""
     return ", ".join(every[:MOST_NAMED]) + more
+
+
+def about(length: timedelta) -> str:
+    """Return a length of time in days, or in hours, minutes and seconds if it is short."""
+    if abs(length) >= timedelta(days=2):
+        return f"{length.days} days"
+    return str(timedelta(seconds=round(length.total_seconds())))
