@@ -36,3 +36,10 @@ RETURNS TABLE (room bigint) LANGUAGE sql STABLE ROWS 1 AS $$
     WHERE queue_room.max_running IS NOT NULL AND e.queue = queue_room.queue AND e.status = 'RUNNING'
 $$;
 COMMENT ON FUNCTION {schema}_internal.queue_room(text, integer) IS 'Counts how many more executions of this queue may be RUNNING; NULL: max_running is NULL. Exact only after the lock of the row of the queue, in a statement of its own.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.has_label(labels jsonb, label text)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN strpos(label, '=') = 0 THEN labels ? label
+                ELSE labels ->> split_part(label, '=', 1) = substr(label, strpos(label, '=') + 1) END
+$$;
+COMMENT ON FUNCTION {schema}_internal.has_label(jsonb, text) IS 'Returns whether these labels of a job have a label: `team=data`, or `team` with any value. NULL: the job has no labels, or none with this key.';

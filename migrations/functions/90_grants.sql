@@ -19,7 +19,7 @@ LANGUAGE sql IMMUTABLE AS $$
              verify_skips accepted_violations execution_status job_details job_overview queue_status
              schema_migrations verifications execution_hours audit'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations recent_violations present_violations wrong_hours max_steals is_dirty group_status
+            'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label group_status
              queues_in_use preview_backfill'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Operator functions.

@@ -1,5 +1,6 @@
 """Audit: who did what to jobs, queues and executions, the newest first."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.web import queries
+from cronledger.web import owners, queries
 from cronledger.web.formats import iso
 from cronledger.web.forms import whole
 from cronledger.web.site import Entry, site_of
@@ -18,7 +19,7 @@ MOST_READ = 20_000
 """Rows that are searched for those of a page. Where the search stopped, the next page goes on."""
 MOST_EXECUTIONS = 10
 """Executions of a row that are listed."""
-FIELDS = ("job", "by", "verb")
+FIELDS = ("job", "by", "verb", *owners.FIELDS)
 
 ENTRY = Entry("Audit", "/audit")
 
@@ -28,9 +29,12 @@ async def show(request: Request) -> Response:
     site = site_of(request)
     filters: dict[str, Any] = {name: queries.text(request, name) for name in FIELDS}
     before = _before(request)
-    reading = await site.reader.read(
-        "list_audit", max_rows=MOST + 1, max_read=MOST_READ,
-        max_executions=MOST_EXECUTIONS + 1, **before, **filters,
+    reading, sources = await asyncio.gather(
+        site.reader.read(
+            "list_audit", max_rows=MOST + 1, max_read=MOST_READ,
+            max_executions=MOST_EXECUTIONS + 1, **before, **filters,
+        ),
+        owners.sources(request),
     )  # fmt: skip
     rows = [row for row in reading.known if row["is_match"]]
     last, searched_to = None, None
@@ -44,6 +48,7 @@ async def show(request: Request) -> Response:
     return await site.page(
         request, "audit.html", reading=shown, filters=filters, is_first=before["before"] is None,
         most=MOST, most_executions=MOST_EXECUTIONS, following=following, searched_to=searched_to,
+        owners=owners.distinct(sources, "owner"),
     )  # fmt: skip
 
 

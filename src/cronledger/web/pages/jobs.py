@@ -15,7 +15,7 @@ from starlette.routing import Route
 from cronledger.explain.day.strips import read_strips
 from cronledger.ledger.reports import Row
 from cronledger.rules.model import ScopeKey
-from cronledger.web import queries
+from cronledger.web import owners, queries
 from cronledger.web.drawing.strip import draw_strip
 from cronledger.web.forms import Form, form_of
 from cronledger.web.reading import Reading, ReadRows
@@ -25,8 +25,6 @@ MOST = 100
 """Jobs of a page."""
 MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
-MOST_SOURCES = 200
-SOURCES_SECONDS = 10.0
 STRIPS_SECONDS = 10.0
 """A cell of a strip is a quarter of an hour."""
 MOST_HOURS = 50
@@ -34,7 +32,7 @@ MOST_HOURS = 50
 DAY = timedelta(days=1)
 DURATIONS_SECONDS = 60.0
 STATES = ("active", "paused", "broken", "retired")
-FIELDS = ("search", "state", "queue", "source", "owner", "label")
+FIELDS = ("search", "state", "queue", "source", *owners.FIELDS)
 
 ENTRY = Entry("Jobs", "/jobs")
 
@@ -47,15 +45,15 @@ async def show(request: Request) -> Response:
     after = queries.text(request, "after")
     reading, sources = await asyncio.gather(
         site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
-        site.reader.read("list_sources", fresh=SOURCES_SECONDS, max_rows=MOST_SOURCES),
+        owners.sources(request),
     )
     strips, p95 = await asyncio.gather(_strips(request, reading), _p95(request, reading))
     following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
     return await site.page(
         request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
         following=following, strips=strips, p95=p95, states=STATES, most_changed=MOST_CHANGED,
-        queues=_distinct(sources, "queue"), sources=_distinct(sources, "source"),
-        owners=_distinct(sources, "owner"),
+        queues=owners.distinct(sources, "queue"), sources=owners.distinct(sources, "source"),
+        owners=owners.distinct(sources, "owner"),
     )  # fmt: skip
 
 
@@ -93,10 +91,6 @@ async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:
     )  # fmt: skip
     newest = {row["name"]: row["p95"] for row in rows if row["p95"] is not None}
     return newest | {row["job_name"]: row["p95"] for row in hours.known}
-
-
-def _distinct(reading: Reading, column: str) -> list[str]:
-    return sorted({row[column] for row in reading.known if row[column] is not None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cronledger.ledger.reports import Row
-from cronledger.web import queries
+from cronledger.web import owners, queries
 from cronledger.web.formats import iso
 from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, Links, site_of
@@ -52,6 +52,8 @@ class Filters:
     outcomes: list[str]
     reason: str | None
     runner: str | None
+    owner: str | None
+    label: str | None
     since: datetime
     until: datetime
     before: tuple[Any, ...] | None
@@ -67,14 +69,15 @@ class Filters:
     @property
     def match_all(self) -> bool:
         """Whether every row of the window and the job matches."""
-        return not self.outcomes and self.reason is None and self.runner is None
+        others = (self.reason, self.runner, self.owner, self.label)
+        return not self.outcomes and all(other is None for other in others)
 
     @property
     def query(self) -> dict[str, object]:
         """The fields that the address had, without the place in the stream."""
         return {
             "job": self.job, "scope": self.scope, "outcome": self.outcomes, "reason": self.reason,
-            "runner": self.runner,
+            "runner": self.runner, "owner": self.owner, "label": self.label,
         }  # fmt: skip
 
 
@@ -91,7 +94,7 @@ async def _filters(request: Request) -> Filters:
         job=queries.text(request, "job"), scope=queries.text(request, "scope"),
         outcomes=queries.choices(request, "outcome", OUTCOMES),
         reason=queries.text(request, "reason"), runner=queries.text(request, "runner"),
-        since=since, until=until, before=_before(request),
+        **owners.chosen(request), since=since, until=until, before=_before(request),
     )  # fmt: skip
 
 
@@ -138,6 +141,7 @@ async def _read(request: Request, filters: Filters, most: int) -> Found:
     params: dict[str, Any] = {
         "since": filters.since, "until": filters.until, "outcomes": filters.outcomes or None,
         "reason": filters.reason, "runner": filters.runner, "of_kinds": filters.kinds,
+        "owner": filters.owner, "label": filters.label,
         "max_rows": most + 1, "max_read": MOST_READ if is_page else MOST_READ_FOR_EXPORT,
         **dict(zip(("before_time", "before_job", "before_scope_kind", "before_scope_id",
                     "before_kind"), before, strict=True)),
@@ -170,12 +174,12 @@ def _found(reading: Reading, filters: Filters, most: int) -> Found:
 async def show(request: Request) -> Response:
     """Return a page of the stream."""
     filters = await _filters(request)
-    found = await _read(request, filters, MOST)
+    found, sources = await asyncio.gather(_read(request, filters, MOST), owners.sources(request))
     fields = {name: request.query_params.get(name, "") for name in ("since", "until")}
     return await site_of(request).page(
         request, "ledger.html", reading=found.reading, filters=filters, outcomes=OUTCOMES,
         most=MOST, following=found.following, searched_to=found.searched_to, fields=fields,
-        most_exported=MOST_EXPORTED,
+        most_exported=MOST_EXPORTED, owners=owners.distinct(sources, "owner"),
         window={"since": iso(filters.since), "until": iso(filters.until)},
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.web import owners
 from cronledger.web.site import Entry, site_of
 
 MOST = 50
@@ -16,6 +17,8 @@ CHECK_SECONDS = 10.0
 MOST_SCOPES = 10_000
 """Scopes of which the last execution is looked at, which costs a read of an index for each."""
 FAILING_SECONDS = 5.0
+MOST_NEXT = 10_000
+"""Firings of one queue that are searched for those of an owner or a label."""
 
 ENTRY = Entry("Now", "/")
 
@@ -24,6 +27,8 @@ async def show(request: Request) -> Response:
     """Return the page. Each panel has one row more than it shows, if there are more."""
     site = site_of(request)
     read = site.reader.read
+    filters = owners.chosen(request)
+    is_filtered = any(filters.values())
     (
         overdue,
         failing,
@@ -34,24 +39,33 @@ async def show(request: Request) -> Response:
         check,
         violating,
         runners,
+        sources,
     ) = await asyncio.gather(
-        read("list_overdue", max_rows=MOST + 1),
-        read("list_failing", fresh=FAILING_SECONDS, max_rows=MOST + 1, most_scopes=MOST_SCOPES),
+        read("list_overdue", max_rows=MOST + 1, **filters),
+        read(
+            "list_failing", fresh=FAILING_SECONDS, max_rows=MOST + 1, most_scopes=MOST_SCOPES,
+            **filters,
+        ),
         read("show_scope_count", fresh=FAILING_SECONDS, most_scopes=MOST_SCOPES + 1),
-        read("list_running", max_rows=MOST + 1),
-        read("list_next_hour", max_rows=MOST + 1),
-        read("list_violations", fresh=VIOLATIONS_SECONDS, max_rows=MOST + 1),
+        read("list_running", max_rows=MOST + 1, **filters),
+        read(
+            "list_next_hour", max_rows=MOST + 1, max_read=MOST_NEXT if is_filtered else MOST + 1,
+            **filters,
+        ),
+        read("list_violations", fresh=VIOLATIONS_SECONDS, max_rows=MOST + 1, **filters),
         read("show_verification", fresh=CHECK_SECONDS),
         read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=MOST),
         read("list_live_runners", max_rows=MOST + 1),
-    )
+        owners.sources(request),
+    )  # fmt: skip
     trouble = (overdue, failing, violations, violating)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
     alive = [row for row in runners.known if row["state"] == "alive"]
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
         upcoming=upcoming, violations=violations, check=check, violating=violating,
-        runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES,
+        runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES, filters=filters,
+        is_filtered=is_filtered, owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
         is_calm=bool(alive)
         and are_all_known
         and not any(panel.known or panel.problem for panel in trouble),

@@ -81,19 +81,16 @@ async def show(request: Request) -> Response:
     """Return the page."""
     window, now = await _window(request)
     read = site_of(request).reader.read
-    of_job = "" if window.job is None else "_of_job"
     bounds: dict[str, Any] = {
         "since": window.since, "until": window.until, "planned_from": window.planned_from,
-        **({} if window.job is None else {"job": window.job}),
+        "job": window.job,
     }  # fmt: skip
-    found = await read(
-        f"list_timeline{of_job}", fresh=FRESH_SECONDS, max_rows=MOST_BARS + 1, **bounds
-    )
+    found = await read("list_timeline", fresh=FRESH_SECONDS, max_rows=MOST_BARS + 1, **bounds)
     figure = None if found.has_more(MOST_BARS) else await _drawn(request, window, found, _bars)
     is_dense, many = figure is None and bool(found.known), min(len(found.known), MOST_BARS)
     if is_dense:
         found = await read(
-            f"list_density{of_job}", by=window.by, buckets=BUCKETS, lanes=DENSE_LANES,
+            "list_density", by=window.by, buckets=BUCKETS, lanes=DENSE_LANES,
             max_rows=MOST_ROWS, fresh=FRESH_SECONDS, **bounds,
         )  # fmt: skip
         figure = await _drawn(request, window, found, _density)

@@ -7,7 +7,11 @@ SELECT r.id, r.at, r.role, r.requested_by, r.verb, r.object_kind, r.object, r.jo
 FROM (
     SELECT n.*, row_number() OVER (ORDER BY n.at DESC, n.id DESC) AS place,
            (%(by)s::text IS NULL OR %(by)s::text IN (n.requested_by, n.role))
-           AND (%(verb)s::text IS NULL OR n.verb = %(verb)s::text) AS is_match
+           AND (%(verb)s::text IS NULL OR n.verb = %(verb)s::text)
+           AND (%(owner)s::text IS NULL AND %(label)s::text IS NULL OR coalesce(n.job_name IN (
+                SELECT d.name FROM {schema}.job_details d
+                WHERE (%(owner)s::text IS NULL OR d.owner = %(owner)s::text)
+                  AND (%(label)s::text IS NULL OR {schema}_internal.has_label(d.labels, %(label)s::text))), false)) AS is_match
     FROM (
         SELECT a.id, a.at, a."session_user" AS role, a.requested_by, a.verb, a.object_kind, a.object, a.job_name,
                a.revision, a.execution_ids[1:%(max_executions)s] AS execution_ids, a.arguments, a.reason, a.outcome,

@@ -1,7 +1,7 @@
 -- Counts the executions whose last attempt started in [since, until), by lane (runner or queue), bucket (from 1 on) and
 -- status, of those with a plan_time in [planned_from, until). Lanes after the first `lanes` by their number of
--- executions are one with the name NULL; `merged` is their number. Of all jobs. No lock. Zero rows:
--- none.
+-- executions are one with the name NULL; `merged` is their number. A NULL job does not restrict; one job
+-- is read by the key of the ledger. No lock. Zero rows: none.
 WITH counted AS MATERIALIZED (
     SELECT coalesce(CASE %(by)s::text WHEN 'queue' THEN s.queue ELSE s.runner_id END, '') AS lane,
            width_bucket(extract(epoch FROM s.started_at), extract(epoch FROM %(since)s::timestamptz),
@@ -11,6 +11,7 @@ WITH counted AS MATERIALIZED (
                 ELSE s.status END AS status, count(*) AS count
     FROM {schema}.execution_status s
     WHERE s.plan_time >= %(planned_from)s::timestamptz AND s.plan_time < %(until)s::timestamptz
+      AND (%(job)s::text IS NULL OR s.job_name = %(job)s::text)
       AND s.started_at >= %(since)s::timestamptz AND s.started_at < %(until)s::timestamptz
     GROUP BY 1, 2, 3
 ), ranked AS (

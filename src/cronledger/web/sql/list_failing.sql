@@ -1,6 +1,7 @@
 -- Lists the scopes whose last execution that ended is FAILED, the longest failing first, of the first `most_scopes`
 -- scopes by job and scope, and those of the 500 failures that ended last within a week. `failing_since`: the first
--- failure after the last SUCCESS among the last 100 executions. No lock. Zero rows: none of them is failing.
+-- failure after the last SUCCESS among the last 100 executions. A NULL owner or label does not restrict. No lock.
+-- Zero rows: none of them is failing.
 SELECT f.job_name, f.scope_kind, f.scope_id, l.id, l.plan_time, l.error_code, l.error_msg, l.next_attempt_at,
        l.finished_at, s.failures, s.failing_since, j.timezone
 FROM (
@@ -36,5 +37,7 @@ CROSS JOIN LATERAL (
 ) s
 LEFT JOIN {schema}.job_details j ON j.name = f.job_name
 WHERE l.status = 'FAILED' AND j.retired_at IS NULL
+  AND (%(owner)s::text IS NULL OR j.owner = %(owner)s::text)
+  AND (%(label)s::text IS NULL OR {schema}_internal.has_label(j.labels, %(label)s::text))
 ORDER BY s.failing_since, f.job_name, f.scope_id
 LIMIT %(max_rows)s

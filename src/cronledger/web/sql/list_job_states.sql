@@ -8,10 +8,8 @@ WHERE (%(names)s::text[] IS NULL OR o.name = ANY (%(names)s::text[]))
   AND (%(search)s::text IS NULL OR strpos(lower(o.name), lower(%(search)s::text)) > 0)
   AND (%(queue)s::text IS NULL OR o.queue = %(queue)s::text)
   AND (%(source)s::text IS NULL OR o.source = %(source)s::text)
-    AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
-    AND (%(label)s::text IS NULL OR CASE WHEN strpos(%(label)s::text, '=') = 0 THEN o.labels ? %(label)s::text
-           ELSE o.labels ->> split_part(%(label)s::text, '=', 1)
-                = substr(%(label)s::text, strpos(%(label)s::text, '=') + 1) END)
+  AND (%(owner)s::text IS NULL OR o.owner = %(owner)s::text)
+  AND (%(label)s::text IS NULL OR {schema}_internal.has_label(o.labels, %(label)s::text))
   AND (%(names)s::text[] IS NOT NULL OR CASE %(state)s::text
        WHEN 'retired' THEN o.retired_at IS NOT NULL
        WHEN 'broken' THEN o.retired_at IS NULL AND o.spec_error IS NOT NULL

@@ -10,10 +10,8 @@ FROM (
     WHERE (%(search)s::text IS NULL OR strpos(lower(x.name), lower(%(search)s::text)) > 0)
       AND (%(queue)s::text IS NULL OR x.queue = %(queue)s::text)
       AND (%(source)s::text IS NULL OR x.source = %(source)s::text)
-    AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
-    AND (%(label)s::text IS NULL OR CASE WHEN strpos(%(label)s::text, '=') = 0 THEN x.labels ? %(label)s::text
-           ELSE x.labels ->> split_part(%(label)s::text, '=', 1)
-                = substr(%(label)s::text, strpos(%(label)s::text, '=') + 1) END)
+      AND (%(owner)s::text IS NULL OR x.owner = %(owner)s::text)
+      AND (%(label)s::text IS NULL OR {schema}_internal.has_label(x.labels, %(label)s::text))
       AND CASE WHEN %(state)s::text IS NULL THEN x.state <> 'retired' ELSE x.state = %(state)s::text END
       AND (%(after)s::text IS NULL OR x.name > %(after)s::text COLLATE "C")
     ORDER BY x.name

@@ -12,7 +12,11 @@ FROM (
                                                 n.kind DESC) AS place,
                (%(outcomes)s::text[] IS NULL OR n.outcome = ANY (%(outcomes)s::text[]))
                AND (%(reason)s::text IS NULL OR coalesce(n.reason = %(reason)s::text, false))
-               AND (%(runner)s::text IS NULL OR coalesce(n.runner_id = %(runner)s::text, false)) AS is_match
+               AND (%(runner)s::text IS NULL OR coalesce(n.runner_id = %(runner)s::text, false))
+               AND (%(owner)s::text IS NULL AND %(label)s::text IS NULL OR coalesce(n.job_name IN (
+                    SELECT d.name FROM {schema}.job_details d
+                    WHERE (%(owner)s::text IS NULL OR d.owner = %(owner)s::text)
+                      AND (%(label)s::text IS NULL OR {schema}_internal.has_label(d.labels, %(label)s::text))), false)) AS is_match
         FROM (
             SELECT x.kind, x.job_name, x.scope_kind, x.scope_id, x.plan_time, x.outcome, x.reason, x.runner_id
             FROM {schema}.ledger x

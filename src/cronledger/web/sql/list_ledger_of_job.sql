@@ -14,7 +14,11 @@ WITH scopes AS MATERIALIZED (
                row_number() OVER (ORDER BY x.plan_time DESC, x.kind DESC) AS place,
                (%(outcomes)s::text[] IS NULL OR x.outcome = ANY (%(outcomes)s::text[]))
                AND (%(reason)s::text IS NULL OR coalesce(x.reason = %(reason)s::text, false))
-               AND (%(runner)s::text IS NULL OR coalesce(x.runner_id = %(runner)s::text, false)) AS is_match
+               AND (%(runner)s::text IS NULL OR coalesce(x.runner_id = %(runner)s::text, false))
+               AND (%(owner)s::text IS NULL AND %(label)s::text IS NULL OR coalesce(x.job_name IN (
+                    SELECT d.name FROM {schema}.job_details d
+                    WHERE (%(owner)s::text IS NULL OR d.owner = %(owner)s::text)
+                      AND (%(label)s::text IS NULL OR {schema}_internal.has_label(d.labels, %(label)s::text))), false)) AS is_match
         FROM {schema}.ledger x
         WHERE (x.job_name, x.scope_kind, x.scope_id) = (v.job_name, v.scope_kind, v.scope_id)
           AND x.plan_time >= %(since)s::timestamptz AND x.plan_time < %(until)s::timestamptz
