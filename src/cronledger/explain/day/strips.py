@@ -1,17 +1,18 @@
 """The last 24 hours of many scopes at once, in cells: what lists of jobs show."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from cronledger.explain.day.states import State
+from cronledger.explain.day.states import BY_URGENCY, State
 from cronledger.ledger.days import Row
 from cronledger.rules.model import ScopeKey
 
 WIDTH = timedelta(minutes=15)
 CELLS = 96
 MAX_ROWS = 1500
-"""Executions of one scope that are read: all of a job that fires every minute."""
+"""Executions of one job that are read, of all its scopes: all of one that fires every minute."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,6 +45,7 @@ class Strip:
 
 def parameters(keys: Sequence[ScopeKey], now: datetime) -> dict[str, object]:
     """Return the parameters of `list_strip_cells.sql` for the 24 hours until `now`."""
+    scopes = Counter(key.job_name for key in set(keys))
     end = _EPOCH + ((now - _EPOCH) // WIDTH + 1) * WIDTH
     return {
         "jobs": [key.job_name for key in keys],
@@ -52,7 +54,7 @@ def parameters(keys: Sequence[ScopeKey], now: datetime) -> dict[str, object]:
         "start": end - CELLS * WIDTH,
         "end": end,
         "width": WIDTH,
-        "max_rows": MAX_ROWS,
+        "max_rows": [MAX_ROWS // scopes[key.job_name] for key in keys],
     }
 
 
@@ -69,6 +71,39 @@ def strips(keys: Sequence[ScopeKey], start: datetime, rows: Sequence[Row]) -> li
         Strip(key, start, tuple(mine), known)
         for key, mine, known in zip(keys, cells, read_from, strict=True)
     ]
+
+
+def joined(found: Sequence[Strip]) -> Strip:
+    """Return the strip of the scopes of one job: its cells have the executions of all of them.
+
+    Its key is that of the first one. Raises ValueError if there are none.
+    """
+    if not found:
+        raise ValueError("no strip was given")
+    cells: list[dict[State, int]] = [{} for _ in range(CELLS)]
+    for strip in found:
+        for cell, counts in zip(cells, strip.cells, strict=True):
+            for state, count in counts.items():
+                cell[state] = cell.get(state, 0) + count
+    known = [strip.read_from for strip in found if strip.read_from is not None]
+    return Strip(found[0].key, found[0].start, tuple(cells), max(known, default=None))
+
+
+def worst(found: Sequence[Strip]) -> tuple[Strip, State] | None:
+    """Return the strip with the most urgent state, and this state; None: nothing is in any strip.
+
+    Of several strips with this state it is the one that has it most often.
+    """
+    ranked = [
+        (urgency, -count, place)
+        for place, strip in enumerate(found)
+        for state, count in strip.totals().items()
+        for urgency in [BY_URGENCY.index(state)]
+    ]
+    if not ranked:
+        return None
+    urgency, _, place = min(ranked)
+    return found[place], BY_URGENCY[urgency]
 
 
 def read_strips(

@@ -1,9 +1,11 @@
-"""Draw the strip of a scope: 24 hours on one line, for lists of jobs."""
+"""Draw the strip of a job: 24 hours on one line, for lists of jobs, and as text."""
 
+from datetime import UTC, datetime
+from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from cronledger.explain.day.states import BY_URGENCY, SKIPPED, State
-from cronledger.explain.day.strips import CELLS, Strip
+from cronledger.explain.day.states import BY_URGENCY, SKIPPED, Counts, State
+from cronledger.explain.day.strips import CELLS, WIDTH, Strip
 from cronledger.web.drawing.svg import add, element, markup
 
 _CELL, _HEIGHT = 2, 16
@@ -35,13 +37,44 @@ def draw_strip(strip: Strip) -> str:
 
 def strip_words(strip: Strip) -> str:
     """Return the executions of the strip by state, and the reasons of its skips."""
-    totals = strip.totals()
-    terms = [f"{totals[one]:,} {one.word}" for one in State if totals.get(one)]
-    reasons = [one.value for one in SKIPPED if one in totals]
+    part = " of those that were read" if strip.read_from is not None else ""
+    return f"24 hours: {_words(strip.totals()) or 'nothing'}{part}"
+
+
+def _words(counts: Counts) -> str:
+    terms = [f"{counts[one]:,} {one.word}" for one in State if counts.get(one)]
+    reasons = [one.value for one in SKIPPED if one in counts]
     if reasons:
         terms.append(f"skipped: {', '.join(reasons)}")
-    part = " of those that were read" if strip.read_from is not None else ""
-    return f"24 hours: {', '.join(terms) or 'nothing'}{part}"
+    return ", ".join(terms)
+
+
+def list_strip(strip: Strip) -> str:
+    """Return what the strip shows as a list of HTML, for readers who do not see it.
+
+    It has an item for each period of equal states.
+    """
+    found = element("ul", class_="unseen")
+    for (is_known, states), cells in groupby(range(CELLS), lambda cell: _kind(strip, cell)):
+        places = list(cells)
+        if is_known and not states:
+            continue
+        counts = {
+            state: sum(strip.cells[cell].get(state, 0) for cell in places) for state in states
+        }
+        first, end = (strip.start + cell * WIDTH for cell in (places[0], places[-1] + 1))
+        add(found, "li", f"{_time(first)} to {_time(end)} UTC: {_words(counts) or 'not read'}")
+    return markup(found) if len(found) else ""
+
+
+def _kind(strip: Strip, cell: int) -> tuple[bool, frozenset[State]]:
+    """Return whether everything in the cell was read, and its states."""
+    is_known = strip.is_known(cell)
+    return is_known, frozenset(strip.cells[cell]) if is_known else frozenset()
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def _tall(state: State) -> int:

@@ -6,27 +6,22 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Any
 
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.explain.day.strips import read_strips
 from cronledger.ledger.reports import Row
-from cronledger.rules.model import ScopeKey
 from cronledger.web import owners, queries
-from cronledger.web.drawing.strip import draw_strip
 from cronledger.web.forms import Form, form_of
-from cronledger.web.reading import Reading, ReadRows
+from cronledger.web.pages.job_strips import read_jobs_strips
+from cronledger.web.reading import Reading
 from cronledger.web.site import Entry, identity_of, site_of
 
 MOST = 100
 """Jobs of a page."""
 MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
-STRIPS_SECONDS = 10.0
-"""A cell of a strip is a quarter of an hour."""
 MOST_HOURS = 50
 """Counted hours of one job, of all its scopes, from which the p95 is estimated."""
 DAY = timedelta(days=1)
@@ -47,33 +42,17 @@ async def show(request: Request) -> Response:
         site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
         owners.sources(request),
     )
-    strips, p95 = await asyncio.gather(_strips(request, reading), _p95(request, reading))
+    (strips, streaks), p95 = await asyncio.gather(
+        read_jobs_strips(request, reading.first(MOST), reading.now), _p95(request, reading)
+    )
     following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
     return await site.page(
         request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
-        following=following, strips=strips, p95=p95, states=STATES, most_changed=MOST_CHANGED,
+        following=following, strips=strips, streaks=streaks, p95=p95, states=STATES,
+        most_changed=MOST_CHANGED,
         queues=owners.distinct(sources, "queue"), sources=owners.distinct(sources, "source"),
         owners=owners.distinct(sources, "owner"),
     )  # fmt: skip
-
-
-async def _strips(request: Request, reading: Reading) -> Mapping[str, Markup]:
-    """Return the last 24 hours of each job with one scope; none if they could not be read."""
-    keys = tuple(
-        ScopeKey(row["name"], row["scope_kind"], row["scope_id"])
-        for row in reading.first(MOST)
-        if row["scope_id"] is not None
-    )
-    now = reading.now
-    if not keys or now is None:
-        return {}
-
-    def draw(read: ReadRows) -> Mapping[str, Markup]:
-        found = read_strips(read, keys, now)
-        return {strip.key.job_name: Markup(draw_strip(strip)) for strip in found}
-
-    found = await site_of(request).reader.compute("strips", draw, keys=keys, fresh=STRIPS_SECONDS)
-    return found.value or {}
 
 
 async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:
