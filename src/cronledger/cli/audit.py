@@ -2,10 +2,9 @@
 
 import click
 
-from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import owner_options
-from cronledger.cli.show import read_moment, unknown_job
+from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
+from cronledger.cli.show import read_moment
 
 LISTING = Listing(
     {
@@ -27,20 +26,12 @@ LISTING = Listing(
 
 
 @click.command()
-@click.option("--since", metavar="ISO|DURATION", help="Earliest time of the action, or its age.")
+@since_option("time of the action")
 @click.option("--by", metavar="NAME", help="Only actions of this person, program or role.")
 @click.option("--verb", metavar="NAME", help="Only this action, such as retry or edit.")
-@click.option(
-    "--job", metavar="NAME", shell_complete=complete.jobs, help="Only actions on this job."
-)
+@job_option("actions on")
 @owner_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    help="Most actions to list.",
-)
+@limit_option("actions")
 @listed(LISTING)
 def audit(
     *,
@@ -62,7 +53,6 @@ def audit(
         rows = ledger.reports.audit(
             since=first, by=by, verb=verb, job=job, owner=owner, labels=labels, limit=limit
         )
-        # A deleted job is still in the history.
-        if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise unknown_job(job)
+        if not rows and job is not None:
+            ledger.require_job(job)
     show(rows, now)

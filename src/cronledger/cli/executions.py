@@ -7,7 +7,7 @@ import click
 from cronledger.cli import complete
 from cronledger.cli.execution import print_execution
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import owner_options
+from cronledger.cli.parameters import job_option, limit_option, owner_options, since_option
 from cronledger.cli.show import (
     echo,
     iso,
@@ -15,7 +15,6 @@ from cronledger.cli.show import (
     print_json,
     print_result,
     read_moment,
-    unknown_job,
 )
 
 LISTING = Listing(
@@ -52,9 +51,7 @@ def executions() -> None:
 
 
 @executions.command("list")
-@click.option(
-    "--job", metavar="NAME", shell_complete=complete.jobs, help="Only executions of this job."
-)
+@job_option("executions of")
 @click.option(
     "--scope", metavar="ID", shell_complete=complete.scopes, help="Only executions of this scope."
 )
@@ -66,17 +63,11 @@ def executions() -> None:
     type=click.Choice(STATUSES, case_sensitive=False),
     help="Only executions with this status; repeatable.",
 )
-@click.option("--since", metavar="ISO|DURATION", help="Earliest plan_time, or its age.")
+@since_option("plan_time")
 @click.option(
     "--until", metavar="ISO|DURATION", help="Only plan_times before this one, or older than this."
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    help="Most executions to list.",
-)
+@limit_option("executions")
 @listed(LISTING)
 def list_executions(
     *,
@@ -105,9 +96,8 @@ def list_executions(
             job=job, scope=scope, owner=owner, labels=labels, statuses=statuses,
             since=first, until=end, limit=limit,
         )  # fmt: skip
-        # A deleted job is still in the history.
-        if not rows and job is not None and not ledger.reports.revisions(job, 1):
-            raise unknown_job(job)
+        if not rows and job is not None:
+            ledger.require_job(job)
     show(rows, now)
 
 

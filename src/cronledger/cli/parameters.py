@@ -118,6 +118,29 @@ def owner_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--owner", metavar="NAME", help="Only jobs of this owner.")(command)
 
 
+def job_option(things: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --job of a command that lists such things."""
+    return click.option(
+        "--job", metavar="NAME", shell_complete=complete.jobs, help=f"Only {things} this job."
+    )
+
+
+def since_option(time: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --since of a command, which bounds this time."""
+    return click.option("--since", metavar="ISO|DURATION", help=f"Earliest {time}, or its age.")
+
+
+def limit_option(things: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --limit of a command that lists such things."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 100_000),
+        default=50,
+        show_default=True,
+        help=f"Most {things} to list.",
+    )
+
+
 payload_option = click.option(
     "--payload",
     type=Payload(),

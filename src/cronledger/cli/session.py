@@ -87,6 +87,11 @@ class Session:
         assert row is not None
         return row
 
+    def require_job(self, name: str) -> None:
+        """Raise UsageError unless the job is in the history, in which a deleted job still is."""
+        if not self.reports.revisions(name, 1):
+            raise unknown_job(name)
+
     def scope(self, job: str, kind: str | None, scope: str | None) -> ScopeKey:
         """Return this scope of the job; None stands for the kind and the only scope of the job.
 
