@@ -43,7 +43,7 @@ def test_f56_jobs_are_in_alphabetical_order_whatever_their_state(
     assert names(browser, "?state=retired") == ["Z"]
     shown = panel(browser.get("/jobs").text, "jobs")
     assert re.search(r"b paused by alice: moving", shown)
-    assert re.search(r"c active .*@hourly UTC .*FAILED .*1 failed", shown)
+    assert re.search(r"c .*: 1 failed active .*@hourly UTC .*FAILED .*1 failed", shown)
 
 
 def test_f56_a_row_has_the_durations_and_the_streak(browser: TestClient, db: Db) -> None:
@@ -87,9 +87,48 @@ def test_f61_a_job_with_one_scope_has_a_strip(browser: TestClient, db: Db) -> No
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=2))
     rows.execution(db, "SUCCESS", "report", plan_time=at - timedelta(hours=26))
     shown = browser.get("/jobs").text
-    assert shown.count('class="strip"') == 1
     assert 'aria-label="24 hours: 1 ran, 1 failed"' in shown
-    assert 'href="/job?name=shards"' in shown
+    items = re.findall(r"<li>([^<]*)</li>", shown)
+    assert [re.sub(r"[\d-]+ [\d:]+", "…", item) for item in items] == [
+        "… to … UTC: 1 failed", "… to … UTC: 1 ran",
+    ]  # fmt: skip
+
+
+def scoped(db: Db, job: str, scope: str, status: str, hours: int) -> None:
+    """An execution of a scope, some hours ago."""
+    at = rows.now(db) - timedelta(hours=hours)
+    rows.execution(db, status, job, scope_kind="shard", scope_id=scope, plan_time=at)
+
+
+def test_f61_the_strip_of_a_job_with_several_scopes_names_the_worst_one(
+    browser: TestClient, db: Db
+) -> None:
+    rows.job(db, "shards", scope_kind="shard", scopes=["a", "b", "c"])
+    rows.job(db, "fine", scope_kind="shard", scopes=["a", "b"])
+    for hours in (2, 3):
+        scoped(db, "shards", "b", "FAILED", hours)
+    scoped(db, "shards", "c", "FAILED", 5)
+    scoped(db, "shards", "c", "SUCCESS", 4)
+    scoped(db, "shards", "a", "SUCCESS", 3)
+    scoped(db, "fine", "b", "SUCCESS", 3)
+    shown = browser.get("/jobs").text
+    assert 'aria-label="24 hours: 2 ran, 3 failed"' in shown
+    worst = re.findall(r'class="worst" href="([^"]*)">([^<]*)<', shown)
+    assert [(unescape(address), name) for address, name in worst] == [
+        ("/job?name=shards&scope_kind=shard&scope=b", "shard/b: failed")
+    ]
+    assert re.search(r"shards 3 scopes .* 2 failed shard/b default", panel(shown, "jobs"))
+
+
+def test_f61_a_scope_that_failed_is_shown_however_many_others_there_are(
+    browser: TestClient, db: Db
+) -> None:
+    names = [f"s{number:03}" for number in range(200)]
+    rows.job(db, "shards", scope_kind="shard", scopes=names)
+    scoped(db, "shards", "s177", "FAILED", 2)
+    shown = panel(browser.get("/jobs").text, "jobs")
+    assert "shard/s177: failed 10 of 200 scopes" in shown
+    assert "1 failed shard/s177" in shown
 
 
 def test_f56_search_and_filters_are_in_the_address(browser: TestClient, db: Db) -> None:

@@ -1,0 +1,156 @@
+"""The filters by owner and label, on the pages other than Jobs."""
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from starlette.testclient import TestClient
+
+from cronledger.web.pages import ledger, now
+from tests.db.support import rows
+from tests.db.support.rows import Db, value
+from tests.web.support.browsing import panel, text
+
+OWNED = ["owner=data", "label=team", "label=team=data", "owner=data&label=tier=1"]
+NOT_OWNED = ["owner=nobody", "label=team=bi", "label=tea", "owner=platform&label=team"]
+
+
+@pytest.fixture
+def jobs(db: Db) -> None:
+    """`report` of the owner `data`, and `tidy` of `platform`, with the same history."""
+    rows.runner(db)
+    rows.job(db, "report", owner="data", labels='{"team": "data", "tier": "1"}')
+    rows.job(db, "tidy", owner="platform")
+    at = rows.now(db)
+    for name in ("report", "tidy"):
+        rows.execution(db, "FAILED", name, plan_time=at - timedelta(hours=2))
+        rows.execution(db, "RUNNING", name, plan_time=at - timedelta(minutes=3))
+        db.execute("SELECT cronledger.pause(%s)", [name])
+        db.execute("SELECT cronledger.resume(%s)", [name])
+        db.execute(
+            "UPDATE cronledger.schedules SET parked = NULL, next_plan_time = %s, next_due_at = %s"
+            " WHERE job_name = %s", [at + timedelta(minutes=9), at + timedelta(minutes=9), name],
+        )  # fmt: skip
+
+
+def named(shown: str) -> set[str]:
+    return {name for name in ("report", "tidy") if re.search(rf"\b{name}\b", shown)}
+
+
+@pytest.mark.parametrize("query", OWNED)
+@pytest.mark.parametrize("name", ["failing", "running", "next"])
+def test_f62_now_shows_the_jobs_that_match(
+    browser: TestClient, jobs: None, query: str, name: str
+) -> None:
+    assert named(panel(browser.get("/").text, name)) == {"report", "tidy"}
+    assert named(panel(browser.get(f"/?{query}").text, name)) == {"report"}
+
+
+@pytest.mark.parametrize("query", NOT_OWNED)
+def test_f62_now_states_that_nothing_matches(browser: TestClient, jobs: None, query: str) -> None:
+    shown = browser.get(f"/?{query}").text
+    assert panel(shown, "overdue").endswith("Everything that matches and is due has started.")
+    assert "The last execution of every job that matches succeeded." in panel(shown, "failing")
+    assert panel(shown, "running").endswith("Nothing that matches is running.")
+    assert "Nothing that matches is among the next 10,000 firings" in panel(shown, "next")
+    assert "No promise of the jobs that match is broken now." in panel(shown, "violations")
+    assert "r1" in panel(shown, "runners")
+    assert "Of the jobs that match, none is overdue or failing" in text(shown)
+
+
+def test_f62_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> None:
+    at = rows.now(db)
+    for name, owner in (("mine", "data"), ("other", "platform")):
+        rows.job(db, name, owner=owner, queue="nowhere")
+        db.execute(
+            "UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL,"
+            " next_plan_time = %s WHERE job_name = %s", [at - timedelta(minutes=2), name],
+        )  # fmt: skip
+        for minutes in (3, 4):  # two at once, which `overlap` forbids
+            rows.execution(db, "RUNNING", name, plan_time=at - timedelta(minutes=minutes))
+    for query, found in (("", {"mine", "other"}), ("?owner=data", {"mine"})):
+        shown = browser.get(f"/{query}").text
+        for name in ("overdue", "violations"):
+            seen = {one for one in ("mine", "other") if one in panel(shown, name)}
+            assert seen == found, (name, query)
+
+
+def test_f62_the_search_of_the_next_hour_is_bounded(
+    browser: TestClient, jobs: None, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute(
+        "UPDATE cronledger.schedules SET next_due_at = next_due_at + interval '1 min'"
+        " WHERE job_name = 'report'"
+    )
+    assert "report" in panel(browser.get("/?owner=data").text, "next")
+    monkeypatch.setattr(now, "MOST_NEXT", 1)
+    assert "among the next 1 firings" in panel(browser.get("/?owner=data").text, "next")
+
+
+def ledger_jobs(browser: TestClient, query: str) -> set[str]:
+    return {row["job_name"] for row in browser.get(f"/ledger.json?{query}").json()["rows"]}
+
+
+def test_f62_the_ledger_and_its_exports_have_the_rows_of_jobs_that_match(
+    browser: TestClient, jobs: None
+) -> None:
+    assert ledger_jobs(browser, "") == {"report", "tidy"}
+    for query in OWNED:
+        assert ledger_jobs(browser, query) == {"report"}
+        assert ledger_jobs(browser, f"job=report&{query}") == {"report"}
+        assert ledger_jobs(browser, f"job=tidy&{query}") == set()
+        assert "tidy" not in browser.get(f"/ledger.csv?{query}").text
+    for query in NOT_OWNED:
+        assert ledger_jobs(browser, query) == set()
+
+
+def test_f62_pages_and_exports_of_the_ledger_keep_the_filters(
+    browser: TestClient, jobs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MOST", 1)
+    monkeypatch.setattr(ledger, "MOST_EXPORTED", 1)
+    shown = browser.get("/ledger?owner=data&label=team=data").text
+    assert "<option selected>data</option>" in shown and 'name="label" value="team=data"' in shown
+    (following,) = re.findall(r'rel="next" href="([^"]*)"', shown)
+    addresses = [following, *re.findall(r'href="([^"]*ledger\.(?:csv|json)[^"]*)"', shown)]
+    assert len(addresses) == 3
+    for address in addresses:
+        assert "owner=data" in address and "label=team%3Ddata" in address
+    assert named(panel(browser.get(unescape(following)).text, "ledger")) == {"report"}
+    link = browser.get("/ledger.csv?owner=data").headers["link"]
+    assert "owner=data" in link
+    (rest,) = browser.get(link.split(">")[0].removeprefix("<")).text.splitlines()[1:]
+    assert "report" in rest
+
+
+@pytest.mark.parametrize("query", OWNED)
+def test_f62_audit_lists_the_actions_on_jobs_that_match(
+    browser: TestClient, jobs: None, query: str
+) -> None:
+    assert named(panel(browser.get("/audit").text, "audit")) == {"report", "tidy"}
+    assert named(panel(browser.get(f"/audit?{query}").text, "audit")) == {"report"}
+
+
+def test_f62_actions_on_no_job_match_no_owner(browser: TestClient, jobs: None, db: Db) -> None:
+    db.execute("SELECT cronledger.pause_queue('default')")
+    assert "pause_queue" in panel(browser.get("/audit").text, "audit")
+    assert "pause_queue" not in panel(browser.get("/audit?owner=data").text, "audit")
+    assert "No action matches." in panel(browser.get("/audit?owner=nobody").text, "audit")
+
+
+def test_f62_an_owner_without_jobs_stays_chosen(browser: TestClient, jobs: None) -> None:
+    for page in ("/", "/ledger", "/audit", "/jobs"):
+        assert "<option selected>gone</option>" in browser.get(f"{page}?owner=gone").text
+
+
+def test_f62_a_label_has_one_definition(db: Db) -> None:
+    labels = '{"team": "data", "tier": "1=a"}'
+    found = {
+        label: value(db, "SELECT cronledger_internal.has_label(%s::jsonb, %s::text)", labels, label)
+        for label in ("team", "team=data", "tier=1=a", "team=bi", "tea", "none=1", "=")
+    }
+    assert found == {
+        "team": True, "team=data": True, "tier=1=a": True, "team=bi": False, "tea": False,
+        "none=1": None, "=": None,
+    }  # fmt: skip

@@ -1,0 +1,109 @@
+"""The plans of statements of the page that take filters: each with and without them."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronledger.ledger import queries
+from tests.db.support import rows
+from tests.db.support.rows import Db, one
+
+WINDOW = ("list_timeline", "list_density")
+
+
+@pytest.fixture
+def filled(db: Db) -> Db:
+    """Forty jobs with 500 executions each, of the last 500 minutes."""
+    for number in range(40):
+        rows.job(db, f"job-{number:02}")
+    db.execute(
+        "SELECT cronledger_internal.create_missing_partitions("
+        "ARRAY(SELECT now() - n * interval '1 h' FROM generate_series(0, 10) n))"
+    )
+    db.execute(
+        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
+        " started_at, first_started_at, finished_at, duration_ms)"
+        " SELECT format('job-%s', lpad(j::text, 2, '0')), 'global', 'global', at, 'SUCCESS',"
+        " 'schedule', 1, 'default', at, 1, 1, 'r', gen_random_uuid(), at, at,"
+        " at + interval '1 s', 1000 FROM generate_series(0, 39) j, generate_series(1, 500) m,"
+        " LATERAL (SELECT date_trunc('minute', now()) - m * interval '1 min' AS at) a"
+    )
+    db.execute("ANALYZE cronledger.executions")
+    return db
+
+
+def plan(db: Db, name: str, **params: Any) -> dict[str, Any]:
+    """The plan of a statement with the settings of the page."""
+    text = queries.text(name, "cronledger", "cronledger.web")
+    with db.transaction():
+        db.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+        db.execute("SET LOCAL enable_sort = off")
+        found = db.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {text}".encode(), params)
+        (value,) = one(found).values()
+    ((top,),) = [value if isinstance(value, list) else json.loads(value)]
+    result: dict[str, Any] = top["Plan"]
+    return result
+
+
+def nodes(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield found
+    for one_ in found.get("Plans", ()):
+        yield from nodes(one_)
+
+
+def window(db: Db, **params: Any) -> dict[str, Any]:
+    at = rows.now(db)
+    bounds = {"since": at - timedelta(hours=1), "until": at, "max_rows": 2001}
+    density = {"by": "runner", "buckets": 120, "lanes": 20}
+    return bounds | {"planned_from": at - timedelta(hours=2)} | density | params
+
+
+@pytest.mark.parametrize("name", WINDOW)
+@pytest.mark.parametrize("job", [None, "job-07"])
+def test_f56_a_window_is_read_by_an_index_with_and_without_a_job(
+    filled: Db, name: str, job: str | None
+) -> None:
+    scans = [
+        node for node in nodes(plan(filled, name, **window(filled, job=job)))
+        if node.get("Relation Name", "").startswith("executions_p")
+    ]  # fmt: skip
+    assert scans
+    for scan in scans:
+        condition = scan.get("Index Cond", "") + scan.get("Recheck Cond", "")
+        if "Index Name" not in scan and "Bitmap" not in scan["Node Type"]:
+            raise AssertionError(f"{scan['Node Type']} of {scan['Relation Name']}")
+        assert ("job-07" in condition) is (job is not None), scan
+        assert "IS NULL OR" not in json.dumps(scan)
+
+
+@pytest.mark.parametrize("name", ["list_jobs", "list_job_states"])
+def test_f62_the_condition_of_a_label_is_part_of_the_plan(filled: Db, name: str) -> None:
+    params = dict.fromkeys(("search", "queue", "source", "owner", "state", "after", "names"))
+    found = plan(filled, name, **params, label="team=data", max_rows=100)
+    written = json.dumps(list(nodes(found)))
+    assert "has_label(" not in written
+    assert "split_part" in written or "'team'" in written
+
+
+def test_f62_without_a_filter_by_owner_the_ledger_reads_no_jobs_for_it(filled: Db) -> None:
+    params: dict[str, Any] = dict.fromkeys(
+        ("outcomes", "reason", "runner", "owner", "label", "before_time", "before_job",
+         "before_scope_kind", "before_scope_id", "before_kind")
+    )  # fmt: skip
+    at = rows.now(filled)
+    params |= {"since": at - timedelta(hours=1), "until": at, "of_kinds": ["execution", "skip"]}
+    params |= {"max_rows": 101, "max_read": 20_000}
+
+    def subplans(**chosen: str) -> int:
+        found = nodes(plan(filled, "list_ledger", **params | chosen))
+        return sum(
+            "SubPlan" in node.get("Subplan Name", "") and node.get("Relation Name") == "jobs"
+            and "owner" in node.get("Filter", "") for node in found
+        )  # fmt: skip
+
+    assert subplans() == 0
+    assert subplans(owner="data") == 1
