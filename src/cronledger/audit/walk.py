@@ -3,7 +3,8 @@
 This module shares no code with the planner, and uses a different algorithm. The planner processes
 periods of constant UTC offset. This module takes each date that `fields` names and each of its wall
 times, and finds the instants at which the zone shows that wall time, with zoneinfo and both folds.
-If no clock change is near a date, one offset applies to all of its times.
+If no clock change is near a date, one offset applies to all of its times. On other dates, one
+offset applies to each hour in which the clocks do not change.
 
 - A wall time that occurs twice fires at both instants if the schedule keeps elapsed time (its
   minute or hour field begins with `*`) or with dst_fold=both; otherwise at the first.
@@ -28,7 +29,7 @@ from zoneinfo import ZoneInfo
 
 from cronledger.audit import fields
 from cronledger.audit.fields import Calendar, Grid
-from cronledger.audit.runs import Run, parts_of_grid, parts_of_hour, run_of, within
+from cronledger.audit.runs import Parts, Run, parts_of_grid, parts_of_hour, run_of, within
 from cronledger.rules.model import ScopeKey
 
 TEN_YEARS = timedelta(days=3653)
@@ -202,9 +203,7 @@ def _dates(meant: Calendar, clock: _WallClock, after: datetime, through: datetim
                 base = midnight.replace(tzinfo=UTC) + hour * _HOUR
                 if base + _HOUR - min(offsets) <= after or base - max(offsets) > through:
                     continue
-                for part in parts.lengths:
-                    wall = midnight + hour * _HOUR + part
-                    unsettled.update(_instants(wall, clock))
+                unsettled.update(_of_hour(midnight + hour * _HOUR, parts, clock))
             continue
         yield from within(run_of(unsettled), after, through)
         unsettled.clear()
@@ -217,6 +216,19 @@ def _dates(meant: Calendar, clock: _WallClock, after: datetime, through: datetim
                 return
             yield from within([Run(base, parts)], after, through)
     yield from within(run_of(unsettled), after, through)
+
+
+def _of_hour(wall: datetime, parts: Parts, clock: _WallClock) -> Iterator[datetime]:
+    """Yield the instants at which the parts of the hour from the naive `wall` on fire."""
+    ends = (wall, wall + _HOUR - _SECOND)
+    offsets = {at.replace(tzinfo=clock.zone, fold=f).utcoffset() for at in ends for f in (0, 1)}
+    offset = offsets.pop()
+    if not offsets and offset is not None:  # the clocks do not change in this hour
+        base = wall.replace(tzinfo=UTC) - offset
+        yield from (base + part for part in parts.lengths)
+    else:
+        for part in parts.lengths:
+            yield from _instants(wall + part, clock)
 
 
 def _instants(wall: datetime, clock: _WallClock) -> list[datetime]:
