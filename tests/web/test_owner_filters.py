@@ -62,13 +62,13 @@ def test_f62_now_states_that_nothing_matches(browser: TestClient, jobs: None, qu
 def test_f62_overdue_and_violations_are_filtered(browser: TestClient, db: Db) -> None:
     at = rows.now(db)
     for name, owner in (("mine", "data"), ("other", "platform")):
-        rows.job(db, name, owner=owner, queue="nowhere")
+        rows.job(db, name, owner=owner, queue="nowhere", allow_stale_reentry=False)
         db.execute(
             "UPDATE cronledger.schedules SET parked = 'no_runner', next_due_at = NULL,"
             " next_plan_time = %s WHERE job_name = %s", [at - timedelta(minutes=2), name],
         )  # fmt: skip
-        for minutes in (3, 4):  # two at once, which `overlap` forbids
-            rows.execution(db, "RUNNING", name, plan_time=at - timedelta(minutes=minutes))
+        ended = at - timedelta(hours=1)  # its lease, which nobody has swept
+        rows.execution(db, "RUNNING", name, plan_time=at - timedelta(hours=2), stale_after=ended)
     for query, found in (("", {"mine", "other"}), ("?owner=data", {"mine"})):
         shown = browser.get(f"/{query}").text
         for name in ("overdue", "violations"):

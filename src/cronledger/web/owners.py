@@ -1,6 +1,6 @@
 """The filters by owner and label, which several pages have."""
 
-from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 
@@ -13,7 +13,7 @@ MOST_SOURCES = 200
 SOURCES_SECONDS = 10.0
 
 
-def chosen(request: Request) -> Mapping[str, str | None]:
+def chosen(request: Request) -> dict[str, Any]:
     """Return what the address selects: `owner`, and `label`. Raises HTTPException."""
     return {name: queries.text(request, name) for name in FIELDS}
 
