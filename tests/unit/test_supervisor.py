@@ -899,5 +899,6 @@ def test_the_supervisor_imports_little() -> None:
         "cronledger.engine.commands.cgroup",
         "cronledger.engine.commands.guardian",
         "cronledger.engine.commands.spawn",
+        "cronledger.engine.commands.supervised",
         "cronledger.engine.commands.supervisor",
     }
