@@ -1,11 +1,11 @@
 """The last 24 hours of many scopes at once, in cells: what lists of jobs show."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from cronledger.explain.day.states import BY_URGENCY, State
+from cronledger.explain.day.states import BY_URGENCY, Counts, State
 from cronledger.ledger.days import Row
 from cronledger.rules.model import ScopeKey
 
@@ -14,6 +14,7 @@ CELLS = 96
 MAX_ROWS = 1500
 """Executions of one job that are read, of all its scopes: all of one that fires every minute."""
 
+_EMPTY: Counts = {}  # most cells of most strips
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -32,11 +33,7 @@ class Strip:
 
     def totals(self) -> Mapping[State, int]:
         """Return the executions by state in all cells; a reason of skips has 0."""
-        found: dict[State, int] = {}
-        for cell in self.cells:
-            for state, count in cell.items():
-                found[state] = found.get(state, 0) + count
-        return found
+        return _sum(cell for cell in self.cells if cell)
 
     def is_known(self, cell: int) -> bool:
         """Return whether everything in the cell was read."""
@@ -60,11 +57,12 @@ def parameters(keys: Sequence[ScopeKey], now: datetime) -> dict[str, object]:
 
 def strips(keys: Sequence[ScopeKey], start: datetime, rows: Sequence[Row]) -> list[Strip]:
     """Return the strip of each key, in their order. `rows`: those of `list_strip_cells.sql`."""
-    cells: list[list[dict[State, int]]] = [[{} for _ in range(CELLS)] for _ in keys]
+    cells: list[list[Mapping[State, int]]] = [[_EMPTY] * CELLS for _ in keys]
     read_from: list[datetime | None] = [None] * len(keys)
     for row in rows:
         place = row["n"] - 1
-        cells[place][row["cell"]][State(row["state"])] = row["count"]
+        found = {State(row["state"]): row["count"]}
+        cells[place][row["cell"]] = {**cells[place][row["cell"]], **found}
         known = [at for at in (read_from[place], row["read_from"]) if at is not None]
         read_from[place] = max(known, default=None)
     return [
@@ -80,11 +78,9 @@ def joined(found: Sequence[Strip]) -> Strip:
     """
     if not found:
         raise ValueError("no strip was given")
-    cells: list[dict[State, int]] = [{} for _ in range(CELLS)]
-    for strip in found:
-        for cell, counts in zip(cells, strip.cells, strict=True):
-            for state, count in counts.items():
-                cell[state] = cell.get(state, 0) + count
+    cells = [
+        _sum(filter(None, of_all)) for of_all in zip(*(strip.cells for strip in found), strict=True)
+    ]
     known = [strip.read_from for strip in found if strip.read_from is not None]
     return Strip(found[0].key, found[0].start, tuple(cells), max(known, default=None))
 
@@ -104,6 +100,14 @@ def worst(found: Sequence[Strip]) -> tuple[Strip, State] | None:
         return None
     urgency, _, place = min(ranked)
     return found[place], BY_URGENCY[urgency]
+
+
+def _sum(cells: Iterable[Counts]) -> Counts:
+    found: dict[State, int] = {}
+    for cell in cells:
+        for state, count in cell.items():
+            found[state] = found.get(state, 0) + count
+    return found
 
 
 def read_strips(

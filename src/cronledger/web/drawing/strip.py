@@ -9,6 +9,7 @@ from cronledger.explain.day.strips import CELLS, WIDTH, Strip
 from cronledger.web.drawing.svg import add, element, markup
 
 _CELL, _HEIGHT = 2, 16
+_PLACES = {state: place for place, state in enumerate(State)}
 _CALM = (State.ON_TIME, State.RAN)
 # Beside the colour, the height tells a cell that went wrong from one that ran or was skipped.
 _FULL, _RAN, _LOW = 16, 8, 4
@@ -42,8 +43,9 @@ def strip_words(strip: Strip) -> str:
 
 
 def _words(counts: Counts) -> str:
-    terms = [f"{counts[one]:,} {one.word}" for one in State if counts.get(one)]
-    reasons = [one.value for one in SKIPPED if one in counts]
+    states = sorted(counts, key=_PLACES.__getitem__)
+    terms = [f"{counts[one]:,} {one.word}" for one in states if counts[one]]
+    reasons = [one.value for one in states if one in SKIPPED]
     if reasons:
         terms.append(f"skipped: {', '.join(reasons)}")
     return ", ".join(terms)
