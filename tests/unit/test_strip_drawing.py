@@ -73,6 +73,11 @@ def test_the_list_has_the_numbers_of_the_strip_by_period() -> None:
     ]
 
 
+def test_a_job_that_fires_hourly_and_never_fails_is_one_item() -> None:
+    (strip,) = strips([KEY], START, [cell(1, 4 * hour, "ran") for hour in range(24)])
+    assert items(list_strip(strip)) == ["2026-05-31 12:15 to 2026-06-01 11:30 UTC: 24 ran"]
+
+
 def test_the_list_names_the_time_that_was_not_read() -> None:
     (strip,) = strips([KEY], START, [cell(1, 95, "ran", 1500, START + 95 * WIDTH)])
     assert items(list_strip(strip))[0] == "2026-05-31 12:15 to 2026-06-01 12:00 UTC: not read"

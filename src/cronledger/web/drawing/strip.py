@@ -54,25 +54,21 @@ def _words(counts: Counts) -> str:
 def list_strip(strip: Strip) -> str:
     """Return what the strip shows as a list of HTML, for readers who do not see it.
 
-    It has an item for each period of equal states.
+    It has an item for each period of equal states. Cells in which nothing happened end no period.
     """
     found = element("ul", class_="unseen")
-    for (is_known, states), cells in groupby(range(CELLS), lambda cell: _kind(strip, cell)):
+    shown = [cell for cell in range(CELLS) if strip.cells[cell] or not strip.is_known(cell)]
+    for states, cells in groupby(shown, lambda cell: _states(strip, cell)):
         places = list(cells)
-        if is_known and not states:
-            continue
-        counts = {
-            state: sum(strip.cells[cell].get(state, 0) for cell in places) for state in states
-        }
+        counts = {state: sum(strip.cells[cell][state] for cell in places) for state in states}
         first, end = (strip.start + cell * WIDTH for cell in (places[0], places[-1] + 1))
         add(found, "li", f"{_time(first)} to {_time(end)} UTC: {_words(counts) or 'not read'}")
     return markup(found) if len(found) else ""
 
 
-def _kind(strip: Strip, cell: int) -> tuple[bool, frozenset[State]]:
-    """Return whether everything in the cell was read, and its states."""
-    is_known = strip.is_known(cell)
-    return is_known, frozenset(strip.cells[cell]) if is_known else frozenset()
+def _states(strip: Strip, cell: int) -> frozenset[State]:
+    """Return the states of a cell; none: not everything in it was read."""
+    return frozenset(strip.cells[cell]) if strip.is_known(cell) else frozenset()
 
 
 def _time(at: datetime) -> str:
