@@ -233,12 +233,16 @@ BEGIN
     IF NEW.labels IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.labels IS DISTINCT FROM OLD.labels) THEN
         PERFORM {schema}_internal.check_labels(NEW.name, NEW.labels);
     END IF;
+    IF NEW.notify IS NOT NULL AND (TG_OP = 'INSERT'
+            OR (NEW.notify, NEW.queue) IS DISTINCT FROM (OLD.notify, OLD.queue)) THEN
+        PERFORM {schema}_internal.check_notify(NEW.name, NEW.queue, NEW.notify);
+    END IF;
     IF TG_OP = 'INSERT' OR NEW.scopes IS DISTINCT FROM OLD.scopes THEN
         PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels, notify or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

@@ -12,7 +12,8 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
         CASE WHEN job.never_retry_on IS NULL THEN 'never_retry_on' END,
         CASE WHEN job.payload_schema IS NULL THEN 'payload_schema' END,
         CASE WHEN job.owner IS NULL THEN 'owner' END,
-        CASE WHEN job.labels IS NULL THEN 'labels' END]
+        CASE WHEN job.labels IS NULL THEN 'labels' END,
+        CASE WHEN job.notify IS NULL THEN 'notify' END]
 $$;
 COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 

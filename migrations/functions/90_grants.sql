@@ -17,7 +17,7 @@ LANGUAGE sql IMMUTABLE AS $$
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations present_violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
-             schema_migrations verifications execution_hours audit'),
+             schema_migrations verifications execution_hours audit alerts alert_states missing_channels'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label group_status
              queues_in_use preview_backfill'),
@@ -43,7 +43,8 @@ LANGUAGE sql IMMUTABLE AS $$
              rearm_unblocked claim_look lock_due_schedules lock_woken_schedules claim_due lock_due_existing lock_stale decide_existing try_claim_existing
              claim_existing refuse_start is_stale may_be_stolen job_room queue_room record_spec_error assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition create_missing_partitions earliest_due parked_jobs
-             unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours'),
+             unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours
+             raise_alerts prune_alerts watches_alerts'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
         -- Requirements of transactions.
@@ -54,6 +55,12 @@ LANGUAGE sql IMMUTABLE AS $$
         -- The audit trail, which functions with the rights of their owner write.
         ('', 'SELECT', 'operator_actions actions_in_progress'), ('', 'USAGE', 'operator_action_id'),
         ('', 'EXECUTE', 'operator_verbs refuse_change record_action begin_action end_action jobs_record_edit queues_record_edit'),
+        -- Alerts, which functions with the rights of their owner write.
+        ('', 'SELECT', 'tracked_states raised_alerts alert_progress'), ('', 'USAGE', 'alert_id'),
+        ('', 'EXECUTE',
+            'check_notify remind_problem jobs_watch_alerts alert_rules ledger_channels write_alert flip_state observe_event
+             unhandled_after observe_executions observe_overdue observe_skips observe_runners
+             observe_verifications settle_states remind_of_states alert_values deliver_alerts'),
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance

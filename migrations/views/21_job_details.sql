@@ -7,7 +7,7 @@ SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fo
        j.allow_stale_reentry, j.max_attempts, j.retry_backoff, j.retry_jitter, j.scope_kind, j.scopes,
        j.description, j.source, j.deploy, j.paused_at, j.paused_by, j.paused_reason, j.paused_until,
        j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function,
-       j.retry_on, j.never_retry_on, j.payload_schema, j.owner, j.labels
+       j.retry_on, j.never_retry_on, j.payload_schema, j.owner, j.labels, j.notify
 FROM {schema}.jobs j;
 COMMENT ON VIEW {schema}.job_details IS 'Jobs as they are defined, one row each, without target and payload.';
 COMMENT ON COLUMN {schema}.job_details.name IS 'Name of the job.';
@@ -53,6 +53,7 @@ COMMENT ON COLUMN {schema}.job_details.never_retry_on IS 'Failures that match on
 COMMENT ON COLUMN {schema}.job_details.payload_schema IS 'JSON Schema of the payload, for people and forms; nothing is validated by it in SQL. NULL: any JSON.';
 COMMENT ON COLUMN {schema}.job_details.owner IS 'The person or team that is responsible for the job; NULL: none is declared.';
 COMMENT ON COLUMN {schema}.job_details.labels IS 'Labels of the job, such as {"team": "data"}; NULL or empty: none.';
+COMMENT ON COLUMN {schema}.job_details.notify IS 'Rules for the alerts of the job; NULL or empty: no alerts.';
 
 CREATE OR REPLACE VIEW {schema}.job_targets AS
 SELECT j.name, {schema}_internal.masked_target(j.target) AS target, j.payload FROM {schema}.jobs j;

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from cronledger.client import AsyncClient, Client
     from cronledger.middleware import Middleware
     from cronledger.replica import Replica
+    from cronledger.rules.notify import Notify
     from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 
     __version__: str
@@ -21,6 +22,7 @@ __all__ = [
     "Discard",
     "LeaseLost",
     "Middleware",
+    "Notify",
     "Replica",
     "Result",
     "Retry",
@@ -37,6 +39,7 @@ _HOMES = {
     "Discard": "cronledger.rules.outcome",
     "LeaseLost": "cronledger.rules.outcome",
     "Middleware": "cronledger.middleware",
+    "Notify": "cronledger.rules.notify",
     "Replica": "cronledger.replica",
     "Result": "cronledger.rules.outcome",
     "Retry": "cronledger.rules.outcome",

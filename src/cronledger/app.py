@@ -31,6 +31,7 @@ from cronledger.rules.model import (
     ScopeKey,
     Trigger,
 )
+from cronledger.rules.notify import Notify
 from cronledger.rules.outcome import Discard, LeaseLost, Result, Retry
 from cronledger.rules.problems import ConfigurationError, Problem, problems_of
 
@@ -57,6 +58,7 @@ class Policies(TypedDict, total=False):
     description: str | None
     owner: str | None
     labels: Mapping[str, str] | None
+    notify: str | Notify | Sequence[str | Notify] | None
     timezone: str
     day_or: bool
     dst_gap: Literal["shift", "skip"]
@@ -245,6 +247,7 @@ class App:
             description: A description for people.
             owner: The person or team that is responsible for the job.
             labels: Texts by which listings are filtered, such as {"team": "data"}.
+            notify: The channel that gets alerts, or rules such as Notify(channel="ops", after=3).
             timezone: Time zone of the schedule. Default: UTC.
             day_or: True: day of month or day of week, as in Debian's cron. False: both.
             dst_gap: A time that a clock change skips: "shift" it after the gap, or "skip" it.

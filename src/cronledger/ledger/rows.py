@@ -242,7 +242,7 @@ class CheckInReply(NamedTuple):
     `due`: when the runner has to claim. `refused`: why this is not the ledger's own database.
     `left_behind`: what the sweeper has to repair, see `sweeper.REPAIRS`; None: not examined.
     `others`: live runners of the same queues whose tzdata or croniter differ, as of their last
-    check-in.
+    check-in. `alerts`: whether a job has rules for alerts.
     """
 
     now: datetime
@@ -252,6 +252,7 @@ class CheckInReply(NamedTuple):
     refused: str | None
     left_behind: list[str] | None
     others: list[dict[str, Any]] | None
+    alerts: bool
 
 
 def claim_look(row: dict[str, Any]) -> ClaimLook:

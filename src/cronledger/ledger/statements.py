@@ -381,6 +381,12 @@ class Statements:
     async def prune_hours(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "prune_hours", most=most)
 
+    async def raise_alerts(self, c: Connection, most: int) -> StepCursor[bool | None]:
+        return await self._values(c, "raise_alerts", most=most)
+
+    async def prune_alerts(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "prune_alerts", most=most)
+
     async def take_turn(self, c: Connection, subject: str) -> StepCursor[bool]:
         return await self._values(c, "take_turn", subject=subject)
 

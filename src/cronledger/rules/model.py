@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 
 from cronledger.rules import durations
 from cronledger.rules.limits import LARGEST_INTEGER
+from cronledger.rules.notify import Rules
 
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,200}$"
 
@@ -214,6 +215,12 @@ class Job(BaseModel):
         description='Labels, such as `{ team = "data" }`, by which listings are filtered. At most '
         f"{MOST_LABELS}: keys of at most 63 letters, digits and `._/-`, values of at most 200 "
         "characters. A job that has labels takes none of `[defaults]`.",
+    )
+    notify: Rules = Field(
+        None,
+        description="Which changes are sent to which channel: the name of a channel, or rules such "
+        'as `[{ channel = "ops", on = ["failed", "recovered"], after = 3, remind = "4h" }]`. See '
+        "[alerts](howto/alerts.md).",
     )
     schedule: str | None = Field(
         None,

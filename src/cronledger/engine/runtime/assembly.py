@@ -14,6 +14,7 @@ from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.lease import Leases
+from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.maintenance.check_in import CheckIn, fingerprint
 from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
@@ -145,7 +146,7 @@ class Components:
         self._build_control(coordinator, expected)
 
     def _build_maintenance(self, coordinator: Coordinator, expected: ExpectedLedger) -> None:
-        """Build the sweeper, the check-ins and the scope providers."""
+        """Build the sweeper, the alerts, the check-ins and the scope providers."""
         s = self._settings
         self.sweeper = Sweeper(
             self._pool,
@@ -156,6 +157,7 @@ class Components:
             width=s.partition_interval,
             rearmed=partial(self.loops.wake, "dispatcher"),
         )
+        self.alerts = Alerts(self._pool, self._statements, partial(self.loops.wake, "alerts"))
         self.check_ins = CheckIn(
             self._pool,
             self._statements,
@@ -185,7 +187,7 @@ class Components:
         )  # fmt: skip
         self.manual = ManualSteps(
             self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
-            coordinator.check_in, self.clock,
+            self.alerts, coordinator.check_in, self.clock,
         )  # fmt: skip
 
     def _listener(self, coordinator: Coordinator) -> Listener | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
 from cronledger.engine.running.ended import Ended
@@ -46,6 +47,7 @@ class ManualSteps:
     finisher: Finisher
     sweeper: Sweeper
     scopes: ScopeProviders
+    alerts: Alerts
     check_in: Callable[[], Awaitable[float]]
     clock: DatabaseClock
     _ran: list[Ran] | None = None
@@ -67,6 +69,8 @@ class ManualSteps:
             await self.sweeper.step()
             await self.scopes.step()
             await self._rounds(ran)
+            if self.alerts.watching:
+                await self.alerts.raise_all()
             return tuple(ran)
         finally:
             self._ran = None

@@ -31,6 +31,7 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
+from cronledger.rules.model import Status
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
 
@@ -175,6 +176,7 @@ class Runtime:
         drive("check_in", self.check_in, observes_clock=True)
         drive("sweeper", parts.sweeper.step)
         drive("scopes", parts.scopes.step)
+        drive("alerts", parts.alerts.step)
         drive("dispatcher", parts.dispatcher.step, observes_clock=True)
         if parts.listener is not None:
             drive("listener", parts.listener.step)
@@ -319,6 +321,8 @@ class Runtime:
         if may_start or self.components.dispatcher.starved:
             self.components.loops.wake("dispatcher")
         self.components.manual.ended(ended)
+        if any(x.outcome.status is Status.FAILED for x in ended):
+            self.components.alerts.failed()
         if self.state in ("draining", "stopped"):
             self.components.drain.ended(ended)
 
@@ -341,6 +345,7 @@ class Runtime:
         stale = due is not None and due <= 0
         if parts.sweeper.note(reply, stale=stale):
             parts.loops.wake("sweeper")
+        parts.alerts.note(watching=reply.alerts)
         self._wake_dispatcher(reply)
         if stale:
             return min(1.0, poll)

@@ -2,7 +2,7 @@
 -- is idle: the next stale lease; the next pause that ends; when it has to claim (`due`); why this is not the
 -- ledger's own database (`refused`); what a crash left behind, of at most `most` of each kind (NULL: not
 -- examined); and the live runners of its queues that read schedules by other versions (`others`, a JSON
--- array), with the claims that their own check-ins reported.
+-- array), with the claims that their own check-ins reported; and whether alerts have to be raised (`alerts`).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
 -- Lock: its own runners row. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
 -- ledger than the one in which the runner began.
@@ -39,4 +39,5 @@ SELECT {schema}.db_now() AS now,
         WHERE o.id <> %(runner)s AND o.state = 'running' AND o.stale_after > {schema}.db_now()
           AND o.queues && %(queues)s::text[]
           AND (o.fingerprint ->> 'tzdata', o.fingerprint ->> 'croniter') IS DISTINCT FROM
-              (%(fingerprint)s::jsonb ->> 'tzdata', %(fingerprint)s::jsonb ->> 'croniter')) AS others
+              (%(fingerprint)s::jsonb ->> 'tzdata', %(fingerprint)s::jsonb ->> 'croniter')) AS others,
+       {schema}_internal.watches_alerts() AS alerts
