@@ -523,7 +523,7 @@ CREATE OR REPLACE FUNCTION {schema}_internal.raise_alerts(most integer) RETURNS 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
     progress {schema}.alert_progress;
-    handled  pg_snapshot;
+    upto     pg_snapshot;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.raise_alerts', 0)) THEN
         RETURN NULL;
@@ -537,7 +537,7 @@ BEGIN
         progress.handled := pg_current_snapshot();
         progress.since := {schema}.db_clock();
     END IF;
-    handled := {schema}_internal.observe_executions(progress.handled, progress.since, most);
+    upto := {schema}_internal.observe_executions(progress.handled, progress.since, most);
     IF progress.next_at <= {schema}.db_now() OR progress.next_at > {schema}.db_now() + interval '1 minute' THEN
         PERFORM {schema}_internal.observe_overdue();
         PERFORM {schema}_internal.observe_skips(progress.since);
@@ -549,9 +549,9 @@ BEGIN
     END IF;
     PERFORM {schema}_internal.deliver_alerts();
     UPDATE {schema}.alert_progress p
-    SET handled = raise_alerts.handled, since = progress.since, next_at = progress.next_at;
-    RETURN pg_snapshot_xmax(handled) < pg_snapshot_xmax(pg_current_snapshot()) AND EXISTS (
-        SELECT FROM {schema}.executions e WHERE e.changed_xact >= pg_snapshot_xmax(handled)
+    SET handled = upto, since = progress.since, next_at = progress.next_at;
+    RETURN pg_snapshot_xmax(upto) < pg_snapshot_xmax(pg_current_snapshot()) AND EXISTS (
+        SELECT FROM {schema}.executions e WHERE e.changed_xact >= pg_snapshot_xmax(upto)
             AND pg_visible_in_snapshot(e.changed_xact, pg_current_snapshot()) LIMIT 1);
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';

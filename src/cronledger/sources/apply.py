@@ -157,6 +157,7 @@ class _Applying:
         )
         if len(after) < len(names):  # another source added one meanwhile
             refuse_foreign(self.source, _owners(self.rows("read_job_revisions", jobs=names)))
+        self.refuse_missing_channels(names)
         retired = self.rows("retire_missing", source=self.source, jobs=names, requested_by=self.by)
         self.rows("record_deploy", source=self.source, deploy=deploy, requested_by=self.by)
         revisions = {row["name"]: row["revision"] for row in before if not row["is_retired"]}
@@ -169,6 +170,19 @@ class _Applying:
             added, changed, tuple(sorted(row["name"] for row in retired)),
             len(after) - len(added) - len(changed),
         )  # fmt: skip
+
+    def refuse_missing_channels(self, names: Sequence[str]) -> None:
+        """Raise ConfigurationError if one of these jobs names a channel that does not exist."""
+        problems = [
+            Problem(
+                where=self.source, job=row["job_name"], field="notify", value=row["channel"],
+                message="names a channel that does not exist",
+                remedy="declare the channel, or correct the name",
+            )
+            for row in self.rows("list_missing_channels", jobs=names)
+        ]  # fmt: skip
+        if problems:
+            raise ConfigurationError(problems)
 
     def refused(self, deploy: int | None, force: bool) -> str | None:
         """Lock the source. Return why this deploy may not change its jobs, or None if it may."""

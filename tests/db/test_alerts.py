@@ -1,0 +1,527 @@
+"""Alerts: which changes of state raise one, and that each change raises exactly one."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from cronledger import App, Notify
+from cronledger.rules.problems import ConfigurationError
+from cronledger.sources.apply import apply
+from tests.db.support.engine import Ledger
+
+STEP = timedelta(seconds=30)
+
+
+def channel(ledger: Ledger, name: str = "ops", **target: Any) -> None:
+    """Add a channel as a row of `jobs`."""
+    ledger.job(
+        f"alerts.{name}", queue="alerts", handler="external", target={"channel": target or {}}
+    )
+
+
+def rule(*on: str, **more: Any) -> Jsonb:
+    return Jsonb([{"channel": "ops", "on": list(on) or ["failed", "recovered"], **more}])
+
+
+def watched(ledger: Ledger, *on: str, name: str = "job", **more: Any) -> None:
+    """Add the channel and an external job with this rule."""
+    channel(ledger)
+    ledger.job(name, handler="external", notify=rule(*on, **more))
+
+
+def claimed(ledger: Ledger, job: str = "job") -> tuple[int, str]:
+    """Trigger the job, and claim the execution as a worker does."""
+    ledger.trigger(job)
+    found: tuple[int, str] = ledger.one(
+        "SELECT id, lease_token::text FROM claim_next('default', 'w')"
+    )
+    return found
+
+
+def end(ledger: Ledger, *outcomes: bool, job: str = "job") -> list[int]:
+    """Run the job once for each outcome. True: it succeeds."""
+    ended = []
+    for succeeds in outcomes:
+        lease = claimed(ledger, job)
+        call = (
+            "finish(%s, %s::uuid)"
+            if succeeds
+            else "fail(%s, %s::uuid, 'failed', 'broken: no disk')"
+        )
+        ledger.values(f"SELECT {call}", *lease)
+        ended.append(lease[0])
+    return ended
+
+
+def step(ledger: Ledger) -> None:
+    """Let time pass until all events are searched for, and raise alerts until none are left."""
+    ledger.travel(by=STEP)
+    while ledger.one("SELECT cronledger_internal.raise_alerts(1000)"):
+        pass
+
+
+def raised(ledger: Ledger) -> list[tuple[str, str]]:
+    return ledger.values("SELECT event, kind FROM alerts ORDER BY id")
+
+
+def open_states(ledger: Ledger) -> list[str]:
+    return ledger.values("SELECT event FROM alert_states ORDER BY event")
+
+
+OPENED, RECOVERED = ("failed", "opened"), ("recovered", "closed")
+
+
+def test_f64_a_failure_opens_and_a_success_closes(ledger: Ledger) -> None:
+    watched(ledger)
+    end(ledger, True, False, False)
+    step(ledger)
+    assert (raised(ledger), open_states(ledger)) == ([OPENED], ["failed"])
+    end(ledger, True, True)
+    step(ledger)
+    step(ledger)
+    assert (raised(ledger), open_states(ledger)) == ([OPENED, RECOVERED], [])
+
+
+def test_f64_each_edge_between_two_steps_is_raised_in_its_order(ledger: Ledger) -> None:
+    watched(ledger)
+    ids = end(ledger, False, True, False, False, True, False)
+    step(ledger)
+    assert raised(ledger) == [OPENED, RECOVERED, OPENED, RECOVERED, OPENED]
+    found = ledger.values("SELECT execution_id FROM alerts ORDER BY id")
+    assert found == [ids[0], ids[1], ids[2], ids[4], ids[5]]
+
+
+def test_f64_failed_opens_after_as_many_failures_in_a_row(ledger: Ledger) -> None:
+    watched(ledger, after=3)
+    end(ledger, False, False, True, False, False)
+    step(ledger)
+    assert raised(ledger) == []
+    end(ledger, False)
+    step(ledger)
+    assert raised(ledger) == [OPENED]
+    assert ledger.one("SELECT count FROM alert_states") == 3
+
+
+def test_f64_a_cancellation_neither_counts_nor_resets(ledger: Ledger) -> None:
+    watched(ledger, after=2)
+    end(ledger, False)
+    waiting = ledger.trigger("job")
+    ledger.values("SELECT cancel(%s)", waiting)
+    step(ledger)
+    assert raised(ledger) == []
+    end(ledger, False)
+    step(ledger)
+    assert raised(ledger) == [OPENED]
+
+
+def test_f64_a_failure_that_is_retried_raises_nothing(ledger: Ledger) -> None:
+    watched(ledger)
+    ledger.edit(max_attempts=2)
+    end(ledger, False)
+    step(ledger)
+    assert raised(ledger) == []
+
+
+@pytest.mark.parametrize(("on", "kinds"), [("failed", [OPENED]), ("recovered", [RECOVERED])])
+def test_f64_a_rule_raises_only_its_events(
+    ledger: Ledger, on: str, kinds: list[tuple[str, str]]
+) -> None:
+    watched(ledger, on)
+    end(ledger, False, True)
+    step(ledger)
+    assert raised(ledger) == kinds
+
+
+def test_f64_what_failed_before_the_rule_raises_nothing(ledger: Ledger) -> None:
+    ledger.job(handler="external")
+    end(ledger, False)
+    channel(ledger)
+    ledger.edit(notify=rule())
+    step(ledger)
+    assert raised(ledger) == []
+
+
+def test_f64_a_paused_job_raises_nothing_until_its_resume(ledger: Ledger) -> None:
+    watched(ledger, remind="1 minute")
+    ledger.job("other", handler="external", notify=rule())
+    first, second = claimed(ledger), claimed(ledger, "other")
+    ledger.values("SELECT pause('job')")
+    ledger.values("SELECT pause('other')")
+    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'broken')", *first)
+    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'broken')", *second)
+    step(ledger)
+    assert raised(ledger) == []
+    ledger.values("SELECT resume('job')")
+    step(ledger)
+    assert ledger.values("SELECT event, kind, job_name FROM alerts") == [(*OPENED, "job")]
+    ledger.values("SELECT pause('job')")
+    ledger.travel(by=timedelta(hours=1))
+    step(ledger)
+    assert raised(ledger) == [OPENED]
+
+
+def test_f64_a_reminder_is_raised_each_time_remind_has_passed(ledger: Ledger) -> None:
+    watched(ledger, remind="4 hours")
+    end(ledger, False)
+    step(ledger)
+    for _ in range(2):
+        ledger.travel(by=timedelta(hours=3))
+        step(ledger)
+        before = len(raised(ledger))
+        ledger.travel(by=timedelta(hours=1))
+        step(ledger)
+        assert len(raised(ledger)) == before + 1
+    assert raised(ledger) == [OPENED, ("failed", "reminder"), ("failed", "reminder")]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["SELECT retire('job')", "DELETE FROM jobs WHERE name = 'job'",
+     "UPDATE jobs SET notify = NULL WHERE name = 'job'"],
+)  # fmt: skip
+def test_f64_the_end_of_a_rule_closes_its_states_silently(ledger: Ledger, ending: str) -> None:
+    watched(ledger)
+    end(ledger, False)
+    step(ledger)
+    ledger.values(ending)
+    step(ledger)
+    assert (raised(ledger), open_states(ledger)) == ([OPENED], [])
+
+
+def test_f64_an_overdue_execution_opens_and_its_start_closes(ledger: Ledger) -> None:
+    watched(ledger, "overdue")
+    ledger.trigger("job")
+    step(ledger)
+    assert raised(ledger) == []  # within grace
+    ledger.travel(by=timedelta(minutes=2))
+    step(ledger)
+    step(ledger)
+    assert raised(ledger) == [("overdue", "opened")]
+    assert "no worker has claimed it yet" in ledger.one("SELECT summary FROM alerts")
+    ledger.values("SELECT id FROM claim_next('default', 'w')")
+    step(ledger)
+    assert raised(ledger) == [("overdue", "opened"), ("overdue", "closed")]
+
+
+def started(ledger: Ledger, seconds: int) -> None:
+    """Insert the SUCCESS of a scheduled execution that started so long after it was due."""
+    ledger.travel(by=timedelta(minutes=5))
+    ledger.values(
+        "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
+        " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
+        " duration_ms, changed_xact) SELECT 'job', 'global', 'global', at, 'SUCCESS', 'schedule',"
+        " 1, 'default', at, 1, 1, gen_random_uuid(), at + %s * interval '1 s',"
+        " db_now(), 1, pg_current_xact_id() FROM (SELECT db_now() - interval '3 min' AS at) t",
+        seconds,
+    )  # fmt: skip
+
+
+def test_f64_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> None:
+    watched(ledger, "late")
+    for seconds in (1, 61, 90, 59):
+        started(ledger, seconds)
+        step(ledger)
+    assert raised(ledger) == [("late", "opened"), ("late", "closed")]
+
+
+def skip(ledger: Ledger, reason: str) -> None:
+    ledger.travel(by=timedelta(minutes=5))
+    ledger.values(
+        "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
+        " count, reason, revision)"
+        " VALUES ('job', 'global', 'global', db_now(), db_now(), 1, %s, 1)", reason,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", ["overlap", "missed"])
+def test_f64_a_skip_opens_and_the_next_run_closes(ledger: Ledger, reason: str) -> None:
+    watched(ledger, "skipped")
+    skip(ledger, reason)
+    step(ledger)
+    ledger.values("UPDATE skips SET through_plan_time = db_now(), count = 2")  # the range grows
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened")]
+    assert ledger.one("SELECT count FROM alert_states") == 2
+    started(ledger, 0)
+    step(ledger)
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened"), ("skipped", "closed")]
+    skip(ledger, reason)
+    step(ledger)
+    assert raised(ledger)[2:] == [("skipped", "opened")]
+
+
+@pytest.mark.parametrize("reason", ["paused", "retired", "superseded"])
+def test_f64_skips_that_were_intended_raise_nothing(ledger: Ledger, reason: str) -> None:
+    watched(ledger, "skipped")
+    skip(ledger, reason)
+    step(ledger)
+    assert raised(ledger) == []
+
+
+def test_f64_a_runner_that_is_lost_opens_and_its_return_closes(ledger: Ledger) -> None:
+    channel(ledger, on_ledger=["runner_lost"])
+    ledger.values(
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, stale_after)"
+        " VALUES ('r1', 'h', 1, '1', 'running', '{default}', 1, db_now() + interval '1 min'),"
+        " ('r2', 'h', 1, '1', 'stopped', '{default}', 1, db_now() + interval '1 min')"
+    )
+    step(ledger)
+    assert raised(ledger) == []
+    ledger.travel(by=timedelta(minutes=2))
+    step(ledger)
+    step(ledger)
+    assert ledger.values("SELECT event, kind, runner_id FROM alerts") == [
+        ("runner_lost", "opened", "r1")
+    ]
+    ledger.values("UPDATE runners SET stale_after = db_now() + interval '1 h' WHERE id = 'r1'")
+    step(ledger)
+    assert raised(ledger)[1:] == [("runner_lost", "closed")]
+
+
+def verified(ledger: Ledger, violations: int, job: str | None = None) -> None:
+    run = ledger.one("SELECT cronledger_internal.begin_verification(%s, NULL, NULL, '1')", job)
+    ledger.values(
+        "SELECT cronledger_internal.end_verification(%s, 'finished', NULL, NULL, db_now(), 1, 1, 1,"
+        " 1, 0, %s, 0, '{}')", run, violations,
+    )  # fmt: skip
+
+
+def test_f64_violations_open_until_a_later_run_has_none_there(ledger: Ledger) -> None:
+    channel(ledger, on_ledger=["violation"])
+    ledger.job("job", handler="external")
+    verified(ledger, 0)
+    verified(ledger, 2)
+    step(ledger)
+    assert raised(ledger) == [("violation", "opened")]
+    verified(ledger, 0, "job")
+    step(ledger)
+    assert open_states(ledger) == ["violation"]
+    verified(ledger, 0)
+    step(ledger)
+    assert raised(ledger) == [("violation", "opened"), ("violation", "closed")]
+
+
+def write_end(c: psycopg.Connection[Any], execution: int, status: str) -> None:
+    """End an execution without the lock of its schedule, so that others can go on."""
+    c.execute(
+        "UPDATE cronledger.executions SET status = %s, error_code = 'failed', duration_ms = 1,"
+        " finished_at = clock_timestamp() + interval '1 day', changed_xact = pg_current_xact_id()"
+        " WHERE id = %s", [status, execution],
+    )  # fmt: skip
+
+
+def test_f64_a_long_transaction_elsewhere_delays_no_alert(
+    ledger: Ledger, database_url: str
+) -> None:
+    watched(ledger)
+    ledger.edit(overlap="allow")
+    with psycopg.connect(database_url) as other, psycopg.connect(database_url) as ending:
+        other.execute("SELECT pg_current_xact_id()")
+        end(ledger, False)
+        # This end becomes visible after changes with greater numbers were observed.
+        lease = claimed(ledger)
+        write_end(ending, lease[0], "SUCCESS")
+        end(ledger, False)
+        step(ledger)
+        assert raised(ledger) == [OPENED]
+        ending.commit()
+        step(ledger)
+        step(ledger)
+        assert raised(ledger) == [OPENED, RECOVERED]
+        other.commit()
+    step(ledger)
+    assert raised(ledger) == [OPENED, RECOVERED]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_f64_steps_of_any_size_observe_each_change_once(
+    ledger: Ledger, database_url: str, most: int
+) -> None:
+    watched(ledger, after=9999)
+    ledger.edit(overlap="allow")
+    with psycopg.connect(database_url) as open_:
+        for failures in range(1, 6):
+            end(ledger, False, False)
+            lease = claimed(ledger)
+            if failures == 2:
+                write_end(open_, lease[0], "FAILED")
+            else:
+                ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'broken')", *lease)
+            while ledger.one("SELECT cronledger_internal.raise_alerts(%s)", most):
+                pass
+        assert ledger.one("SELECT count FROM tracked_states") == 14
+        open_.commit()
+    for _ in range(3):
+        ledger.one("SELECT cronledger_internal.raise_alerts(%s)", most)
+    assert ledger.one("SELECT count FROM tracked_states") == 15
+
+
+def test_f64_one_process_at_a_time_raises_alerts_and_another_takes_over(
+    ledger: Ledger, database_url: str
+) -> None:
+    watched(ledger)
+    end(ledger, False)
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT cronledger_internal.raise_alerts(1000)")
+        assert ledger.one("SELECT cronledger_internal.raise_alerts(1000)") is None
+        other.rollback()  # as after a crash: states, alerts, deliveries and cursor together
+    assert raised(ledger) == []
+    assert ledger.statuses("alerts.ops") == []
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: call(database_url), range(10)))
+    assert (raised(ledger), ledger.statuses("alerts.ops")) == ([OPENED], ["PENDING"])
+
+
+def call(url: str) -> None:
+    with psycopg.connect(url) as c:
+        c.execute("SELECT cronledger_internal.raise_alerts(1000)")
+
+
+def test_f64_alerts_are_delivered_in_groups_of_a_minute(ledger: Ledger) -> None:
+    watched(ledger)
+    ledger.edit(owner="data", labels=Jsonb({"team": "bi"}))
+    (failed,) = end(ledger, False)
+    step(ledger)
+    end(ledger, True, False)
+    step(ledger)
+    assert ledger.statuses("alerts.ops") == ["PENDING"]
+    ledger.travel(by=timedelta(minutes=1))
+    step(ledger)
+    first, second = ledger.values(
+        "SELECT payload FROM executions WHERE job_name = 'alerts.ops' ORDER BY id"
+    )
+    assert [len(each["alerts"]) for each in (first, second)] == [1, 2]
+    assert first["channel"] == "ops"
+    assert first["ledger"] == str(ledger.one("SELECT ledger_id FROM identity"))
+    (alert,) = first["alerts"]
+    assert alert["details"].pop("duration_ms") >= 0
+    assert {key: alert[key] for key in alert.keys() - {"id", "at", "since", "plan_time"}} == {
+        "event": "failed", "kind": "opened", "job": "job", "scope_kind": "global",
+        "scope": "global", "owner": "data", "labels": {"team": "bi"}, "runner": None,
+        "execution_id": failed, "count": 1, "summary": "job failed: broken: no disk",
+        "details": {
+            "status": "FAILED", "error_code": "failed", "error_msg": "broken: no disk",
+            "output": None, "attempt": 1,
+        },
+    }  # fmt: skip
+    assert ledger.one("SELECT count(*) FROM alerts WHERE delivery_id IS NULL") == 0
+
+
+def test_f64_more_than_500_alerts_make_several_deliveries(ledger: Ledger) -> None:
+    watched(ledger)
+    end(ledger, False)
+    step(ledger)
+    ledger.travel(by=timedelta(minutes=1))
+    ledger.values(
+        "INSERT INTO raised_alerts (at, event, kind, channel, since, count, summary, details)"
+        " SELECT db_now(), 'failed', 'opened', 'ops', db_now(), 1, 'x', '{}'"
+        " FROM generate_series(1, 1001)"
+    )
+    step(ledger)
+    found = ledger.values(
+        "SELECT jsonb_array_length(payload -> 'alerts') FROM executions"
+        " WHERE job_name = 'alerts.ops' ORDER BY id"
+    )
+    assert found == [1, 500, 500, 1]
+
+
+def test_f64_deliveries_raise_no_alerts(ledger: Ledger) -> None:
+    watched(ledger)
+    end(ledger, False)
+    step(ledger)
+    lease = ledger.one("SELECT id, lease_token::text FROM claim_next('alerts', 'w')")
+    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'receiver is down')", *lease)
+    step(ledger)
+    assert raised(ledger) == [OPENED]
+    assert ledger.one("SELECT delivery_status FROM alerts") == "FAILED"
+    with pytest.raises(psycopg.Error, match="whose jobs raise no alerts"):
+        ledger.edit("alerts.ops", notify=rule())
+
+
+def test_f64_alerts_are_pruned_with_executions(ledger: Ledger) -> None:
+    watched(ledger)
+    end(ledger, False)
+    step(ledger)
+    assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 0
+    ledger.values("UPDATE pruned SET through = db_now()")
+    assert ledger.one("SELECT cronledger_internal.prune_alerts(10)") == 1
+    assert raised(ledger) == []
+
+
+@pytest.mark.parametrize(
+    ("notify", "message"),
+    [
+        ([{"channel": "a b"}], 'notify has channel = "a b"'),
+        ([{"on": ["failed"]}], "notify has channel = nothing"),
+        (["ops"], 'notify contains "ops"'),
+        ([{"channel": "ops", "on": ["broken"]}], r'notify has on = \["broken"\]'),
+        ([{"channel": "ops", "on": []}], r"notify has on = \[\]"),
+        ([{"channel": "ops", "after": 0}], "notify has after = 0"),
+        ([{"channel": "ops", "after": "3"}], 'notify has after = "3"'),
+        ([{"channel": "ops", "remind": "soon"}], 'notify has remind = "soon"'),
+        ([{"channel": "ops", "remind": "1 s"}], 'notify has remind = "1 s"'),
+        ([{"channel": "ops", "when": 1}], "notify has the unknown key when"),
+        ([{"channel": "ops"}] * 21, "notify has 21 rules; the limit is 20"),
+    ],
+)
+def test_f64_a_bad_rule_is_refused_by_name(ledger: Ledger, notify: Any, message: str) -> None:
+    with pytest.raises(psycopg.Error, match=message):
+        ledger.job(notify=Jsonb(notify))
+
+
+def test_f64_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
+    channel(ledger)
+    app = App("shop")
+
+    @app.job("* * * * *", notify=[Notify(channel="ops", after=3, remind=timedelta(hours=4))])
+    def report() -> None: ...
+
+    @app.job("* * * * *", notify="ops")
+    def tidy() -> None: ...
+
+    for _ in range(2):
+        apply(database_url, list(app.jobs.values()), source="shop")
+    assert ledger.values(
+        "SELECT revision, notify FROM jobs WHERE source = 'shop' ORDER BY name"
+    ) == [
+        (1, [{"channel": "ops", "on": ["failed", "recovered"], "after": 3, "remind": "4h"}]),
+        (1, [{"channel": "ops", "on": ["failed", "recovered"], "after": 1, "remind": None}]),
+    ]
+    with pytest.raises(ConfigurationError, match=r"jobs\.bad\.notify"):
+        app.job("* * * * *", name="bad", notify=[{"channel": "ops", "on": ["broken"]}])(print)
+
+
+def test_f64_a_rule_names_a_channel_that_exists(ledger: Ledger, database_url: str) -> None:
+    app = App("shop")
+
+    @app.job("* * * * *", notify="pager")
+    def report() -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"jobs\.report\.notify = pager") as caught:
+        apply(database_url, list(app.jobs.values()), source="shop")
+    assert "channel" in str(caught.value)
+    assert ledger.values("SELECT name FROM jobs") == []
+    ledger.job(notify=Jsonb([{"channel": "pager"}]))
+    assert ledger.values("SELECT channel, job_name FROM missing_channels") == [("pager", "job")]
+
+
+async def test_f64_a_replica_raises_alerts(ledger: Ledger) -> None:
+    channel(ledger)
+    app = App("shop")
+
+    @app.job(notify="ops")
+    def report() -> None:
+        raise RuntimeError("no disk")
+
+    async with ledger.replica(app) as replica:
+        ledger.trigger("report")
+        (ran,) = await replica.step()
+    assert ran.status == "FAILED"
+    assert ledger.values("SELECT event, kind, execution_id FROM alerts") == [
+        (*OPENED, ran.execution_id)
+    ]
