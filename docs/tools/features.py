@@ -110,6 +110,7 @@ GROUPS: dict[str, dict[int, str]] = {
     "Owners and audit": {
         62: "jobs have an owner and labels, by which listings are filtered",
         63: "an audit trail: each action of an operator, each edit and refusal, in one row",
+        64: "alerts when the state of a job or of the ledger changes, each edge exactly once",
     },
 }
 """Every feature by its number."""

@@ -91,6 +91,7 @@ MATRIX = {
     "queues pause": command("queues pause default", OPERATE, "operator"),
     "queues resume": command("queues resume default", OPERATE, "operator"),
     "queues limit": command("queues limit default 3", OPERATE, "operator"),
+    "alerts": command("alerts", READ),
     "audit": command("audit", READ),
     "verify": command("verify", READ),
     "why": command("why hourly 00:00", READ),

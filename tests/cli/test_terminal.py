@@ -19,7 +19,7 @@ from tests.cli.support.terminal import on_terminal
 
 ESCAPE = "\x1b"
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
-LISTINGS = (["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"])
+LISTINGS = (["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"], ["alerts"])
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -46,6 +46,11 @@ def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
             [evil, "a queue with a long name " * 4],
         )
         c.execute("SELECT cronledger.pause('manual', %s)", [evil])
+        c.execute(
+            "INSERT INTO cronledger.raised_alerts (at, event, kind, channel, since, count,"
+            " job_name, summary, details) VALUES (cronledger.db_now(), 'failed', 'opened', 'ops',"
+            " cronledger.db_now(), 1, 'hourly', %s, '{}')", [evil],
+        )  # fmt: skip
     yield filled
 
 

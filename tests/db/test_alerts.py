@@ -1,15 +1,22 @@
 """Alerts: which changes of state raise one, and that each change raises exactly one."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
+from cronledger.cli import main
+from cronledger.explain import doctor_ledger
+from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from tests.db.support.engine import Ledger
 
@@ -310,7 +317,7 @@ def write_end(c: psycopg.Connection[Any], execution: int, status: str) -> None:
     """End an execution without the lock of its schedule, so that others can go on."""
     c.execute(
         "UPDATE cronledger.executions SET status = %s, error_code = 'failed', duration_ms = 1,"
-        " finished_at = clock_timestamp() + interval '1 day', changed_xact = pg_current_xact_id()"
+        " finished_at = cronledger.db_now(), changed_xact = pg_current_xact_id()"
         " WHERE id = %s", [status, execution],
     )  # fmt: skip
 
@@ -525,3 +532,50 @@ async def test_f64_a_replica_raises_alerts(ledger: Ledger) -> None:
     assert ledger.values("SELECT event, kind, execution_id FROM alerts") == [
         (*OPENED, ran.execution_id)
     ]
+
+
+def test_f64_the_command_lists_alerts_and_open_states(ledger: Ledger, database_url: str) -> None:
+    watched(ledger)
+    ledger.edit(owner="data")
+    end(ledger, False)
+    step(ledger)
+
+    def listed(*options: str) -> list[dict[str, Any]]:
+        said = CliRunner().invoke(
+            main, ["alerts", "--json", *options], env={"CRONLEDGER_DATABASE_URL": database_url}
+        )
+        assert said.exit_code == 0, said.output
+        rows: list[dict[str, Any]] = json.loads(said.stdout)
+        return rows
+
+    (alert,) = listed()
+    assert (alert["event"], alert["kind"], alert["job_name"]) == ("failed", "opened", "job")
+    (state,) = listed("--open", "--owner", "data", "--job", "job")
+    assert (state["event"], state["count"]) == ("failed", 1)
+    assert listed("--owner", "bi") == []
+    end(ledger, True)
+    step(ledger)
+    assert listed("--open") == []
+    assert [row["event"] for row in listed()] == ["recovered", "failed"]
+
+
+def test_f64_doctor_names_what_is_not_delivered(ledger: Ledger, database_url: str) -> None:
+    def found() -> list[str]:
+        with psycopg.connect(database_url, autocommit=True, row_factory=dict_row) as c:
+            context = DoctorContext(c, Settings(), database_url)
+            return [one.found for one in doctor_ledger.alerts(context) if one.severity != "ok"]
+
+    watched(ledger)
+    end(ledger, False)
+    step(ledger)
+    assert found() == []
+    lease = ledger.one("SELECT id, lease_token::text FROM claim_next('alerts', 'w')")
+    ledger.values("SELECT fail(%s, %s::uuid, 'failed', 'receiver is down')", *lease)
+    ledger.values("SELECT retire('alerts.ops')")
+    end(ledger, True)
+    step(ledger)
+    ledger.travel(by=timedelta(minutes=6))
+    missing, waiting, failed = found()
+    assert "ops (job job)" in missing
+    assert waiting.startswith("1 alerts have waited")
+    assert failed.startswith("1 deliveries failed")

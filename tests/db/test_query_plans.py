@@ -375,3 +375,22 @@ def _reads(c: psycopg.Connection) -> dict[str, int]:
     ).fetchone()
     assert row is not None
     return {"seq_scan": row[0], "read": row[1]}
+
+
+def test_f64_the_alert_step_reads_only_what_has_changed(filled: psycopg.Connection) -> None:
+    """By index, from a history that is much larger."""
+    filled.execute(
+        'UPDATE cronledger.jobs SET notify = \'[{"channel": "ops", "on": ["failed", "recovered",'
+        ' "late", "skipped"]}]\' WHERE queue <> \'alerts\''
+    )
+    changed = filled.execute(
+        "UPDATE cronledger.executions SET changed_xact = pg_current_xact_id(),"
+        " finished_at = cronledger.db_now() WHERE status = 'SUCCESS' AND id % 500 = 0"
+    ).rowcount
+    assert changed > 50
+    with filled.transaction():
+        before = _reads(filled)
+        filled.execute("SELECT cronledger_internal.raise_alerts(20000)")
+        after = _reads(filled)
+    assert after["seq_scan"] == before["seq_scan"]
+    assert changed <= after["read"] - before["read"] <= 3 * changed + 20

@@ -23,6 +23,7 @@ COMMANDS = {
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
+    "alerts": ("alerts:alerts", "List alerts, or the states that are open now."),
     "audit": ("audit:audit", "List who did what to jobs, queues and executions."),
     "verify": ("verify:verify", "Check the ledger against the schedule history."),
     "why": ("why:why", "Explain why a job ran, or did not run, at a given time."),

@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import sql
 
+from cronledger.explain.doctor_alerts import alerts
 from cronledger.explain.doctor_verification import verification
 from cronledger.explain.findings import Check, DoctorContext, Finding, about, named, otherwise_ok
 from cronledger.ledger import identity as identities
@@ -310,5 +311,5 @@ def violations(context: DoctorContext) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     identity, roles, clock, time_zones, tables, horizon, jit, partitions, retention, runners, jobs,
-    scopes, queues, violations, verification,
+    scopes, queues, violations, verification, alerts,
 )  # fmt: skip

@@ -162,6 +162,30 @@ class Reports:
             labels=_json(labels), max_rows=limit,
         )  # fmt: skip
 
+    def alerts(
+        self,
+        *,
+        job: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 50,
+    ) -> list[Row]:
+        """Return the alerts that were raised, the newest first. None does not restrict."""
+        return self._read("list_alerts", job=job, owner=owner, labels=_json(labels), max_rows=limit)
+
+    def alert_states(
+        self,
+        *,
+        job: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 50,
+    ) -> list[Row]:
+        """Return the open states of alerts, the oldest first. None does not restrict."""
+        return self._read(
+            "list_alert_states", job=job, owner=owner, labels=_json(labels), max_rows=limit
+        )
+
     def queues(self) -> list[Row]:
         """Return the queues in use by name: limit, pause, waiting and running executions."""
         return self._read("list_queues")

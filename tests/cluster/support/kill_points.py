@@ -32,7 +32,7 @@ from tests.waiting import until
 
 PACKAGE = ROOT / "src" / "cronledger"
 
-ENGINE = ("heartbeat", "claim", "ahead", "steal", "refused", "unknown", "finish", "sweep")
+ENGINE = ("heartbeat", "claim", "ahead", "steal", "refused", "unknown", "finish", "sweep", "alerts")
 WHOLE = ("drain", "transaction", "answer_lost", "commit_lost", "scopes", "deploy")
 
 SOURCES = ("engine/**/*.py", "replica.py", "sources/apply.py")
@@ -160,6 +160,8 @@ def build(step: str, url: str) -> None:
             _whole(step, url, ledger)
         elif step == "ahead":
             ledger.job("plain", schedule=CRON)
+        elif step == "alerts":
+            _alerting(ledger)
         elif step == "refused":
             ledger.travel(by=timedelta(days=40))
             for name in ("bad", "good"):
@@ -201,6 +203,15 @@ def _whole(step: str, url: str, ledger: Ledger) -> None:
         waiting = [name for name in ledger.values("SELECT name FROM jobs") if name.startswith(kind)]
     for name in waiting:
         ledger.trigger(name)
+
+
+def _alerting(ledger: Ledger) -> None:
+    """A job that has failed, and a channel that gets its alerts."""
+    ledger.job("alerts.ops", queue="alerts", handler="external", target={})
+    ledger.job("broken", handler="external", target={})
+    ledger.values("""UPDATE jobs SET notify = '[{"channel": "ops"}]' WHERE name = 'broken'""")
+    ledger.trigger("broken")
+    ledger.values("SELECT fail(id, lease_token, 'failed', 'no') FROM claim_next('default', 'w')")
 
 
 async def _busy(url: str, ledger: Ledger) -> None:
@@ -282,8 +293,11 @@ class Heir(Ledger):
                     runner.put(start)
                 while runner.finisher.waiting:
                     await runner.finisher.step()
+            self.values("SELECT cronledger_internal.raise_alerts(1000)")
             for execution, token in self.values(
                 "SELECT id, lease_token FROM cronledger.claim_next('default', 'worker', 100)"
+                " UNION ALL"
+                " SELECT id, lease_token FROM cronledger.claim_next('alerts', 'worker', 100)"
             ):
                 self.started[execution] += 1
                 self.values("SELECT cronledger.finish(%s, %s)", execution, token)
@@ -338,6 +352,7 @@ def judge(heir: Heir, step: str, marks: Path) -> None:
     _judge_effects(heir)
     _judge_definitions(heir, step)
     _judge_hours(heir, step)
+    _judge_alerts(heir, step)
 
 
 def _judge_effects(heir: Heir) -> None:
@@ -359,6 +374,16 @@ def _judge_hours(heir: Heir, step: str) -> None:
     heir.values("SELECT cronledger_internal.roll_up_hours(200)")
     counted = "SELECT cancelled FROM cronledger.execution_hours WHERE job_name = 'earlier'"
     assert heir.values(counted) == [1]
+
+
+def _judge_alerts(heir: Heir, step: str) -> None:
+    """The failure has raised one alert, which one delivery has; the state is open."""
+    expected = [("failed", "opened", "SUCCESS")] if step == "alerts" else []
+    found = "SELECT event, kind, delivery_status FROM cronledger.alerts"
+    assert heir.values(found) == expected
+    assert heir.values("SELECT event FROM cronledger.alert_states") == [row[0] for row in expected]
+    deliveries = "SELECT id FROM cronledger.executions WHERE queue = 'alerts'"
+    assert len(heir.values(deliveries)) == len(expected)
 
 
 def _judge_definitions(heir: Heir, step: str) -> None:

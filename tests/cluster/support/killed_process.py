@@ -22,6 +22,7 @@ import psycopg
 from cronledger.app import App, Context
 from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
+from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
@@ -155,6 +156,14 @@ async def sweep(url: str, watch: Watch) -> None:
     await runner.sweeper.step()
 
 
+async def alerts(url: str, watch: Watch) -> None:
+    runner = await opened(url)
+    step = Alerts(runner.pool, runner.statements, lambda: None)
+    step.note(watching=True)
+    watch.armed = True
+    await step.step()
+
+
 app = App(NAME)
 scoped = App("scoped")
 older, newer, visitor = App("plugged", deploy=1), App("plugged", deploy=2), App("visitor")
@@ -284,7 +293,7 @@ async def migrate(url: str, watch: Watch) -> None:
 STEPS: dict[str, Callable[[str, Watch], Coroutine[Any, Any, None]]] = {
     step.__name__: step
     for step in (
-        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, drain, transaction,
+        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, alerts, drain, transaction,
         answer_lost, commit_lost, scopes, deploy, migrate,
     )
 }  # fmt: skip

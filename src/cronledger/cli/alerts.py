@@ -1,0 +1,63 @@
+"""`cronledger alerts`: list the alerts, or the open states."""
+
+import click
+
+from cronledger.cli import complete
+from cronledger.cli.listing import Listing, Printer, listed
+from cronledger.cli.parameters import owner_options
+from cronledger.cli.show import unknown_job
+
+LISTING = Listing(
+    {
+        "at": "AT",
+        "since": "SINCE",
+        "event": "EVENT",
+        "kind": "KIND",
+        "channel": "CHANNEL",
+        "job_name": "JOB",
+        "scope_id": "SCOPE",
+        "runner_id": "RUNNER",
+        "count": "COUNT",
+        "delivery_status": "DELIVERY",
+        "summary": "SUMMARY",
+        "execution_id": "EXECUTION",
+    },
+    drop=(
+        "execution_id", "runner_id", "count", "scope_id", "delivery_status", "channel", "summary",
+    ),
+    none="there are no matching alerts",
+)  # fmt: skip
+
+
+@click.command()
+@click.option("--open", "is_open", is_flag=True, help="List the states that are open now.")
+@click.option("--job", metavar="NAME", shell_complete=complete.jobs, help="Only of this job.")
+@owner_options
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=50,
+    show_default=True,
+    help="Most rows to list.",
+)
+@listed(LISTING)
+def alerts(
+    *,
+    is_open: bool,
+    job: str | None,
+    owner: str | None,
+    labels: dict[str, str],
+    limit: int,
+    show: Printer,
+) -> None:
+    """List the alerts that were raised, newest first, or with --open the open states."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        read = ledger.reports.alert_states if is_open else ledger.reports.alerts
+        rows = read(job=job, owner=owner, labels=labels, limit=limit)
+        now = ledger.reports.now()
+        # A deleted job is still in the history.
+        if not rows and job is not None and not ledger.reports.revisions(job, 1):
+            raise unknown_job(job)
+    show(rows, now)
