@@ -551,7 +551,7 @@ def test_f64_the_command_lists_alerts_and_open_states(ledger: Ledger, database_u
     (alert,) = listed()
     assert (alert["event"], alert["kind"], alert["job_name"]) == ("failed", "opened", "job")
     (state,) = listed("--open", "--owner", "data", "--job", "job")
-    assert (state["event"], state["count"]) == ("failed", 1)
+    assert (state["event"], state["kind"], state["count"]) == ("failed", "open", 1)
     assert listed("--owner", "bi") == []
     end(ledger, True)
     step(ledger)

@@ -94,7 +94,7 @@ def test_a_healthy_ledger_has_nothing_but_ok(
         "durability", "settings", "schema", "objects", "identity", "roles", "clock", "time_zones",
         "tables", "horizon", "jit",
         "partitions", "retention", "runners", "jobs", "scopes", "queues", "violations",
-        "verification",
+        "verification", "alerts",
     ]  # fmt: skip
 
 

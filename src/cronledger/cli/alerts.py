@@ -10,23 +10,19 @@ from cronledger.cli.show import unknown_job
 LISTING = Listing(
     {
         "at": "AT",
-        "since": "SINCE",
         "event": "EVENT",
         "kind": "KIND",
         "channel": "CHANNEL",
         "job_name": "JOB",
         "scope_id": "SCOPE",
         "runner_id": "RUNNER",
-        "count": "COUNT",
         "delivery_status": "DELIVERY",
         "summary": "SUMMARY",
         "execution_id": "EXECUTION",
     },
-    drop=(
-        "execution_id", "runner_id", "count", "scope_id", "delivery_status", "channel", "summary",
-    ),
+    drop=("execution_id", "runner_id", "scope_id", "delivery_status", "channel", "summary"),
     none="there are no matching alerts",
-)  # fmt: skip
+)
 
 
 @click.command()
@@ -50,7 +46,10 @@ def alerts(
     limit: int,
     show: Printer,
 ) -> None:
-    """List the alerts that were raised, newest first, or with --open the open states."""
+    """List the alerts that were raised, newest first.
+
+    With --open, list the open states, oldest first, each with the time at which it was opened.
+    """
     from cronledger.cli.session import session
 
     with session() as ledger:

@@ -5,5 +5,5 @@ SELECT (SELECT count(*) FROM {schema}.alerts a
        (SELECT count(*) FROM {schema}.execution_status e
         WHERE e.queue = 'alerts' AND e.status = 'FAILED' AND e.next_attempt_at IS NULL
           AND e.plan_time > {schema}.db_now() - interval '1 day') AS failed_deliveries,
-       (SELECT array_agg(format('%%s (job %%s)', m.channel, m.job_name) ORDER BY m.channel, m.job_name)
+       (SELECT array_agg(m.channel || ' (job ' || m.job_name || ')' ORDER BY m.channel, m.job_name)
         FROM {schema}.missing_channels m) AS missing
