@@ -513,7 +513,7 @@ BEGIN
         END LOOP;
     END LOOP;
     IF total > 0 THEN
-        PERFORM pg_notify('{schema}', 'pending');
+        PERFORM pg_notify('{schema}', 'alerts');
     END IF;
     RETURN total;
 END $$;

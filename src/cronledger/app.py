@@ -22,6 +22,7 @@ from cronledger.declared import JobFunction, add_calls
 from cronledger.middleware import Middleware, Wrapper, checked, fitting
 from cronledger.resources import Lifespan, check_lifespan
 from cronledger.rules import retry_filters
+from cronledger.rules.channels import Channel, as_job
 from cronledger.rules.limits import LARGEST_BIGINT
 from cronledger.rules.model import (
     CatchUp,
@@ -184,8 +185,11 @@ class App:
     replica enters it before its first claim, and leaves it after its last handler has ended. The
     value that it yields reaches handlers as `ctx.resources`, and by the types of their parameters.
     `middleware`: functions `(ctx, call_next)` around all handlers, the outermost first.
+    `channels`: where alerts are sent, by name, such as `{"ops": Slack(url=…)}`; see
+    `cronledger.channels`. Each is a job `alerts.NAME`.
 
-    Raises TypeError for a lifespan or a middleware that cannot be one.
+    Raises TypeError for a lifespan or a middleware that cannot be one, and ValueError for the name
+    of a channel that is none.
     """
 
     def __init__(
@@ -195,6 +199,7 @@ class App:
         deploy: int | datetime | None = None,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Wrapper | Middleware] = (),
+        channels: Mapping[str, Channel] | None = None,
     ) -> None:
         if lifespan is not None:
             check_lifespan(lifespan)
@@ -206,6 +211,9 @@ class App:
         self._handlers: dict[str, Function] = {}
         self._bound: dict[str, Bound] = {}
         self._providers: dict[str, Provider] = {}
+        for channel, declared in (channels or {}).items():
+            job = as_job(channel, declared)
+            self._jobs[job.name] = job
 
     @property
     def jobs(self) -> Mapping[str, Job]:
@@ -304,7 +312,7 @@ class App:
         where = place(function)
         chosen = name if name is not None else _name(function)
         if chosen in self._jobs:
-            taken = place(self._handlers[chosen])
+            taken = place(self._handlers[chosen]) if chosen in self._handlers else "a channel"
             message, remedy = f"is already used by {taken}", "set name=… for one of them"
             raise _refusal(where, chosen, "name", message, remedy)
         values: dict[str, Any] = dict(policies)

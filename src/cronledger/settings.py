@@ -218,6 +218,11 @@ class Settings(BaseSettings):
     slots: Annotated[Number, Field(ge=1, le=10_000)] = Field(
         10, description="Most executions that this runner runs at once."
     )
+    alert_slots: Annotated[Number, Field(ge=0, le=1_000)] = Field(
+        2,
+        description="Most deliveries of alerts that this runner carries out at once, beside its "
+        "slots. 0: it delivers none.",
+    )
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."
     )

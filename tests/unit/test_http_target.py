@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
+from cronledger.engine.addresses import AddressRefusedError, Resolver, is_public
 from cronledger.engine.running.handlers.http import (
-    AddressRefusedError,
-    _Resolver,
-    is_public,
     retry_after,
 )
 
@@ -47,7 +45,7 @@ class Names:
 
 async def test_f29_a_name_with_one_private_address_is_refused() -> None:
     for allow, refused in ((False, True), (True, False)):
-        resolver = _Resolver(allow)
+        resolver = Resolver(allow)
         resolver._inner = Names("8.8.8.8", "127.0.0.1")  # type: ignore[assignment]
         if refused:
             with pytest.raises(AddressRefusedError, match=r"a.example \(127.0.0.1\)"):

@@ -73,6 +73,28 @@ class Claimed(NamedTuple):
     how: str
 
 
+class Delivery(NamedTuple):
+    """A delivery of alerts that this runner has claimed. `target` is that of the channel's job."""
+
+    id: int
+    job_name: str
+    attempt: int
+    max_attempts: int
+    token: UUID
+    payload: Any
+    target: dict[str, Any]
+
+
+class DeliveryEnd(NamedTuple):
+    """How a delivery has ended. `code`: the error; None: the channel has accepted the message."""
+
+    id: int
+    token: UUID
+    code: str | None = None
+    message: str | None = None
+    final: bool = False
+
+
 class DueExecution(NamedTuple):
     """An execution that `claim_due` claimed, or could not claim.
 

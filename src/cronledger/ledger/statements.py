@@ -21,6 +21,8 @@ from cronledger.ledger.rows import (
     CheckInReply,
     Claimed,
     ClaimLook,
+    Delivery,
+    DeliveryEnd,
     Ending,
     Finished,
     LeaseKey,
@@ -383,6 +385,18 @@ class Statements:
 
     async def raise_alerts(self, c: Connection, most: int) -> StepCursor[bool | None]:
         return await self._values(c, "raise_alerts", most=most)
+
+    async def claim_deliveries(
+        self, c: Connection, runner: str, tokens: Sequence[UUID], trusted_since: datetime | None
+    ) -> StepCursor[Delivery]:
+        params = {"runner": runner, "tokens": array(tokens), "trusted_since": trusted_since}
+        return await self._made(c, "claim_deliveries", Delivery, **params)
+
+    async def end_delivery(self, c: Connection, ended: DeliveryEnd) -> StepCursor[str]:
+        return await self._values(c, "end_delivery", **ended._asdict())
+
+    async def release_delivery(self, c: Connection, id_: int, token: UUID) -> StepCursor[str]:
+        return await self._values(c, "release_delivery", id=id_, token=token)
 
     async def prune_alerts(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "prune_alerts", most=most)

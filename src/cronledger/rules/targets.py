@@ -100,7 +100,7 @@ class FromEnvironment(_Target):
     prefix: HeaderText = ""
 
 
-def _url(url: str) -> str:
+def http_url(url: str) -> str:
     try:
         split = urlsplit(url)
         host, _ = split.hostname, split.port  # raises ValueError if one of them is invalid
@@ -119,7 +119,7 @@ class HttpTarget(_Target):
 
     url: Annotated[
         str,
-        AfterValidator(_url),
+        AfterValidator(http_url),
         WithJsonSchema({"type": "string", "pattern": f"^{URL_PATTERN}$"}),
     ] = Field(description="URL of the request, which begins with http:// or https://.")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
@@ -146,7 +146,12 @@ class HttpTarget(_Target):
 
 
 class ExternalTarget(_Target):
-    """`external`: no fields, because a worker in another language claims the executions."""
+    """`external`: no fields, because a worker in another language claims the executions.
+
+    Only a channel of alerts has one; `channels` checks it.
+    """
+
+    channel: dict[str, Any] | None = None
 
 
 TARGETS: dict[Handler, type[BaseModel]] = {

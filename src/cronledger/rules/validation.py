@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 
-from cronledger.rules import cron, retry_filters, retry_items, storable, targets
+from cronledger.rules import channels, cron, retry_filters, retry_items, storable, targets
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
 from cronledger.rules.problems import ConfigurationError, Problem, shown
@@ -59,6 +59,7 @@ def problems(
     _schedule(report)
     _scopes(report, has_provider)
     report.problems.extend(targets.problems(job, where))
+    report.problems.extend(channels.problems(job, where))
     report.problems.extend(retry_items.problems(job, where))
     _storable(report)
     return tuple(report.problems)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from cronledger.rules import retry_filters, storable, validation
+from cronledger.rules import channels, retry_filters, storable, validation
 from cronledger.rules.limits import LONGEST
 from cronledger.rules.model import CatchUp, Handler, Job
 from cronledger.rules.problems import (
@@ -25,7 +25,7 @@ from cronledger.settings import TABLE, Settings
 from cronledger.sources.files import read_file
 
 DEPTH_OF_PAYLOAD = 3  # the document, jobs, the job
-TABLES = frozenset({TABLE, "defaults", "jobs"})
+TABLES = frozenset({TABLE, "channels", "defaults", "jobs"})
 WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
@@ -117,6 +117,7 @@ class _Reader:
             self._job(name, entry, defaults, retention)
             for name, entry in self._table("jobs").items()
         ]
+        jobs += [self._channel(name, entry) for name, entry in self._table("channels").items()]
         if settings is None or any(not problem.warning for problem in self.problems):
             raise ConfigurationError(self.problems)
         declared = tuple(job for job in jobs if job is not None)
@@ -182,6 +183,18 @@ class _Reader:
         for problem in validation.problems(job, retention=retention, where=self.where):
             self.problems.append(replace(problem, field=_written(problem.field, work)))
         return job
+
+    def _channel(self, name: str, entry: object) -> Job | None:
+        """Return the job of a channel, or add its problems and return None."""
+        try:
+            return channels.as_job(name, entry)
+        except ValidationError as exc:
+            # Without values, because a wrong one may be a secret.
+            self.problems.extend(
+                replace(problem, value=None)
+                for problem in problems_of(exc, where=self.where, prefix=f"channels.{name}.")
+            )
+            return None
 
     def _validated(self, name: str, values: dict[str, Any]) -> Job | None:
         """Return the job of `values`. Invalid fields are reported and omitted, so that the other

@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
+from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.apps import AppRegistry
 from cronledger.engine.awaited import Awaited
 from cronledger.engine.claiming.abilities import KINDS, Abilities
@@ -158,6 +159,10 @@ class Components:
             rearmed=partial(self.loops.wake, "dispatcher"),
         )
         self.alerts = Alerts(self._pool, self._statements, partial(self.loops.wake, "alerts"))
+        self.deliveries = Deliveries(
+            self._pool, self._statements, self.clock, self.supervisor, runner=self._runner,
+            slots=s.alert_slots, wake=partial(self.loops.wake, "deliveries"),
+        )  # fmt: skip
         self.check_ins = CheckIn(
             self._pool,
             self._statements,
@@ -187,7 +192,7 @@ class Components:
         )  # fmt: skip
         self.manual = ManualSteps(
             self.dispatcher, self.executor, self.finisher, self.sweeper, self.scopes,
-            self.alerts, coordinator.check_in, self.clock,
+            self.alerts, self.deliveries, coordinator.check_in, self.clock,
         )  # fmt: skip
 
     def _listener(self, coordinator: Coordinator) -> Listener | None:

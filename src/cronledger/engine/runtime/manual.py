@@ -7,6 +7,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
+from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.claiming.dispatcher import Dispatcher
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.maintenance.alerts import Alerts
@@ -48,6 +49,7 @@ class ManualSteps:
     sweeper: Sweeper
     scopes: ScopeProviders
     alerts: Alerts
+    deliveries: Deliveries
     check_in: Callable[[], Awaitable[float]]
     clock: DatabaseClock
     _ran: list[Ran] | None = None
@@ -71,6 +73,7 @@ class ManualSteps:
             await self._rounds(ran)
             if self.alerts.watching:
                 await self.alerts.raise_all()
+                await self.deliveries.run_all()
             return tuple(ran)
         finally:
             self._ran = None

@@ -177,6 +177,7 @@ class Runtime:
         drive("sweeper", parts.sweeper.step)
         drive("scopes", parts.scopes.step)
         drive("alerts", parts.alerts.step)
+        drive("deliveries", parts.deliveries.step)
         drive("dispatcher", parts.dispatcher.step, observes_clock=True)
         if parts.listener is not None:
             drive("listener", parts.listener.step)
@@ -195,10 +196,12 @@ class Runtime:
         drain, running = self.components.drain, self.components.executor.running
         log.info("runner_draining", runner=self.runner_id, running=running, timeout_s=patience)
         try:
+            self.components.deliveries.stop_claiming()
             await drain.stop_claiming()
             self.components.loops.wake("check_in")  # so that others see the runner drain
             await drain.wait_idle(began + patience - monotonic(), self._aborting)
             await drain.stop_running(self.diagnostics().executions)
+            await self.components.deliveries.close(began + patience - monotonic())
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
                     await self.components.finisher.wait_empty()
@@ -305,6 +308,9 @@ class Runtime:
         """Handle a notification of the ledger, or the start of LISTEN (`connected`)."""
         if self.components.awaited.note(payload):
             return
+        if payload == "alerts":
+            self.components.loops.wake("deliveries")
+            return
         self.components.loops.wake("dispatcher")
         if payload in ("jobs", "accepted", "connected"):
             # Jobs were edited, or may be those of a restored ledger.
@@ -346,6 +352,7 @@ class Runtime:
         if parts.sweeper.note(reply, stale=stale):
             parts.loops.wake("sweeper")
         parts.alerts.note(watching=reply.alerts)
+        parts.deliveries.note(watching=reply.alerts)
         self._wake_dispatcher(reply)
         if stale:
             return min(1.0, poll)

@@ -7,23 +7,18 @@ socket connects to the address that was checked. So a name cannot change in betw
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from html import escape
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from socket import AddressFamily
-from typing import Any
-from urllib.parse import quote
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
 from cronledger.app import Context
+from cronledger.engine.addresses import AddressRefusedError, Resolver, check_literal
+from cronledger.engine.redaction import LONGEST_SPELLING, redacted
 from cronledger.engine.running.handlers.guard import Guard
 from cronledger.rules import outcome
 from cronledger.rules.error_codes import ErrorCode
@@ -36,16 +31,7 @@ LONGEST_RETRY_AFTER = timedelta(days=1)
 REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 16 * 1024
 SHOWN_LOCATION = 500
-LONGEST_SPELLING = 12
-"""The maximum number of bytes that one character of a secret takes in a response."""
 OWN_BODY = ("GET", "HEAD")
-_NAT64 = IPv6Network("64:ff9b::/96")
-
-Address = IPv4Address | IPv6Address
-
-
-class AddressRefusedError(Exception):
-    """A request would have been sent to an address that is not public."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +66,7 @@ class HttpHandlers:
                 "headers of the job use it; set it for every replica"
             )
         request = _request(target, context, self.environ)
-        connector = aiohttp.TCPConnector(resolver=_Resolver(target.allow_private), limit=1)
+        connector = aiohttp.TCPConnector(resolver=Resolver(target.allow_private), limit=1)
         # The executor enforces run_timeout by a cancellation.
         timeout = aiohttp.ClientTimeout(total=None)
         try:
@@ -97,7 +83,7 @@ class HttpHandlers:
     async def _send(
         self, session: aiohttp.ClientSession, target: HttpTarget, request: _Request
     ) -> Outcome:
-        _check_literal(request.url, target.allow_private)
+        check_literal(request.url, target.allow_private)
         async with session.request(
             request.method, request.url, headers=request.headers, data=request.data,
             allow_redirects=False,
@@ -116,9 +102,9 @@ class HttpHandlers:
         message += f"; expected {wanted}"
         location = response.headers.get("Location")
         if status in REDIRECTS and location:
-            place = _redacted(location, request.hidden)[:SHOWN_LOCATION]
+            place = redacted(location, request.hidden)[:SHOWN_LOCATION]
             message += f"; the redirect to {place} is not followed"
-        message = clean_text(_redacted(message, request.hidden))
+        message = clean_text(redacted(message, request.hidden))
         wait, causes = retry_after(response.headers), one_cause(str(status))
         return outcome.failed(ErrorCode.HTTP_STATUS, message, tail, wait, causes=causes)
 
@@ -168,32 +154,12 @@ async def _tail(response: aiohttp.ClientResponse, limit: int, hidden: tuple[str,
         text = kept.decode(response.charset or "utf-8", "replace")
     except LookupError:
         text = kept.decode("utf-8", "replace")
-    return _redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
-
-
-def _redacted(text: str, hidden: tuple[str, ...]) -> str:
-    if not hidden:
-        return text
-    return re.sub(
-        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), "***", text
-    )
-
-
-def _spellings(secret: str) -> tuple[str, ...]:
-    """Return the spellings of `secret` in a response or an exception, except for backslashes."""
-    return secret, json.dumps(secret)[1:-1], quote(secret, safe=""), escape(secret)
-
-
-def _pattern(text: str) -> str:
-    """Return a pattern of `text` with any number of backslashes, as repeated quoting adds them."""
-    plain = text.replace("\\", "")
-    between = r"\\*"
-    return between.join(re.escape(character) for character in plain) if plain else re.escape(text)
+    return redacted(text, hidden).encode()[-limit:].decode("utf-8", "ignore") if limit else ""
 
 
 def _why(error: Exception, hidden: tuple[str, ...]) -> str:
     own = str(error) if isinstance(error, AddressRefusedError) else None
-    return clean_text(_redacted(own or f"{type(error).__name__}: {error}", hidden))
+    return clean_text(redacted(own or f"{type(error).__name__}: {error}", hidden))
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
@@ -210,58 +176,3 @@ def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return min(max(wait, timedelta(0)), LONGEST_RETRY_AFTER)
-
-
-def is_public(address: Address) -> bool:
-    """Return whether `address`, and an IPv4 address embedded in it, is a public address."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and address.teredo is not None:
-            inner = address.teredo[1]
-        if inner is None and address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFF_FFFF)
-        if inner is not None:
-            return is_public(inner)
-        if address.is_site_local:
-            return False
-    return address.is_global and not address.is_multicast
-
-
-def _refuse(host: str, address: str) -> AddressRefusedError:
-    at = "" if host == address else f" ({address})"
-    return AddressRefusedError(
-        f"{host}{at} is not a public address; set allow_private = true to permit it"
-    )
-
-
-def _check_literal(url: URL, allow_private: bool) -> None:
-    """Check a literal address, which is never resolved."""
-    host = url.host or ""
-    try:
-        literal = ip_address(host.partition("%")[0])
-    except ValueError:
-        return
-    if not (allow_private or is_public(literal)):
-        raise _refuse(host, host)
-
-
-class _Resolver(AbstractResolver):
-    """Refuses names that resolve to an address that is not permitted."""
-
-    def __init__(self, allow_private: bool) -> None:
-        self._allow_private = allow_private
-        self._inner = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        found: list[Any] = await self._inner.resolve(host, port, family)
-        for resolved in found:
-            # One bad address refuses the name, because any of the addresses may be used.
-            address = ip_address(resolved["host"].partition("%")[0])
-            if not (self._allow_private or is_public(address)):
-                raise _refuse(host, str(address))
-        return found
-
-    async def close(self) -> None:
-        await self._inner.close()

@@ -1,0 +1,171 @@
+"""Claims the deliveries of alerts and carries them out, in slots of their own."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from uuid import uuid4
+
+import psycopg
+from pydantic import ValidationError
+
+from cronledger.engine.alerting.senders import DeliveryError, Sender
+from cronledger.engine.clock import DatabaseClock
+from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.redaction import redacted
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.rows import Delivery, DeliveryEnd
+from cronledger.ledger.statements import Statements
+from cronledger.ledger.transactions import step_transaction
+from cronledger.logger import get_logger
+from cronledger.rules import channels
+from cronledger.rules.outcome import clean_text
+
+log = get_logger(__name__)
+
+DELIVERY_SECONDS = 20.0
+"""The longest time that one delivery takes. It is less than the lease of a channel's job."""
+WRITE_SECONDS = 30.0
+"""The time for which the end of a delivery is sent again while the database is away."""
+AGAIN_SECONDS = 1.0
+IDLE_SECONDS = 180.0
+"""The time between two claims at least every so often. Check-ins and notifications wake the loop."""
+
+
+class Deliveries:
+    """Each step claims at most as many deliveries as there are free slots, and starts them.
+
+    No statement is sent while the ledger has no alerts.
+    """
+
+    def __init__(
+        self,
+        pool: AsyncPool,
+        statements: Statements,
+        clock: DatabaseClock,
+        supervisor: Supervisor,
+        *,
+        runner: str,
+        slots: int,
+        wake: Callable[[], None],
+    ) -> None:
+        self._pool = pool
+        self._statements = statements
+        self._clock = clock
+        self._supervisor = supervisor
+        self._runner = runner
+        self._slots = slots
+        self._wake = wake
+        self._watching = False
+        self._stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def note(self, *, watching: bool) -> None:
+        """Note whether the ledger has alerts, as a check-in has found."""
+        self._watching = watching
+        if watching:
+            self._wake()
+
+    async def step(self) -> float:
+        """Claim, and start what was claimed. Return the seconds until the next step.
+
+        Raises psycopg.Error.
+        """
+        free = self._slots - len(self._tasks)
+        if not self._watching or self._stopping or free <= 0:
+            return IDLE_SECONDS
+        for delivery in await self._claim(free):
+            task = asyncio.create_task(self._deliver(delivery), name="cronledger delivery")
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+        return IDLE_SECONDS
+
+    async def run_all(self) -> None:
+        """Deliver everything that is due, and wait for the ends. Raises psycopg.Error."""
+        while self._watching and self._slots > 0:
+            await self.step()
+            if not self._tasks:
+                return
+            await asyncio.wait(set(self._tasks))
+
+    def stop_claiming(self) -> None:
+        """Claim nothing more."""
+        self._stopping = True
+
+    async def close(self, seconds: float) -> None:
+        """Wait for the running deliveries. What does not end in time returns to PENDING."""
+        self._stopping = True
+        if self._tasks:
+            _, running = await asyncio.wait(set(self._tasks), timeout=max(0.0, seconds))
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("delivery_unwritten", error=f"{type(error).__name__}: {error}")
+        self._wake()  # another one may wait for the slot
+
+    async def _claim(self, most: int) -> list[Delivery]:
+        tokens = [uuid4() for _ in range(most)]
+        async with self._pool.connection() as c, step_transaction(c):
+            found = await self._statements.claim_deliveries(
+                c, self._runner, tokens, self._clock.trusted_since
+            )
+            return list(await found.fetchall())
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        """Send one message and write the end of its execution. Raises psycopg.Error."""
+        try:
+            ended = await self._sent(delivery)
+        except asyncio.CancelledError:
+            async with self._pool.connection() as c, step_transaction(c):
+                await self._statements.release_delivery(c, delivery.id, delivery.token)
+            raise
+        if ended.code is not None:
+            log.warning(
+                "delivery_failed", channel=delivery.job_name.removeprefix(channels.PREFIX),
+                execution_id=delivery.id, attempt=delivery.attempt, error=ended.message,
+            )  # fmt: skip
+        await self._write(ended)
+
+    async def _sent(self, delivery: Delivery) -> DeliveryEnd:
+        """Send the message of a delivery, and return how that has ended."""
+        failed = partial(DeliveryEnd, delivery.id, delivery.token)
+        try:
+            channel = channels.read(delivery.target)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, ("target.channel", *found["loc"])))
+            return failed("channel_invalid", f"{where}: {found['msg']}", final=True)
+        sender = Sender(self._supervisor, delivery.id, str(delivery.token), DELIVERY_SECONDS)
+        try:
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                await sender.send(channel, delivery.payload)
+        except TimeoutError:
+            return failed("timeout", f"it did not end within {DELIVERY_SECONDS:.0f} s")
+        except DeliveryError as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - of any library, or of a function
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            return DeliveryEnd(delivery.id, delivery.token)
+        return failed("delivery_failed", clean_text(redacted(reason, tuple(sender.hidden))))
+
+    async def _write(self, ended: DeliveryEnd) -> None:
+        """Write the end of a delivery. Raises psycopg.Error if that is impossible for too long.
+
+        A repeated write of an end that was written already has no effect.
+        """
+        until = monotonic() + WRITE_SECONDS
+        while True:
+            try:
+                async with self._pool.connection() as c, step_transaction(c):
+                    await self._statements.end_delivery(c, ended)
+            except psycopg.Error:
+                if monotonic() >= until:
+                    raise
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                return

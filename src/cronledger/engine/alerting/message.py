@@ -1,0 +1,62 @@
+"""The texts of alerts for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+MOST_SHOWN = 20
+"""Alerts that a text describes. The others are counted."""
+TAIL = 2_000
+"""Characters of an output or error that a text contains."""
+Message = Mapping[str, Any]
+"""The payload of a delivery: `channel`, `ledger` and `alerts`."""
+
+
+def subject(message: Message) -> str:
+    """Return one line for all alerts of a message."""
+    alerts = message["alerts"]
+    if len(alerts) != 1:
+        names = sorted({_about(alert) for alert in alerts})
+        more = ", …" if len(names) > 3 else ""
+        return f"cronledger: {len(alerts)} alerts about {', '.join(names[:3])}{more}"
+    (alert,) = alerts
+    return f"Cron <{_about(alert)}> {_state(alert)}"
+
+
+def text(message: Message) -> str:
+    """Return the alerts of a message, each with what is known of its cause."""
+    alerts = message["alerts"]
+    parts = [_described(alert) for alert in alerts[:MOST_SHOWN]]
+    if len(alerts) > MOST_SHOWN:
+        parts.append(f"{len(alerts) - MOST_SHOWN} more alerts are not shown.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _about(alert: Mapping[str, Any]) -> str:
+    name = str(alert["job"] or alert["runner"] or "ledger")
+    scope = alert["scope"]
+    return name if not scope or scope == "global" else f"{name} {scope}"
+
+
+def _state(alert: Mapping[str, Any]) -> str:
+    event = str(alert["event"]).replace("_", " ")
+    if alert["kind"] == "reminder":
+        return f"still {event} since {alert['since']}"
+    if alert["kind"] == "closed" and alert["event"] != "recovered":
+        return f"no longer {event}"
+    return event
+
+
+def _described(alert: Mapping[str, Any]) -> str:
+    details = alert.get("details") or {}
+    lines = [f"{_about(alert)}: {_state(alert)}", str(alert["summary"])]
+    known = {
+        "plan_time": alert["plan_time"],
+        "execution": alert["execution_id"],
+        "owner": alert["owner"],
+        "error": details.get("error_code"),
+    }
+    lines += [f"{name}: {value}" for name, value in known.items() if value is not None]
+    for name in ("error_msg", "output"):
+        if value := details.get(name):
+            lines += ["", str(value)[-TAIL:]]
+    return "\n".join(lines)

@@ -1,0 +1,201 @@
+"""Sends a message to a channel. Each function raises what went wrong, and returns nothing."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import smtplib
+import ssl
+import tempfile
+from collections.abc import Mapping
+from contextlib import contextmanager
+from email.message import EmailMessage
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+
+import aiohttp
+from pydantic_core import to_jsonable_python
+from yarl import URL
+
+from cronledger.engine.addresses import Resolver, check_literal
+from cronledger.engine.alerting.message import Message, subject, text
+from cronledger.engine.commands.client import Supervisor
+from cronledger.rules.channels import Apprise, Channel, Command, Email, Function, Slack, Webhook
+from cronledger.rules.targets import FromEnvironment
+from cronledger.sources.python import resolve_function
+
+SMTP_SECONDS = 15.0
+"""The longest wait for one answer of an SMTP server."""
+TAIL_BYTES = 4_000
+
+
+class DeliveryError(Exception):
+    """The receiver did not accept a message, or the channel cannot be used."""
+
+
+class Sender:
+    """Sends the messages of one delivery. `hidden` collects the secrets that it has used.
+
+    `seconds`: the time after which a command is killed.
+    """
+
+    def __init__(
+        self, supervisor: Supervisor, delivery_id: int, token: str, seconds: float,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        self._supervisor = supervisor
+        self._delivery_id = delivery_id
+        self._token = token
+        self._seconds = seconds
+        self._environ = os.environ if environ is None else environ
+        self.hidden: list[str] = []
+
+    async def send(self, channel: Channel, message: Message) -> None:
+        """Send a message. Raises DeliveryError, or the error of the connection or the function."""
+        match channel:
+            case Webhook():
+                await self._webhook(channel, message)
+            case Slack():
+                body = {"text": f"*{subject(message)}*\n{text(message)}"}
+                await self._post(self._value(channel.url), json.dumps(body).encode(), {},
+                                 channel.allow_private)  # fmt: skip
+            case Email():
+                await asyncio.to_thread(self._mail, channel, message)
+            case Command():
+                await self._command(channel, message)
+            case Function():
+                await _call(channel, message)
+            case Apprise():
+                urls = [self._value(url) for url in channel.urls]
+                await asyncio.to_thread(_apprise, urls, message)
+
+    def _value(self, value: str | FromEnvironment) -> str:
+        """Return a value of the channel. Raises DeliveryError if a variable is not set."""
+        if isinstance(value, str):
+            return value
+        try:
+            secret = self._environ[value.env].strip()
+        except KeyError:
+            raise DeliveryError(
+                f"{value.env} is not set in the environment of the runner, but the channel uses"
+                " it; set it for every replica"
+            ) from None
+        if secret:
+            self.hidden.append(secret)
+        return value.prefix + secret
+
+    async def _webhook(self, channel: Webhook, message: Message) -> None:
+        body = json.dumps(to_jsonable_python(message)).encode()
+        headers = {name: self._value(value) for name, value in channel.headers.items()}
+        if channel.secret is not None:
+            at = str(int(time()))
+            key = self._value(channel.secret).encode()
+            signature = hmac.new(key, at.encode() + b"." + body, hashlib.sha256).hexdigest()
+            headers["Cronledger-Signature"] = f"t={at},v1={signature}"
+        await self._post(self._value(channel.url), body, headers, channel.allow_private)
+
+    async def _post(
+        self, url: str, body: bytes, headers: Mapping[str, str], allow_private: bool
+    ) -> None:
+        target = URL(url)
+        check_literal(target, allow_private)
+        own = {
+            "Content-Type": "application/json",
+            "User-Agent": "cronledger",
+            "Cronledger-Delivery": str(self._delivery_id),
+        }
+        async with (
+            aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=Resolver(allow_private), limit=1),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            ) as session,
+            session.post(
+                target, data=body, headers={**own, **headers}, allow_redirects=False
+            ) as response,
+        ):
+            if not 200 <= response.status <= 299:
+                raise DeliveryError(f"the receiver returned {response.status} {response.reason}")
+
+    def _mail(self, channel: Email, message: Message) -> None:
+        mail = EmailMessage()
+        mail["Subject"] = " ".join(subject(message).split())
+        mail["From"] = channel.sender
+        mail["To"] = ", ".join(channel.to)
+        mail["Message-ID"] = f"<{self._delivery_id}.{message['ledger']}@cronledger>"
+        mail.set_content(text(message))
+        with _smtp(channel) as server:
+            if channel.user is not None:
+                password = "" if channel.password is None else self._value(channel.password)
+                server.login(channel.user, password)
+            server.send_message(mail)
+
+    async def _command(self, channel: Command, message: Message) -> None:
+        command = channel.command
+        with _file(message) as path:
+            end = await self._supervisor.run(
+                self._token,
+                argv=None if isinstance(command, str) else command,
+                shell=command if isinstance(command, str) else None,
+                env={
+                    **channel.env,
+                    "CRONLEDGER_ALERTS_FILE": str(path),
+                    "CRONLEDGER_ALERT_SUBJECT": subject(message),
+                    "CRONLEDGER_DELIVERY": str(self._delivery_id),
+                },
+                cwd=channel.cwd,
+                deadline=monotonic() + self._seconds,
+                tail_bytes=TAIL_BYTES,
+            )
+        if end.reason != "exited" or end.returncode != 0:
+            status = f"status {end.returncode}" if end.signal is None else f"signal {end.signal}"
+            how = f"exited with {status}" if end.reason == "exited" else f"ended: {end.reason}"
+            shown = f"\n{end.output}" if end.output else ""
+            raise DeliveryError(f"the command {how}{f': {end.error}' if end.error else ''}{shown}")
+
+
+@contextmanager
+def _smtp(channel: Email) -> Any:
+    if channel.security == "tls":
+        connected: smtplib.SMTP = smtplib.SMTP_SSL(
+            channel.host, channel.port, timeout=SMTP_SECONDS, context=ssl.create_default_context()
+        )
+    else:
+        connected = smtplib.SMTP(channel.host, channel.port, timeout=SMTP_SECONDS)
+    with connected as server:
+        if channel.security == "starttls":
+            server.starttls(context=ssl.create_default_context())
+        yield server
+
+
+@contextmanager
+def _file(message: Message) -> Any:
+    """Yield the path of a file with the message, which only this user can read."""
+    with tempfile.TemporaryDirectory(prefix="cronledger-alert-") as directory:
+        path = Path(directory) / "alerts.json"
+        path.write_text(json.dumps(to_jsonable_python(message)), "utf-8")
+        yield path
+
+
+async def _call(channel: Function, message: Message) -> None:
+    function = resolve_function(channel.python)
+    if asyncio.iscoroutinefunction(function):
+        await function(message)
+    else:
+        await asyncio.to_thread(function, message)
+
+
+def _apprise(urls: list[str], message: Message) -> None:
+    try:
+        from apprise import Apprise as Notifier  # noqa: PLC0415
+    except ImportError:
+        raise DeliveryError(
+            "a channel of the kind apprise needs `pip install 'cronledger[apprise]'` on every"
+            " replica"
+        ) from None
+    notifier = Notifier()
+    if not all(notifier.add(url) for url in urls):
+        raise DeliveryError("Apprise does not know one of the urls of the channel")
+    if not notifier.notify(title=subject(message), body=text(message)):
+        raise DeliveryError("Apprise could not notify at least one of the urls of the channel")

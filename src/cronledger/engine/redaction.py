@@ -1,0 +1,30 @@
+"""Masks secrets in texts that are stored or logged."""
+
+import json
+import re
+from html import escape
+from urllib.parse import quote
+
+LONGEST_SPELLING = 12
+"""The maximum number of bytes that one character of a secret takes in a response."""
+
+
+def redacted(text: str, hidden: tuple[str, ...]) -> str:
+    """Return `text` with every spelling of the secrets in `hidden` masked."""
+    if not hidden:
+        return text
+    return re.sub(
+        "|".join(_pattern(x) for secret in hidden for x in _spellings(secret)), "***", text
+    )
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """Return the spellings of `secret` in a response or an exception, except for backslashes."""
+    return secret, json.dumps(secret)[1:-1], quote(secret, safe=""), escape(secret)
+
+
+def _pattern(text: str) -> str:
+    """Return a pattern of `text` with any number of backslashes, as repeated quoting adds them."""
+    plain = text.replace("\\", "")
+    between = r"\\*"
+    return between.join(re.escape(character) for character in plain) if plain else re.escape(text)
