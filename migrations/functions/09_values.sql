@@ -206,6 +206,35 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_labels(text, jsonb) IS 'Raises unless these are possible labels of a job.';
 
+-- The same texts as in rules/deadlines.py and rules/durations.py.
+CREATE OR REPLACE FUNCTION {schema}_internal.check_deadline(job text, field text, value text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    wall     constant text := '^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$';
+    duration constant text := '^(([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?'
+        '|P([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{1,6})?S)?)?)$';
+    bad      text;
+BEGIN
+    IF field <> 'expect_duration' AND value ~ wall THEN
+        RETURN;
+    END IF;
+    IF value !~ duration OR value !~ '[0-9]' OR value ~ 'T$' THEN
+        bad := 'is not understood';
+    ELSIF value !~ '[1-9]' THEN
+        bad := 'is zero';
+    -- First what an interval could not hold.
+    ELSIF value ~ '[0-9]{10}|[0-9]{6}[wW]' OR replace(value, ',', '.')::interval > interval '36525 days' THEN
+        bad := 'is longer than 100 years';
+    END IF;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'job %: % = %, which %', job, field, quote_literal(left(value, 80)), bad
+            USING HINT = CASE field WHEN 'expect_duration' THEN 'Write a duration, such as 90s, 15m or 1h30m.'
+                ELSE 'Write a wall time in the zone of the job, such as 06:00, or a duration, such as 90s, 15m or 1h30m.' END,
+                ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_deadline(text, text, text) IS 'Raises unless this is a possible start_by, finish_by or expect_duration of a job.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_check_values() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -237,12 +266,22 @@ BEGIN
             OR (NEW.notify, NEW.queue) IS DISTINCT FROM (OLD.notify, OLD.queue)) THEN
         PERFORM {schema}_internal.check_notify(NEW.name, NEW.queue, NEW.notify);
     END IF;
+    IF NEW.start_by IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.start_by IS DISTINCT FROM OLD.start_by) THEN
+        PERFORM {schema}_internal.check_deadline(NEW.name, 'start_by', NEW.start_by);
+    END IF;
+    IF NEW.finish_by IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.finish_by IS DISTINCT FROM OLD.finish_by) THEN
+        PERFORM {schema}_internal.check_deadline(NEW.name, 'finish_by', NEW.finish_by);
+    END IF;
+    IF NEW.expect_duration IS NOT NULL
+            AND (TG_OP = 'INSERT' OR NEW.expect_duration IS DISTINCT FROM OLD.expect_duration) THEN
+        PERFORM {schema}_internal.check_deadline(NEW.name, 'expect_duration', NEW.expect_duration);
+    END IF;
     IF TG_OP = 'INSERT' OR NEW.scopes IS DISTINCT FROM OLD.scopes THEN
         PERFORM {schema}_internal.check_scopes(NEW.name, NEW.scopes);
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels, notify or scopes that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels, notify, deadlines or scopes that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

@@ -13,7 +13,10 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
         CASE WHEN job.payload_schema IS NULL THEN 'payload_schema' END,
         CASE WHEN job.owner IS NULL THEN 'owner' END,
         CASE WHEN job.labels IS NULL THEN 'labels' END,
-        CASE WHEN job.notify IS NULL THEN 'notify' END]
+        CASE WHEN job.notify IS NULL THEN 'notify' END,
+        CASE WHEN job.start_by IS NULL THEN 'start_by' END,
+        CASE WHEN job.finish_by IS NULL THEN 'finish_by' END,
+        CASE WHEN job.expect_duration IS NULL THEN 'expect_duration' END]
 $$;
 COMMENT ON FUNCTION {schema}_internal.job_definition({schema}.jobs) IS 'Returns the part of a row of jobs that job_revisions.definition keeps.';
 

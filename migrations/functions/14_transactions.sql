@@ -22,7 +22,9 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['queues', 'jobs', 'job_revisions', 'schedules', 'executions', 'skips',
                                 'sources', 'identity', 'pruned', 'acceptances',
                                 'verification_runs', 'rolled_up_hours', 'changed_hours', 'roll_up_state',
-                                'operator_actions', 'tracked_states', 'raised_alerts', 'alert_progress'] LOOP
+                                'operator_actions', 'tracked_states', 'raised_alerts', 'alert_progress',
+                                'deadline_cursors', 'manual_deadlines', 'deadlines',
+                                'deadline_breaches', 'deadline_months'] LOOP
         IF NOT EXISTS (SELECT FROM pg_trigger t
                        WHERE t.tgrelid = format('{schema}.%I', name)::regclass AND t.tgname = 'commit_durably') THEN
             EXECUTE format('CREATE TRIGGER commit_durably BEFORE INSERT OR UPDATE OR DELETE ON {schema}.%I
@@ -48,6 +50,11 @@ COMMENT ON TRIGGER commit_durably ON {schema}.operator_actions IS 'Calls commit_
 COMMENT ON TRIGGER commit_durably ON {schema}.tracked_states IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.raised_alerts IS 'Calls commit_durably().';
 COMMENT ON TRIGGER commit_durably ON {schema}.alert_progress IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.deadline_cursors IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.manual_deadlines IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.deadlines IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.deadline_breaches IS 'Calls commit_durably().';
+COMMENT ON TRIGGER commit_durably ON {schema}.deadline_months IS 'Calls commit_durably().';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.require_read_committed(caller text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -155,6 +155,7 @@ DECLARE
     scope      {schema}.schedules;
     at         timestamptz;
     made       bigint;
+    created    timestamptz;
 BEGIN
     PERFORM {schema}_internal.check_json(job, 'payload', payload);
     -- The schedule row first. An edit needs this lock to commit, so the job that the next statement reads is
@@ -178,7 +179,8 @@ BEGIN
     VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, 'PENDING', 'manual',
             definition.revision, definition.queue, at, at, coalesce(payload, definition.payload), 0,
             definition.max_attempts, requester)
-    RETURNING id INTO made;
+    RETURNING id, created_at INTO made, created;
+    PERFORM {schema}_internal.note_manual_deadlines(definition, scope, at, created);
     PERFORM {schema}_internal.record_action('trigger', 'job', job, requester, 'done', job, execution_ids => ARRAY[made],
         arguments => jsonb_build_object('scope_kind', scope_kind, 'scope_id', scope_id, 'force', force,
                                         'require_runner', require_runner));

@@ -17,7 +17,8 @@ LANGUAGE sql IMMUTABLE AS $$
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations present_violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
-             schema_migrations verifications execution_hours audit alerts alert_states missing_channels'),
+             schema_migrations verifications execution_hours audit alerts alert_states missing_channels
+              breaches compliance'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label group_status
              queues_in_use preview_backfill'),
@@ -45,6 +46,13 @@ LANGUAGE sql IMMUTABLE AS $$
              settle_left_behind job_definition create_missing_partitions earliest_due parked_jobs
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours
              raise_alerts prune_alerts watches_alerts'),
+        -- Deadlines.
+        ('runner', 'EXECUTE',
+            'next_deadline lock_deadlines deadline_schedules deadline_revisions take_manual_deadlines add_deadlines
+             advance_deadlines judge_deadlines close_breaches prune_breaches'),
+        ('', 'EXECUTE', 'check_deadline jobs_wake_deadlines note_manual_deadlines deadline_facts'),
+        ('', 'SELECT', 'deadline_cursors manual_deadlines deadlines deadline_breaches deadline_months'),
+        ('', 'USAGE', 'breach_id'),
         -- Workers in other languages.
         ('runner', 'EXECUTE', 'claim_next heartbeat finish fail release'),
         -- Requirements of transactions.

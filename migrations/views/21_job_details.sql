@@ -7,7 +7,8 @@ SELECT j.name, j.revision, j.schedule, j.timezone, j.day_or, j.dst_gap, j.dst_fo
        j.allow_stale_reentry, j.max_attempts, j.retry_backoff, j.retry_jitter, j.scope_kind, j.scopes,
        j.description, j.source, j.deploy, j.paused_at, j.paused_by, j.paused_reason, j.paused_until,
        j.retired_at, j.edited_by, j.spec_error, j.target ->> 'python' AS function,
-       j.retry_on, j.never_retry_on, j.payload_schema, j.owner, j.labels, j.notify
+       j.retry_on, j.never_retry_on, j.payload_schema, j.owner, j.labels, j.notify,
+       j.start_by, j.finish_by, j.expect_duration
 FROM {schema}.jobs j;
 COMMENT ON VIEW {schema}.job_details IS 'Jobs as they are defined, one row each, without target and payload.';
 COMMENT ON COLUMN {schema}.job_details.name IS 'Name of the job.';
@@ -115,3 +116,6 @@ COMMENT ON COLUMN {schema}.job_overview.source IS 'File or App that declared the
 COMMENT ON COLUMN {schema}.job_overview.description IS 'Description for people.';
 COMMENT ON COLUMN {schema}.job_overview.owner IS 'The person or team that is responsible for the job; NULL: none is declared.';
 COMMENT ON COLUMN {schema}.job_overview.labels IS 'Labels of the job, such as {"team": "data"}; NULL or empty: none.';
+COMMENT ON COLUMN {schema}.job_details.start_by IS 'Deadline of the start: a wall time in the zone of the job, or a duration after plan_time; NULL: none.';
+COMMENT ON COLUMN {schema}.job_details.finish_by IS 'Deadline of the success, as start_by; NULL: none.';
+COMMENT ON COLUMN {schema}.job_details.expect_duration IS 'Duration of an attempt, beyond which it is a breach; NULL: none.';

@@ -7,7 +7,7 @@ import is cheap.
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
@@ -73,6 +73,9 @@ class Policies(TypedDict, total=False):
     catch_up_window: Length
     catch_up_limit: int
     overlap: Overlap | Literal["skip", "wait", "allow", "replace"]
+    start_by: time | Length | None
+    finish_by: time | Length | None
+    expect_duration: Length | None
     max_running: int | None
     queue: str
     payload: Any
@@ -269,6 +272,9 @@ class App:
             catch_up_window: A plan_time that is missed for longer never runs. Default: 1 day.
             catch_up_limit: With catch_up="all", at most this many run. Default: 100.
             overlap: While the scope runs: "skip" (default), "wait", "allow" or "replace".
+            start_by: Deadline of the start: a wall time or a duration, such as "06:00" or "15m".
+            finish_by: Deadline of the success, written like `start_by`.
+            expect_duration: An attempt that runs for longer is recorded as a breach.
             max_running: Most executions of this job at once, over all scopes and replicas.
             queue: Only runners that serve this queue run the job. Default: "default".
             payload: JSON that is passed to the handler.

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cronledger.rules.deadline_plan import Scope
 from cronledger.rules.model import ExecutionKey, ScheduleRow, ScopeKey, Skip
 
 
@@ -258,11 +259,51 @@ class NextDue(NamedTuple):
     again: datetime | None
 
 
+class DeadlineTurn(NamedTuple):
+    """A job whose deadlines have to be computed, and its cursor. None in the first row."""
+
+    job: str | None
+    through: datetime | None
+    now: datetime
+
+
+class DeadlineRevision(NamedTuple):
+    """The columns of a revision that decide plan_times and deadlines."""
+
+    job: str
+    number: int
+    effective_from: datetime
+    state: str
+    pause_ends: datetime | None
+    schedule: str | None
+    timezone: str
+    day_or: bool
+    dst_gap: str
+    dst_fold: str
+    schedule_delay: timedelta
+    jitter: timedelta
+    starts_at: datetime | None
+    ends_at: datetime | None
+    start_by: str | None
+    finish_by: str | None
+    expect_duration: str | None
+
+
+class ManualDeadline(NamedTuple):
+    """A manual execution whose deadlines are to be computed."""
+
+    scope: ScopeKey
+    plan_time: datetime
+    revision: int
+    created_at: datetime
+
+
 class CheckInReply(NamedTuple):
     """`now`, the earliest stale_after of all leases, the earliest end of a pause.
 
     `due`: when the runner has to claim. `refused`: why this is not the ledger's own database.
     `left_behind`: what the sweeper has to repair, see `sweeper.REPAIRS`; None: not examined.
+    `deadline`: when a deadline has to be judged.
     `others`: live runners of the same queues whose tzdata or croniter differ, as of their last
     check-in. `alerts`: whether a job has rules for alerts.
     """
@@ -273,6 +314,7 @@ class CheckInReply(NamedTuple):
     due: datetime | None
     refused: str | None
     left_behind: list[str] | None
+    deadline: datetime | None
     others: list[dict[str, Any]] | None
     alerts: bool
 
@@ -329,6 +371,14 @@ def _instant(text: str | None) -> datetime | None:
 
 def unblocked(job: str, kind: str, scope: str, queue: str, rearmed: bool) -> Unblocked:
     return Unblocked(ScopeKey(job, kind, scope), queue, rearmed)
+
+
+def deadline_scope(job: str, kind: str, scope: str, *rest: Any) -> Scope:
+    return Scope(ScopeKey(job, kind, scope), *rest)
+
+
+def manual_deadline(job: str, kind: str, scope: str, *rest: Any) -> ManualDeadline:
+    return ManualDeadline(ScopeKey(job, kind, scope), *rest)
 
 
 def unclaimed(job: str, kind: str, scope: str, id: int) -> UnclaimedExecution:

@@ -21,6 +21,8 @@ from cronledger.ledger.rows import (
     CheckInReply,
     Claimed,
     ClaimLook,
+    DeadlineRevision,
+    DeadlineTurn,
     Delivery,
     DeliveryEnd,
     Ending,
@@ -29,6 +31,7 @@ from cronledger.ledger.rows import (
     LeaseState,
     LiveFunction,
     MaintainedPartition,
+    ManualDeadline,
     NewClaim,
     NewSkip,
     NextDue,
@@ -39,11 +42,14 @@ from cronledger.ledger.rows import (
     UnclaimedExecution,
     claim_look,
     claimed,
+    deadline_scope,
+    manual_deadline,
     swept,
     unblocked,
     unclaimed,
 )
 from cronledger.ledger.server_settings import ServerSettings
+from cronledger.rules.deadline_plan import DeadlinePlan, NewDeadline, Scope
 from cronledger.rules.model import ExecutionKey, Plan, ScopeKey
 
 Connection = StepConnection
@@ -400,6 +406,56 @@ class Statements:
 
     async def prune_alerts(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "prune_alerts", most=most)
+
+    async def lock_deadlines(self, c: Connection, most: int) -> StepCursor[DeadlineTurn]:
+        return await self._made(c, "lock_deadlines", DeadlineTurn, most=most)
+
+    async def deadline_schedules(self, c: Connection, jobs: Sequence[str]) -> StepCursor[Scope]:
+        return await self._made(c, "deadline_schedules", deadline_scope, jobs=array(jobs))
+
+    async def deadline_revisions(
+        self,
+        c: Connection,
+        jobs: Sequence[str],
+        since: Sequence[datetime | None],
+        numbers: Sequence[int | None],
+    ) -> StepCursor[DeadlineRevision]:
+        """For each job, the revisions from `since` on, or the one with this number."""
+        params = {"jobs": array(jobs), "since": array(since), "numbers": array(numbers)}
+        return await self._made(c, "deadline_revisions", DeadlineRevision, **params)
+
+    async def take_manual_deadlines(self, c: Connection, most: int) -> StepCursor[ManualDeadline]:
+        return await self._made(c, "take_manual_deadlines", manual_deadline, most=most)
+
+    async def add_deadlines(self, c: Connection, added: Sequence[NewDeadline]) -> Rows:
+        rest = _attributes(
+            added, plans="plan_time", policies="kind", revisions="revision", instants="instant",
+            lengths="length", months="month",
+        )  # fmt: skip
+        scopes = _scopes([new.scope for new in added])
+        return await self._rows(c, "add_deadlines", **scopes, **rest)
+
+    async def advance_deadlines(self, c: Connection, plans: Mapping[str, DeadlinePlan]) -> Rows:
+        going = {name: plan for name, plan in plans.items() if not plan.ended}
+        return await self._rows(
+            c,
+            "advance_deadlines",
+            jobs=array(list(going)),
+            **_attributes(list(going.values()), throughs="through", nexts="next_at"),
+            ended=array([name for name, plan in plans.items() if plan.ended]),
+        )
+
+    async def judge_deadlines(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "judge_deadlines", most=most)
+
+    async def close_breaches(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "close_breaches", most=most)
+
+    async def next_deadline(self, c: Connection) -> StepCursor[datetime | None]:
+        return await self._values(c, "next_deadline")
+
+    async def prune_breaches(self, c: Connection, most: int) -> StepCursor[int]:
+        return await self._values(c, "prune_breaches", most=most)
 
     async def take_turn(self, c: Connection, subject: str) -> StepCursor[bool]:
         return await self._values(c, "take_turn", subject=subject)

@@ -6,13 +6,13 @@ docs/configuration.md follow from it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
 
-from cronledger.rules import durations
+from cronledger.rules import deadline_texts, durations
 from cronledger.rules.limits import LARGEST_INTEGER
 from cronledger.rules.notify import Rules
 
@@ -77,6 +77,35 @@ RetryFilter = Annotated[
     Annotated[tuple[RetryItem, ...], Field(max_length=100)] | None, BeforeValidator(_filter)
 ]
 """What `retry_filters` explains. An empty list filters nothing."""
+
+
+def _length(value: object) -> object:
+    return durations.format(value) if isinstance(value, timedelta) else value
+
+
+def _deadline(value: object) -> object:
+    if isinstance(value, time) and value.tzinfo is None and not value.microsecond:
+        value = value.isoformat()
+    value = _length(value)
+    return deadline_texts.normal(value) if isinstance(value, str) else value
+
+
+def _expected(value: object) -> object:
+    value = _length(value)
+    return durations.format(durations.parse(value)) if isinstance(value, str) else value
+
+
+Deadline = Annotated[
+    str,
+    BeforeValidator(_deadline),
+    WithJsonSchema({"type": "string", "pattern": deadline_texts.PATTERN}),
+]
+"""A wall time or a duration, in the canonical text of `deadline_texts`."""
+ExpectedDuration = Annotated[
+    str,
+    BeforeValidator(_expected),
+    WithJsonSchema({"type": "string", "format": "duration"}),
+]
 
 OWNER_PATTERN = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
@@ -275,6 +304,18 @@ class Job(BaseModel):
         Overlap.SKIP,
         description="A plan_time that is due while its (job, scope) is RUNNING: `skip` it, let it "
         "`wait`, `allow` it to run too, or `replace` (cancel the running one, then start).",
+    )
+    start_by: Deadline | None = Field(
+        None,
+        description="Deadline of the start: a wall time in the zone of the job, such as `06:00`, "
+        "or a duration after plan_time, such as `15m`. A missed one is a "
+        "[breach](deadlines.md).",
+    )
+    finish_by: Deadline | None = Field(
+        None, description="Deadline of the success, written like `start_by`."
+    )
+    expect_duration: ExpectedDuration | None = Field(
+        None, description="An attempt that runs for longer is a breach. It is not stopped."
     )
     max_running: Annotated[Whole, Field(ge=1, le=LARGEST_INTEGER)] | None = Field(
         None,

@@ -9,7 +9,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 
-from cronledger.rules import channels, cron, retry_filters, retry_items, storable, targets
+from cronledger.rules import (
+    channels,
+    cron,
+    deadline_texts,
+    retry_filters,
+    retry_items,
+    storable,
+    targets,
+)
 from cronledger.rules.limits import END_OF_TIME, FIRST_INSTANT, LONGEST
 from cronledger.rules.model import GLOBAL, CatchUp, Job, Overlap
 from cronledger.rules.problems import ConfigurationError, Problem, shown
@@ -102,6 +110,13 @@ def _durations(report: Report, retention: timedelta) -> None:
             "heartbeat would lose a shorter one",
             "use at least '3s'",
         )
+    for name in ("start_by", "finish_by", "expect_duration"):
+        text = getattr(job, name)
+        length = None if text is None else deadline_texts.parse(text)
+        if isinstance(length, timedelta) and length > LONGEST:
+            report.add(name, "is longer than 100 years", "use a shorter duration")
+        elif length == timedelta(0):
+            report.add(name, "is zero, so that every plan_time would miss it", "use at least '1s'")
     if job.run_timeout == timedelta(0):
         remedy = "use at least '1s', or 'none' for no limit"
         report.add("run_timeout", "would stop every attempt at once", remedy)

@@ -11,6 +11,7 @@ import psycopg
 
 from cronledger.engine.awaited import Awaited
 from cronledger.engine.clock import DatabaseClock, fetch_now
+from cronledger.engine.maintenance.deadlines import DeadlineStep
 from cronledger.engine.maintenance.hours import HourRollUp
 from cronledger.ledger import identity
 from cronledger.ledger.connections import AsyncPool
@@ -36,7 +37,8 @@ class Sweeper:
     A full round does everything. The first step is one, so that schedules that were parked because
     no runner had their handlers are due again. The hourly maintenance of partitions is one as well,
     so that no fault of a check-in can hide something for good. It also begins a round of the
-    roll-up of hours, of which each further step does a part. `rearmed` is called when something
+    roll-up of hours, of which each further step does a part. Deadlines that are past are judged
+    in any step. `rearmed` is called when something
     is due now. Programs that wait for an `awaited` execution are notified once it is swept.
     """
 
@@ -61,6 +63,7 @@ class Sweeper:
         self._stale = False  # leases or pauses have ended
         self._left: frozenset[str] = frozenset()
         self._hours = HourRollUp(pool, statements)
+        self._deadlines = DeadlineStep(pool, statements, clock)
         self._examined_at = self._maintain_at = monotonic()
 
     async def step(self) -> float:
@@ -81,14 +84,19 @@ class Sweeper:
             if maintains:
                 await self._maintain()
                 self._maintain_at = monotonic() + MAINTENANCE
+                await self._deadlines.prune()
                 self._hours.begin()
             await self._hours.step()
+            await self._deadlines.step()
         except psycopg.Error as error:
             self._stale, self._left = self._stale or stale, self._left | left
             if identity.other_database_reason(error) is None:
                 raise
             return MAINTENANCE
-        return 0.1 if self._hours.unfinished else max(0.1, self._maintain_at - monotonic())
+        if self._hours.unfinished:
+            return 0.1
+        rest, deadline = self._maintain_at - monotonic(), self._deadlines.wait()
+        return max(0.1, rest if deadline is None else min(rest, deadline))
 
     async def _round(self, stale: bool, left: frozenset[str]) -> None:
         if stale:
@@ -101,6 +109,7 @@ class Sweeper:
     def full_round(self) -> None:
         """Make the next step a full round, because the functions of this runner have changed."""
         self._stale, self._left = True, REPAIRS
+        self._deadlines.force()
 
     def examines(self, *, within: float) -> bool:
         """Return whether the next check-in has to search for what a crash left behind.
@@ -110,12 +119,17 @@ class Sweeper:
         latest = self._examined_at + EXAMINE_SECONDS + SLACK_SECONDS
         return self._left != REPAIRS and monotonic() + within > latest
 
+    def deadline_wait(self) -> float | None:
+        """Return the seconds until deadlines have to be judged; None: nothing is planned."""
+        return self._deadlines.wait()
+
     def note(self, reply: CheckInReply, *, stale: bool) -> bool:
         """Note what a check-in has found, and return whether a step has to follow.
 
         `stale`: leases or pauses have ended.
         """
         self._stale = self._stale or stale
+        self._deadlines.note(reply.deadline)
         if reply.left_behind is not None:
             self._left |= frozenset(reply.left_behind)
             self._examined_at = monotonic()

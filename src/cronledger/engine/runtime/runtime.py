@@ -353,6 +353,8 @@ class Runtime:
             parts.loops.wake("sweeper")
         parts.alerts.note(watching=reply.alerts)
         parts.deliveries.note(watching=reply.alerts)
+        if reply.refused is None and (deadline := parts.sweeper.deadline_wait()) is not None:
+            parts.loops.wake_within("sweeper", deadline)
         self._wake_dispatcher(reply)
         if stale:
             return min(1.0, poll)

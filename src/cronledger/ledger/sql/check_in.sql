@@ -1,8 +1,9 @@
 -- Records the check-in of a runner, and returns what it has to know, so that it sends nothing else while it
 -- is idle: the next stale lease; the next pause that ends; when it has to claim (`due`); why this is not the
 -- ledger's own database (`refused`); what a crash left behind, of at most `most` of each kind (NULL: not
--- examined); and the live runners of its queues that read schedules by other versions (`others`, a JSON
--- array), with the claims that their own check-ins reported; and whether alerts have to be raised (`alerts`).
+-- examined); when a deadline has to be judged (`deadline`); the live runners of its queues that read
+-- schedules by other versions (`others`, a JSON array), with the claims that their own check-ins reported;
+-- and whether alerts have to be raised (`alerts`).
 -- Reads every RUNNING row, so it runs every few seconds and not in each claim.
 -- Lock: its own runners row. Always one row; NULL: there is nothing of that kind. Raises CL006 in another
 -- ledger than the one in which the runner began.
@@ -29,6 +30,7 @@ SELECT {schema}.db_now() AS now,
            %(excluded_jobs)s::text[]) AS due,
        {schema}_internal.other_database() AS refused,
        {schema}_internal.left_behind(%(most)s::integer) AS left_behind,
+       {schema}_internal.next_deadline() AS deadline,
        (SELECT jsonb_agg(jsonb_build_object(
             'id', o.id, 'queues', o.queues, 'handlers', o.handlers, 'fingerprint', o.fingerprint,
             'seen', o.heartbeat_at, 'ttl_s', extract(epoch FROM o.stale_after - o.heartbeat_at),

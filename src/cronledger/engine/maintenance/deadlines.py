@@ -1,0 +1,155 @@
+"""Judges deadlines. migrations/functions/84_deadlines.sql describes the protocol.
+
+A check-in returns when the next deadline has to be judged, so a replica sends nothing for this
+while no job has deadlines. One replica at a time does the work.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from time import monotonic
+
+from cronledger.engine.clock import DatabaseClock
+from cronledger.ledger.connections import AsyncPool
+from cronledger.ledger.rows import DeadlineRevision, ManualDeadline
+from cronledger.ledger.statements import Connection, Statements
+from cronledger.ledger.transactions import step_transaction
+from cronledger.logger import get_logger
+from cronledger.rules import deadline_plan
+from cronledger.rules.deadline_plan import NewDeadline, Scope
+from cronledger.rules.model import Job, JobState, Revision
+
+log = get_logger(__name__)
+
+JOBS = 100
+"""Jobs whose deadlines one transaction computes."""
+MOST = 5_000
+"""Deadlines of a job that one transaction adds, and deadlines that it judges."""
+TRANSACTIONS = 20
+"""Transactions of one step, so that the other work of the sweeper does not wait."""
+REST_SECONDS = 5.0
+"""The shortest time between two steps, so that a job with a deadline each second costs little."""
+
+
+class DeadlineStep:
+    """Each step computes the deadlines of due plan_times, and judges those that are past."""
+
+    def __init__(self, pool: AsyncPool, statements: Statements, clock: DatabaseClock) -> None:
+        self._pool = pool
+        self._statements = statements
+        self._clock = clock
+        self._next: datetime | None = None
+        self._forced = False
+        self._stepped_at = monotonic() - REST_SECONDS
+
+    def note(self, following: datetime | None) -> None:
+        """Note when the next deadline has to be judged; None: there is none."""
+        self._next = following
+
+    def force(self) -> None:
+        """Make the next step look, whatever check-ins have found."""
+        self._forced = True
+
+    def wait(self) -> float | None:
+        """Return the seconds until a step has something to do, or None if nothing is planned."""
+        if self._forced:
+            return 0.0
+        if self._next is None:
+            return None
+        rest = self._stepped_at + REST_SECONDS - monotonic()
+        return max(0.0, rest, self._clock.until(self._next))
+
+    async def step(self) -> None:
+        """Do what is due, if something is. Raises psycopg.Error."""
+        if self.wait() != 0:
+            return
+        self._stepped_at = monotonic()
+        for _ in range(TRANSACTIONS):
+            if not await self._transaction():
+                break
+        self._forced = False
+
+    async def _transaction(self) -> bool:
+        """Run one transaction, and return whether another one has something to do now."""
+        s = self._statements
+        async with self._pool.connection() as c:
+            async with step_transaction(c):
+                await s.require_own_database(c)
+                turn = await (await s.lock_deadlines(c, JOBS)).fetchall()
+                if not turn:
+                    self._next = None  # the next check-in returns what the other replica has left
+                    return False
+                now = turn[0].now
+                await self._plan(c, {x.job: x.through for x in turn if x.job and x.through}, now)
+                judged = await s.judge_deadlines(c, MOST)
+                closed = await s.close_breaches(c, MOST)
+                following = await s.next_deadline(c)
+            most = max(await judged.fetchone() or 0, await closed.fetchone() or 0)
+            self._next = await following.fetchone()
+        return most == MOST or (self._next is not None and self._next <= now and len(turn) > 1)
+
+    async def _plan(self, c: Connection, cursors: dict[str, datetime], now: datetime) -> None:
+        s = self._statements
+        manual = await (await s.take_manual_deadlines(c, MOST)).fetchall()
+        added = await self._of_manual(c, manual)
+        if cursors:
+            names = list(cursors)
+            rows = await s.deadline_revisions(c, names, list(cursors.values()), [None] * len(names))
+            found = await s.deadline_schedules(c, names)
+            revisions = _by_job(await rows.fetchall())
+            scopes: dict[str, list[Scope]] = {}
+            for scope in await found.fetchall():
+                scopes.setdefault(scope.key.job_name, []).append(scope)
+            plans = {
+                name: deadline_plan.plan(
+                    revisions.get(name, ()), scopes.get(name, ()), cursor, now, MOST
+                )
+                for name, cursor in cursors.items()
+            }
+            added += [new for plan in plans.values() for new in plan.added]
+            await s.advance_deadlines(c, plans)
+        if added:
+            await s.add_deadlines(c, added)
+
+    async def _of_manual(
+        self, c: Connection, manual: Sequence[ManualDeadline]
+    ) -> list[NewDeadline]:
+        if not manual:
+            return []
+        numbers = sorted({(x.scope.job_name, x.revision) for x in manual})
+        names, wanted = [name for name, _ in numbers], [number for _, number in numbers]
+        rows = await self._statements.deadline_revisions(c, names, [None] * len(names), wanted)
+        found = {(x.job, x.number): _revision(x) for x in await rows.fetchall()}
+        return [
+            new
+            for one in manual
+            if (revision := found.get((one.scope.job_name, one.revision))) is not None
+            for new in deadline_plan.of_anchor(one.scope, one.plan_time, one.created_at, revision)
+        ]
+
+    async def prune(self) -> None:
+        """Delete breaches whose executions were pruned. Raises psycopg.Error."""
+        for _ in range(TRANSACTIONS):
+            async with self._pool.connection() as c, step_transaction(c):
+                gone = await self._statements.prune_breaches(c, MOST)
+            if await gone.fetchone() != MOST:
+                return
+
+
+def _by_job(rows: Sequence[DeadlineRevision]) -> dict[str, list[Revision]]:
+    found: dict[str, list[Revision]] = {}
+    for row in rows:
+        found.setdefault(row.job, []).append(_revision(row))
+    return found
+
+
+def _revision(row: DeadlineRevision) -> Revision:
+    # Not validated: an invalid schedule has no plan_times, and so no deadlines.
+    job = Job.model_construct(
+        name=row.job, schedule=row.schedule, timezone=row.timezone, day_or=row.day_or,
+        dst_gap=row.dst_gap, dst_fold=row.dst_fold,
+        schedule_delay=row.schedule_delay or timedelta(0), jitter=row.jitter or timedelta(0),
+        starts_at=row.starts_at, ends_at=row.ends_at, start_by=row.start_by,
+        finish_by=row.finish_by, expect_duration=row.expect_duration,
+    )  # fmt: skip
+    state = JobState(row.state)
+    return Revision(row.number, row.effective_from, state, job, row.pause_ends)
