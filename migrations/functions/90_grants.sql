@@ -18,7 +18,7 @@ LANGUAGE sql IMMUTABLE AS $$
              input_status attempts job_history violations present_violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
              schema_migrations verifications execution_hours audit alerts alert_states missing_channels
-              breaches compliance'),
+              breaches compliance verify_breaches unjudged_deadlines deadline_progress'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label group_status
              queues_in_use preview_backfill'),

@@ -93,6 +93,8 @@ MATRIX = {
     "queues limit": command("queues limit default 3", OPERATE, "operator"),
     "alerts": command("alerts", READ),
     "audit": command("audit", READ),
+    "deadlines": command("deadlines", READ),
+    "compliance": command("compliance", READ),
     "verify": command("verify", READ),
     "why": command("why hourly 00:00", READ),
     "doctor": command("doctor", READ, code=1),  # it has no live replica

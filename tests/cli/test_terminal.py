@@ -19,7 +19,10 @@ from tests.cli.support.terminal import on_terminal
 
 ESCAPE = "\x1b"
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
-LISTINGS = (["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"], ["alerts"])
+LISTINGS = (
+    ["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"], ["alerts"],
+    ["deadlines"], ["compliance"],
+)  # fmt: skip
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 

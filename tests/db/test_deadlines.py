@@ -1,25 +1,33 @@
-"""Deadlines: which plan_times have them, when a breach is recorded and closed, and what is counted."""
+"""Deadlines: which plan_times have them, and when a breach is recorded and closed."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
+from click.testing import CliRunner
 
 from cronledger.audit.verify import verify
+from cronledger.cli import main
+from cronledger.engine.maintenance import deadlines
 from cronledger.rules import outcome
 from tests.db.support.engine import Ledger, Runner, runners
 
 MINUTE = timedelta(minutes=1)
 BERLIN, SANTIAGO = "Europe/Berlin", "America/Santiago"
-SPRING, AUTUMN = datetime(2027, 3, 27, 12, tzinfo=UTC), datetime(2026, 10, 24, 12, tzinfo=UTC)
 
 
 @pytest.fixture
 async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
     async with runners(database_url, {}) as (made,):
         yield made
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def breaches(ledger: Ledger, *columns: str) -> list[Any]:
@@ -43,22 +51,454 @@ async def look(ledger: Ledger, runner: Runner, at: datetime) -> None:
     await runner.repair()
 
 
-async def test_f67_a_start_in_time_is_met_and_a_late_one_is_a_breach(
-    ledger: Ledger, one: Runner
+def seconds(count: float) -> timedelta:
+    return timedelta(seconds=count)
+
+
+def stored(ledger: Ledger, table: str) -> int:
+    return int(ledger.one(f"SELECT count(*) FROM {table}"))
+
+
+# -- what is judged --------------------------------------------------------------------------------
+
+
+async def test_f67_a_start_in_time_is_met_and_a_late_one_is_closed(
+    ledger: Ledger, one: Runner, database_url: str
 ) -> None:
     ledger.job(schedule="* * * * *", start_by="10s", grace="1 h", overlap="wait")
-    await one.settle()
-    first = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
-    ledger.travel(to=first + timedelta(seconds=5))
+    first = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.travel(to=first + seconds(5))
     (start,) = await one.settle()
     await one.finish(start)
     second = first + MINUTE
-    await look(ledger, one, second + timedelta(seconds=5))
+    await look(ledger, one, second + seconds(5))
     assert breaches(ledger) == []
-    await look(ledger, one, second + timedelta(seconds=12))
-    deadline = second + timedelta(seconds=10)
-    assert breaches(ledger) == [("start_by", second, deadline)]
-    await one.settle()
-    await look(ledger, one, second + timedelta(seconds=30))
-    assert breaches(ledger, "closed_at IS NULL") == [False]
+    await look(ledger, one, second + seconds(12))
+    assert breaches(ledger) == [("start_by", second, second + seconds(10))]
+    assert breaches(ledger, "closed_at") == [None]
+    ledger.travel(to=second + seconds(20))
+    (late,) = await one.settle()
+    await look(ledger, one, second + seconds(30))
+    assert breaches(ledger, "closed_at") == [late.claimed.started_at]
     assert [row[1:] for row in compliance(ledger)] == [(2, 1, 1, 0)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_success_after_a_retry_closes_late(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", finish_by="30s", max_attempts=2, retry_backoff=["45 s"])
+    at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(ValueError("no")))
+    ledger.edit(schedule="0 0 1 1 *")
+    await look(ledger, one, at + seconds(32))
+    assert breaches(ledger, "closed_at", "execution_id") == [(None, start.claimed.id)]
+    ledger.travel(to=at + seconds(90))
+    (again,) = await one.settle()
+    await one.finish(again)
+    await look(ledger, one, at + seconds(100))
+    finished = ledger.one("SELECT finished_at FROM executions WHERE status = 'SUCCESS'")
+    assert breaches(ledger, "closed_at") == [finished]
+    assert [row[1:] for row in compliance(ledger)] == [(1, 0, 1, 0)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_final_failure_misses_its_deadline(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", start_by="30s", finish_by="30s")
+    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.travel(to=at + seconds(2))
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(ValueError("no")))
+    await look(ledger, one, at + seconds(40))
+    assert breaches(ledger) == [("finish_by", at, at + seconds(30))]
+    assert [row[1:] for row in compliance(ledger)] == [(2, 1, 0, 1)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_run_longer_than_expected_is_a_breach_while_it_runs(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", expect_duration="10s", stale_timeout="1 h")
+    at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
+    (start,) = await one.settle()
+    ledger.edit(schedule="0 0 1 1 *")
+    began = start.claimed.started_at
+    await look(ledger, one, began + seconds(5))
+    assert breaches(ledger) == []
+    await look(ledger, one, began + seconds(12))
+    assert breaches(ledger) == [("expect_duration", at, began + seconds(10))]
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_cancelled_execution_has_no_finish_by(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", start_by="10s", finish_by="30s", handler="external", target={})
+    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.travel(to=at + seconds(2))
+    await one.settle()
+    ledger.values("SELECT cancel(id) FROM executions")
+    await look(ledger, one, at + seconds(50))
+    assert breaches(ledger) == []
+    assert compliance(ledger) == []
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_paused_job_has_no_deadlines_and_a_paused_queue_has(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job("held", schedule="* * * * *", start_by="10s")
+    ledger.job("stuck", schedule="* * * * *", start_by="10s", queue="slow")
+    ledger.values("SELECT pause('held'), pause_queue('slow')")
+    at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
+    await one.settle()
+    await look(ledger, one, at + seconds(20))
+    assert breaches(ledger, "job_name", "plan_time") == [("stuck", at)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_an_outage_breaches_each_missed_plan_time_once(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", start_by="10s")
+    await one.repair()
+    at = ledger.now().replace(second=0, microsecond=0)
+    await look(ledger, one, at + 10 * MINUTE + seconds(5))
+    assert breaches(ledger, "plan_time") == [at + n * MINUTE for n in range(1, 10)]
+    await one.settle()
+    await one.repair()
+    assert len(breaches(ledger)) == 9
+    assert ledger.skipped() == [("superseded", 9)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_backfill_closes_and_adds_nothing(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", finish_by="10s", catch_up="skip", grace="0 s")
+    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.travel(to=at + seconds(30))
+    await one.settle()
+    ledger.edit(schedule="0 0 1 1 *")
+    await one.repair()
+    assert breaches(ledger, "plan_time") == [at]
+    ledger.values("SELECT backfill('job', ARRAY[%s, %s]::timestamptz[])", at - 5 * MINUTE, at)
+    while started := await one.settle():
+        for start in started:
+            await one.finish(start)
+    await look(ledger, one, at + 2 * MINUTE)
+    assert breaches(ledger, "closed_at IS NULL") == [False]
+    assert [row[1:] for row in compliance(ledger)] == [(1, 0, 1, 0)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_the_deadlines_of_a_manual_run_count_from_its_creation(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule=None, start_by="10s", finish_by="13:00", timezone="UTC")
+    ledger.travel(to=ledger.now().replace(hour=12, minute=0, second=0, microsecond=0))
+    made = ledger.trigger()
+    created = ledger.one("SELECT created_at FROM executions")
+    await look(ledger, one, created + seconds(20))
+    plan_time = ledger.one("SELECT plan_time FROM executions WHERE id = %s", made)
+    assert breaches(ledger) == [("start_by", plan_time, created + seconds(10))]
+    assert ledger.values("SELECT kind, deadline FROM unjudged_deadlines") == [
+        ("finish_by", created.replace(hour=13, minute=0, second=0, microsecond=0))
+    ]
+    assert wrong(database_url) == []
+
+
+async def test_f67_messages_have_no_deadlines(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule=None, start_by="10s")
+    ledger.values("SELECT enqueue('job')")
+    await look(ledger, one, ledger.now() + MINUTE)
+    assert (breaches(ledger), stored(ledger, "deadlines")) == ([], 0)
+
+
+# -- edits, clocks, scopes -------------------------------------------------------------------------
+
+
+async def test_f67_the_revision_in_force_at_plan_time_decides(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", finish_by="10m", grace="1 h", overlap="allow")
+    at = ledger.now().replace(second=0, microsecond=0)
+    ledger.travel(to=at + MINUTE + seconds(1))
+    ledger.edit(finish_by="10s")
+    await look(ledger, one, at + 2 * MINUTE + seconds(20))
+    assert breaches(ledger) == [("finish_by", at + 2 * MINUTE, at + 2 * MINUTE + seconds(10))]
+    ledger.edit(finish_by=None)
+    await look(ledger, one, at + 12 * MINUTE)
+    assert breaches(ledger, "plan_time", "deadline")[0] == (at + MINUTE, at + 11 * MINUTE)
+    assert stored(ledger, "deadlines") == stored(ledger, "deadline_cursors") == 0
+    assert len(breaches(ledger)) == 2
+    assert wrong(database_url) == []
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        # The clocks of Berlin go forward at 01:00Z, and back at 01:00Z.
+        (BERLIN, "2027-03-27T12:00", "0 1 * * *", "02:30", "2027-03-28T00:00", "2027-03-28T01:00"),
+        (BERLIN, "2027-03-27T12:00", "0 1 * * *", "06:00", "2027-03-28T00:00", "2027-03-28T04:00"),
+        (BERLIN, "2027-03-27T12:00", "30 1 * * *", "1h", "2027-03-28T00:30", "2027-03-28T01:30"),
+        (BERLIN, "2026-10-24T12:00", "0 1 * * *", "02:30", "2026-10-24T23:00", "2026-10-25T00:30"),
+        (BERLIN, "2026-10-24T12:00", "0 1 * * *", "06:00", "2026-10-24T23:00", "2026-10-25T05:00"),
+        (BERLIN, "2026-10-24T12:00", "45 2 * * *", "02:30", "2026-10-25T00:45",
+         "2026-10-25T01:30"),
+        # Those of Santiago change at midnight.
+        (SANTIAGO, "2026-09-05T16:00", "0 22 * * *", "00:30", "2026-09-06T02:00",
+         "2026-09-06T04:00"),
+        (SANTIAGO, "2027-04-03T16:00", "0 22 * * *", "23:30", "2027-04-04T01:00",
+         "2027-04-04T02:30"),
+    ],
+)  # fmt: skip
+async def test_f67_deadlines_follow_the_clock_of_the_job(
+    ledger: Ledger, one: Runner, database_url: str, case: tuple[str, ...]
+) -> None:
+    zone, noon, schedule, deadline, plan_time, at = case
+    ledger.travel(to=utc(noon))
+    ledger.job(schedule=schedule, timezone=zone, finish_by=deadline)
+    await look(ledger, one, utc(at) - seconds(1))
+    assert breaches(ledger) == []
+    await look(ledger, one, utc(at) + seconds(2))
+    assert breaches(ledger) == [("finish_by", utc(plan_time), utc(at))]
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_manual_run_follows_the_clock_of_the_job(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.travel(to=utc("2027-03-28T00:30"))
+    ledger.job(schedule=None, timezone=BERLIN, finish_by="02:30")
+    ledger.trigger()
+    await look(ledger, one, utc("2027-03-28T01:00:02"))
+    assert breaches(ledger, "deadline") == [utc("2027-03-28T01:00")]
+    assert wrong(database_url) == []
+
+
+async def test_f67_months_are_those_of_the_zone(ledger: Ledger, one: Runner) -> None:
+    ledger.travel(to=utc("2027-01-31T22:30"))
+    ledger.job(schedule="0 * * * *", timezone=BERLIN, finish_by="10s")
+    await look(ledger, one, utc("2027-01-31T23:01"))
+    assert compliance(ledger) == [("2027-02-01", 1, 0, 0, 1)]
+
+
+async def test_f67_each_scope_has_deadlines_from_its_appearance_on(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", start_by="10s", scope_kind="shard", scopes=["a", "b"])
+    at = ledger.now().replace(second=0, microsecond=0)
+    ledger.travel(to=at + MINUTE + seconds(1))
+    ledger.edit(scopes=["b", "c"])
+    await look(ledger, one, at + 2 * MINUTE + seconds(20))
+    assert ledger.values("SELECT scope_id, plan_time FROM breaches ORDER BY 1, 2") == [
+        ("a", at + MINUTE), ("b", at + MINUTE), ("b", at + 2 * MINUTE), ("c", at + 2 * MINUTE),
+    ]  # fmt: skip
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_broken_schedule_stops_no_other_job(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job("bad", schedule="99 * * * *", start_by="10s")
+    ledger.job("good", schedule="* * * * *", start_by="10s")
+    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    await look(ledger, one, at + seconds(20))
+    assert breaches(ledger, "job_name") == ["good"]
+    ledger.edit("bad", schedule="* * * * *")
+    await look(ledger, one, at + MINUTE + seconds(20))
+    assert breaches(ledger, "job_name", "plan_time")[1:] == [
+        ("bad", at + MINUTE), ("good", at + MINUTE)
+    ]  # fmt: skip
+    assert wrong(database_url) == []
+
+
+# -- exactly once ----------------------------------------------------------------------------------
+
+
+async def test_f67_two_replicas_record_each_breach_once(ledger: Ledger, database_url: str) -> None:
+    for number in range(20):
+        ledger.job(f"job{number}", schedule="* * * * *", start_by="5s", finish_by="20s")
+    ledger.travel(by=10 * MINUTE)
+    async with runners(database_url, {}, {}) as (one, two):
+        for _ in range(3):
+            await asyncio.gather(one.repair(), two.repair())
+            ledger.travel(by=seconds(30))
+        await one.repair()
+    found = stored(ledger, "breaches")
+    assert found == sum(row[4] for row in compliance(ledger)) > 350
+    assert wrong(database_url) == []
+
+
+async def test_f67_a_crash_before_the_commit_repeats_the_step(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.job(schedule="* * * * *", start_by="5s")
+    ledger.trigger()
+    ledger.travel(by=5 * MINUTE)
+    tables = ("deadline_cursors", "deadlines", "deadline_breaches", "deadline_months",
+              "manual_deadlines")  # fmt: skip
+    before = [ledger.values(f"SELECT * FROM {table}") for table in tables]
+
+    async def crash(*_: object) -> None:
+        raise OSError("the replica ends")
+
+    for name in ("advance_deadlines", "add_deadlines", "judge_deadlines", "close_breaches",
+                 "next_deadline"):  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(one.statements, name, crash)
+            with pytest.raises(OSError, match="the replica ends"):
+                await one.repair()
+        assert [ledger.values(f"SELECT * FROM {table}") for table in tables] == before
+    await one.repair()
+    assert stored(ledger, "breaches") >= 5
+
+
+async def test_f67_a_success_that_becomes_visible_late_is_no_breach(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", finish_by="10s", stale_timeout="1 h")
+    at = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    ledger.travel(to=at + seconds(2))
+    (start,) = await one.settle()
+    await look(ledger, one, at + seconds(12))
+    assert len(breaches(ledger)) == 1
+    await one.finish(start)
+    ledger.values("UPDATE executions SET finished_at = %s", at + seconds(9))
+    await look(ledger, one, at + seconds(20))
+    assert breaches(ledger) == []
+    assert [row[1:] for row in compliance(ledger)] == [(1, 1, 0, 0)]
+    assert wrong(database_url) == []
+
+
+async def test_f67_verify_finds_what_is_wrong(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(schedule="* * * * *", start_by="10s", overlap="wait", grace="1 h")
+    at = ledger.now().replace(second=0, microsecond=0)
+    ledger.travel(to=at + MINUTE + seconds(1))
+    (start,) = await one.settle()
+    await one.finish(start)
+    await look(ledger, one, at + 2 * MINUTE + seconds(20))
+    assert wrong(database_url) == []
+    ledger.values("UPDATE deadline_breaches SET deadline = deadline - interval '1 s'")
+    (found,) = wrong(database_url)
+    assert "but it was" in found
+    ledger.values("DELETE FROM deadline_breaches")
+    (found,) = wrong(database_url)
+    assert "was missed, and breaches has no row" in found
+    ledger.values(
+        "INSERT INTO deadline_breaches (job_name, scope_kind, scope_id, plan_time, kind, revision,"
+        " deadline, month, breached_at, closed_at, changed_xact)"
+        " SELECT job_name, scope_kind, scope_id, p, k, 1, p + interval '10 s', '2030-01-01', p,"
+        " p + interval '1 h', '3' FROM schedules, (VALUES (%s::timestamptz, 'start_by'), (%s,"
+        " 'start_by'), (%s, 'finish_by')) v(p, k)", at + MINUTE, at + 2 * MINUTE, at + 2 * MINUTE,
+    )  # fmt: skip
+    met, extra = sorted(wrong(database_url), key=lambda text: "has no such" in text)
+    assert "was met, but breaches has a row" in met
+    assert "a row of finish_by, but the plan_time has no such deadline" in extra
+
+
+# -- idle, bounds, retention -----------------------------------------------------------------------
+
+
+async def test_f67_nothing_is_planned_while_no_job_has_deadlines(
+    ledger: Ledger, one: Runner
+) -> None:
+    ledger.job("plain", schedule="* * * * *")
+    ledger.trigger("plain")
+    assert (await one.poll()).deadline is None
+    ledger.job(schedule="40 12 * * *", start_by="10s")
+    await one.repair()
+    following = ledger.now().replace(minute=40, second=10, microsecond=0)
+    assert (await one.poll()).deadline == following
+    ledger.edit(start_by=None)
+    await one.repair()
+    assert (await one.poll()).deadline is None
+
+
+async def test_f67_a_long_outage_of_a_dense_schedule_is_judged_in_bounded_parts(
+    ledger: Ledger, one: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "MOST", 50)
+    ledger.job(schedule="* * * * * *", start_by="1s", scope_kind="shard", scopes=["a", "b"])
+    await one.repair()
+    ledger.travel(by=timedelta(seconds=300))
+    for _ in range(4):
+        await one.repair()
+    assert 580 <= stored(ledger, "breaches") <= 600
+    assert stored(ledger, "deadlines") <= 6
+
+
+async def test_f67_breaches_are_pruned_and_months_are_kept(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule="* * * * *", start_by="1s")
+    ledger.travel(by=2 * MINUTE)
+    await one.repair()
+    found = compliance(ledger)
+    ledger.values("UPDATE pruned SET through = db_now()")
+    await one.sweeper._deadlines.prune()
+    assert (breaches(ledger), compliance(ledger)) == ([], found)
+
+
+# -- what people see -------------------------------------------------------------------------------
+
+
+async def test_f67_commands_list_breaches_and_compliance(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job("report", schedule="* * * * *", start_by="5s", owner="data")
+    ledger.job("tidy", schedule="* * * * *", finish_by="5s")
+    ledger.travel(to=utc("2027-03-28T00:00:30"))
+    ledger.values("UPDATE schedules SET created_at = db_now(), planned_through = db_now()")
+    ledger.values("UPDATE deadline_cursors SET through = db_now()")
+    await look(ledger, one, utc("2027-03-28T00:01:30"))
+
+    def listed(*arguments: str) -> list[dict[str, Any]]:
+        ran = CliRunner().invoke(
+            main, [*arguments, "--json"], env={"CRONLEDGER_DATABASE_URL": database_url}
+        )
+        assert ran.exit_code == 0, ran.output
+        found: list[dict[str, Any]] = json.loads(ran.stdout)
+        return found
+
+    assert [row["job_name"] for row in listed("deadlines")] == ["report", "tidy"]
+    assert [row["kind"] for row in listed("deadlines", "--owner", "data", "--open")] == ["start_by"]
+    assert [row["job_name"] for row in listed("deadlines", "--job", "tidy")] == ["tidy"]
+    (row,) = listed("compliance", "--month", "2027-03", "--job", "report")
+    assert (row["month"], row["deadlines"], row["missed"]) == ("2027-03", 1, 1)
+    assert listed("compliance", "--month", "2027-04") == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("start_by", "25:00", "start_by = '25:00', which is not understood"),
+        ("start_by", "soon", "start_by = 'soon', which is not understood"),
+        ("finish_by", "", "finish_by = '', which is not understood"),
+        ("finish_by", "15", "finish_by = '15', which is not understood"),
+        ("finish_by", "PT", "finish_by = 'PT', which is not understood"),
+        ("finish_by", "0s", "finish_by = '0s', which is zero"),
+        ("finish_by", "40000d", "finish_by = '40000d', which is longer than 100 years"),
+        ("finish_by", "99999999999s", "which is longer than 100 years"),
+        ("expect_duration", "06:00", "expect_duration = '06:00', which is not understood"),
+    ],
+)
+def test_f67_sql_refuses_a_text_without_a_meaning(
+    ledger: Ledger, column: str, value: str, message: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=message):
+        ledger.job(schedule="* * * * *", **{column: value})
+
+
+@pytest.mark.parametrize(
+    "value", ["6:00", "06:00:30", "15m", "1h30m", "2d", "1w", "500ms", "PT1H30M", "P2DT3.5S"]
+)
+async def test_f67_sql_accepts_what_replicas_read(ledger: Ledger, one: Runner, value: str) -> None:
+    ledger.job(schedule="* * * * *", start_by=value, finish_by=value)
+    ledger.travel(by=2 * MINUTE)
+    await one.repair()
+    assert stored(ledger, "breaches") + stored(ledger, "deadlines") >= 2

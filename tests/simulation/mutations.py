@@ -302,6 +302,27 @@ def skips_nothing(_: Database) -> AbstractContextManager[None]:
     )
 
 
+def forgets_breaches(database: Database) -> AbstractContextManager[None]:
+    """A missed deadline is counted, and no breach is recorded."""
+    return function(
+        database,
+        "judge_deadlines",
+        ("FROM judged j WHERE j.verdict = 'missed'", "FROM judged j WHERE false"),
+    )
+
+
+def breaches_what_was_met(database: Database) -> AbstractContextManager[None]:
+    """A late start counts as one in time, and a start in time as a late one."""
+    return function(
+        database,
+        "judge_deadlines",
+        (
+            "WHEN s.first_start <= s.deadline THEN 'met'",
+            "WHEN s.first_start > s.deadline THEN 'met'",
+        ),
+    )
+
+
 def starts_ahead_of_its_instant(_: Database) -> AbstractContextManager[None]:
     """Neither the wait nor the INSERT of a claim ahead minds the instant."""
     return together(
@@ -367,6 +388,8 @@ MUTATIONS = (
     Mutation("retry in a pause", "pause", requests.retries_in_a_pause),
     Mutation("a token offered twice", "I5", requests.tokens_again, quick=True),
     Mutation("a batch beyond its limit", "I11", requests.starts_all_at_the_limit),
+    Mutation("a missed deadline without a breach", "deadlines", forgets_breaches, quick=True),
+    Mutation("a breach of a deadline that was met", "deadlines", breaches_what_was_met),
     Mutation("claims in another database", "identity", around.claims_anywhere, quick=True),
 )
 

@@ -123,8 +123,10 @@ CLAIM = ("claim_look", "next_due")
 FULL_ROUND = (
     "sweep_stale", "resume_paused", "rearm_left_behind", "settle_left_behind", "end_orphans",
     "reap_runners", "maintain_partitions", "mark_changed_hours", "roll_up_hours", "prune_hours",
+    "prune_breaches", "lock_deadlines", "take_manual_deadlines", "judge_deadlines",
+    "close_breaches", "next_deadline",
 )  # fmt: skip
-OWN_DATABASE = 3
+OWN_DATABASE = 4
 """How often a full round checks that this is the ledger's own database."""
 
 

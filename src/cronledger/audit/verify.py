@@ -24,6 +24,7 @@ from typing import Any
 import psycopg
 
 from cronledger.audit.accepted import Acceptances
+from cronledger.audit.breaches import BreachComparison
 from cronledger.audit.compare import ScheduleComparison, Tally, Violation, check_blocker
 from cronledger.audit.history import History, Window
 from cronledger.audit.stream import Stream
@@ -49,6 +50,7 @@ LEAST_RETENTION = timedelta(days=1)
 _TICK = timedelta(microseconds=1)
 _BEFORE = timedelta(days=7)  # an earlier execution may reach into the requested range
 _BLOCKERS = 1000
+_SCOPES = 1_000_000
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 _FAR_OFF = datetime(9999, 12, 30, tzinfo=UTC)
 
@@ -164,12 +166,32 @@ class _Audit:
         with self._audits.snapshot():
             for row in self._audits.wrong_hours(self._jobs, self._start, self._end):
                 yield Violation(**row)
+        yield from self._deadlines()
         for only in self._jobs if self._jobs is not None else [None]:
             after, more = (FIRST if only is None else ScopeKey(only, "", "")), True
             while more:
                 after, more = yield from self._batch(after, only)
                 if self._progress is not None:
                     self._progress(self._tally.schedules, self._extent["schedules"])
+
+    def _deadlines(self) -> Iterator[Violation]:
+        """Compare the breaches of each job with the deadlines that it missed."""
+        with self._audits.snapshot():
+            jobs = self._audits.jobs_with_deadlines(self._jobs)
+        for job in jobs:
+            # The snapshot of the job, because the step may have gone on meanwhile.
+            with self._audits.snapshot():
+                name = job["job_name"]
+                for row in self._audits.jobs_with_deadlines([name]):
+                    extent = self._audits.extent([])
+                    schedules = self._audits.schedules(ScopeKey(name, "", ""), name, _SCOPES)
+                    windows = [
+                        (state, self._window(state, extent)._replace(through=self._end))
+                        for state in schedules
+                    ]
+                    history = History(self._audits.revisions([name])[name])
+                    comparison = BreachComparison(self._audits, name, history, row["through"])
+                    yield from comparison.violations(windows)
 
     def _unchecked(self) -> Iterator[Violation]:
         """Yield a violation if the checked range may hide something."""

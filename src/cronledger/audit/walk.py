@@ -286,6 +286,25 @@ def _change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
     return high
 
 
+def shown_next(wall: time, timezone: str, instant: datetime) -> datetime:
+    """Return the first instant from `instant` on at which the zone shows `wall`.
+
+    In a gap: the instant of the clock change. Raises ValueError for an unknown zone.
+    """
+    zone = _zone(timezone)
+    first = instant.astimezone(UTC).astimezone(zone).date() - _DAY
+    for number in range(6):
+        local = datetime.combine(first + number * _DAY, wall)
+        early, late = sorted(
+            local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)
+        )
+        shown = [x for x in (early, late) if x.astimezone(zone).replace(tzinfo=None) == local]
+        following = [x for x in shown or [_change(zone, early, late)] if x >= instant]
+        if following:
+            return following[0]
+    raise AssertionError(f"{timezone} does not show {wall} after {instant}")
+
+
 def clock_change(timezone: str, instant: datetime) -> ClockChange | None:
     """Return the clock change of the zone that is nearest to `instant`, within a day of it.
 

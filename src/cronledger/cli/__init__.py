@@ -25,6 +25,8 @@ COMMANDS = {
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
     "alerts": ("alerts:alerts", "List alerts, or the states that are open now."),
     "audit": ("audit:audit", "List who did what to jobs, queues and executions."),
+    "deadlines": ("deadlines:deadlines", "List missed deadlines."),
+    "compliance": ("deadlines:compliance", "List how many deadlines were met each month."),
     "verify": ("verify:verify", "Check the ledger against the schedule history."),
     "why": ("why:why", "Explain why a job ran, or did not run, at a given time."),
     "doctor": ("doctor:doctor", "Check the installation, and name a remedy for each problem."),

@@ -67,6 +67,22 @@ class SkippedRange(NamedTuple):
     created_at: datetime
 
 
+class TimedExecution(NamedTuple):
+    """One execution, with what decides whether it met its deadlines."""
+
+    key: ScopeKey
+    plan_time: datetime
+    id: int
+    trigger: str
+    revision: int
+    status: str
+    created_at: datetime
+    first_started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    duration_ms: int | None
+
+
 class Blocker(NamedTuple):
     """The time in which an execution blocked others. `finished_at` None: it still does."""
 
@@ -167,6 +183,26 @@ class Audits:
         """
         start = "-infinity" if first is None else first
         return self._stream("list_wrong_hours", dict_row, jobs=jobs, first=start, last=last)
+
+    def jobs_with_deadlines(self, jobs: list[str] | None) -> list[Row]:
+        """Return those of these jobs (None: all) that have or had deadlines: job_name, through."""
+        return self._read("list_audited_deadlines", jobs=jobs)
+
+    def timed_executions(
+        self, span: Span, after: datetime, through: datetime
+    ) -> Iterator[TimedExecution]:
+        """Yield executions that may have deadlines, with plan_time in (after, through], by key."""
+        return self._stream(
+            "list_timed_executions", _keyed(TimedExecution), **_within(span, after, through)
+        )
+
+    def breaches(self, job: str, after: datetime, through: datetime) -> list[Row]:
+        """Return breaches and unjudged deadlines of a job with plan_time in (after, through]."""
+        return self._read("list_audited_breaches", job=job, after=after, through=through)
+
+    def was_retried(self, job: str, execution_id: int) -> bool:
+        """Return whether an operator has retried the execution."""
+        return bool(self._read("show_audited_retry", job=job, id=execution_id)[0]["retried"])
 
     def present_violations(self) -> list[Row]:
         """Return the violations that SQL finds in the present state."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Self
 
 import psycopg
@@ -120,6 +120,38 @@ class Reports:
             since=since,
             until=until,
             max_rows=limit,
+        )
+
+    def breaches(
+        self,
+        *,
+        only_open: bool = False,
+        job: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int = 50,
+    ) -> list[Row]:
+        """Return missed deadlines, the newest first. `only_open`: those that were not met late."""
+        return self._read(
+            "list_breaches",
+            only_open=only_open,
+            job=job,
+            owner=owner,
+            labels=_json(labels),
+            max_rows=limit,
+        )
+
+    def compliance(
+        self,
+        *,
+        month: date | None = None,
+        job: str | None = None,
+        owner: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> list[Row]:
+        """Return the judged deadlines by (job, scope) and month. `month`: its first day."""
+        return self._read(
+            "list_compliance", month=month, job=job, owner=owner, labels=_json(labels)
         )
 
     def execution(self, execution_id: int, *, payload: bool = True) -> Row | None:

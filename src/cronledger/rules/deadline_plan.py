@@ -14,7 +14,7 @@ from cronledger.rules import deadlines
 from cronledger.rules.cron_fields import CronError
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
-from cronledger.rules.model import Job, Parked, Revision, ScheduleRow, ScopeKey
+from cronledger.rules.model import Job, JobState, Parked, Revision, ScheduleRow, ScopeKey
 from cronledger.rules.timeline import TICK, Planned, SpecError, Timeline, timeline
 
 LATER = timedelta(hours=1)
@@ -88,11 +88,10 @@ def plan(
     if through < now:
         unfinished = any(truncated for *_, truncated in planned)
         return DeadlinePlan(added, through, now if unfinished else now + LATER, ended=False)
-    upcoming = [_next(scope, revisions, through, now) for scope in scopes]
-    following = min((at for at in upcoming if at is not None), default=None)
-    # A scope that appears without an edit is found then.
-    next_at = now + LATER if following is None else following
-    return DeadlinePlan(added, through, next_at, ended=False)
+    newest = revisions[-1]
+    if not declares(newest.job) and newest.effective_from <= now:
+        return DeadlinePlan(added, through, None, ended=True)
+    return DeadlinePlan(added, through, _next_of_all(revisions, scopes, now), ended=False)
 
 
 def of_anchor(
@@ -149,21 +148,28 @@ def _readable(
             unreadable[error.revision] = error.text
 
 
-def _next(
-    scope: Scope, revisions: Sequence[Revision], through: datetime, now: datetime
+def _next_of_all(
+    revisions: Sequence[Revision], scopes: Sequence[Scope], now: datetime
 ) -> datetime | None:
-    """Return the first deadline of the next plan_time, or None if there is none."""
-    line = timeline(_row(scope, max(through, scope.created_at)), revisions, now, {})
-    held = line.hold is Parked.RETIRED or (
-        line.hold is Parked.PAUSED and line.current.paused_until is None
+    newest = revisions[-1]
+    held = newest.state is JobState.RETIRED or (
+        newest.state is JobState.PAUSED and newest.paused_until is None
     )
-    if held or not declares(line.current.job):
-        return line.change
+    if held or newest.job.schedule is None:
+        return None
+    found = [_next(scope, revisions, now) for scope in scopes]
+    # A scope that appears without an edit is found after an hour at the latest.
+    return min([*(at for at in found if at is not None), now + LATER])
+
+
+def _next(scope: Scope, revisions: Sequence[Revision], now: datetime) -> datetime | None:
+    """Return the first deadline of the next plan_time, or None if there is none."""
+    line = timeline(_row(scope, max(now, scope.created_at)), revisions, now, {})
     try:
         following = line.upcoming()
     except SpecError:
-        return line.change
-    if following is None:
+        following = None
+    if following is None or line.hold is Parked.RETIRED:
         return line.change
     at = following.plan_time
     firsts = [

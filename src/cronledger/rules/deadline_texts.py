@@ -20,8 +20,8 @@ def parse(text: str) -> time | timedelta:
     """Return the wall time or the duration that `text` means. Raises durations.DurationError."""
     plain = text.strip()
     if _WALL.fullmatch(plain):
-        hour, minute, *second = map(int, plain.split(":"))
-        return time(hour, minute, *second)
+        hour, minute, second = (int(part) for part in f"{plain}:0".split(":")[:3])
+        return time(hour, minute, second)
     try:
         return durations.parse(text)
     except durations.DurationError as error:

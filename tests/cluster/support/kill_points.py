@@ -219,7 +219,7 @@ async def _busy(url: str, ledger: Ledger) -> None:
     ledger.job("earlier", schedule=None)
     ledger.values("SELECT cancel(%s)", ledger.trigger("earlier"))
     ledger.travel(by=timedelta(hours=2))
-    ledger.job("plain", schedule=CRON)
+    ledger.job("plain", schedule=CRON, start_by="5s", finish_by="10s")
     ledger.job("again", schedule=CRON, allow_stale_reentry=True)
     ledger.job("ext", schedule=CRON, handler="external", target={})
     ledger.job(
@@ -353,6 +353,7 @@ def judge(heir: Heir, step: str, marks: Path) -> None:
     _judge_definitions(heir, step)
     _judge_hours(heir, step)
     _judge_alerts(heir, step)
+    _judge_deadlines(heir, step)
 
 
 def _judge_effects(heir: Heir) -> None:
@@ -384,6 +385,17 @@ def _judge_alerts(heir: Heir, step: str) -> None:
     assert heir.values("SELECT event FROM cronledger.alert_states") == [row[0] for row in expected]
     deliveries = "SELECT id FROM cronledger.executions WHERE queue = 'alerts'"
     assert len(heir.values(deliveries)) == len(expected)
+
+
+def _judge_deadlines(heir: Heir, step: str) -> None:
+    """A killed sweeper has left no deadline unjudged. verify compares the breaches."""
+    if step != "sweep":
+        return
+    assert not heir.values(
+        "SELECT * FROM cronledger.unjudged_deadlines WHERE look_at <= %s", heir.looked_at
+    )
+    counted = heir.one("SELECT sum(met_late + missed) FROM cronledger.compliance")
+    assert counted == heir.one("SELECT count(*) FROM cronledger.breaches") > 0
 
 
 def _judge_definitions(heir: Heir, step: str) -> None:

@@ -26,6 +26,7 @@ from tests.simulation.support.jobs import (
     STARTS,
     make_crowd,
     make_external,
+    make_deadlines,
     make_filtered,
     make_jobs,
     make_provided,
@@ -101,6 +102,7 @@ class Cluster:
         if self.scene.workers:
             make_external(Random(f"external {seed}"), self.jobs)
         make_filtered(Random(f"filters {seed}"), self.jobs)
+        make_deadlines(Random(f"deadlines {seed}"), self.jobs)
         if self.scene.providers:
             make_provided(Random(f"provided {seed}"), self.jobs)
         if self.scene.crowd:

@@ -70,6 +70,21 @@ def make_filtered(random: Random, jobs: list[dict[str, Any]]) -> None:
             columns.update(random.choice(FILTERS[columns["handler"]]))
 
 
+DEADLINES: dict[str, tuple[str | None, ...]] = {
+    "start_by": ("1s", "4s", "20s", "03:00", None),
+    "finish_by": ("2s", "6s", "03:00:10", None),
+    "expect_duration": ("1s", "3s", None),
+}
+
+
+def make_deadlines(random: Random, jobs: list[dict[str, Any]]) -> None:
+    """Some of them have deadlines, of which some are missed."""
+    for columns in jobs:
+        if random.random() < 0.4:
+            for name, texts in DEADLINES.items():
+                columns[name] = random.choice(texts)
+
+
 def make_provided(random: Random, jobs: list[dict[str, Any]]) -> None:
     """Some of them, at least one, have a scope provider."""
     chosen = [columns for columns in jobs if random.random() < 0.3] or [random.choice(jobs)]

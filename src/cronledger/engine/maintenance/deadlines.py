@@ -5,7 +5,7 @@ while no job has deadlines. One replica at a time does the work.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic
 
 from cronledger.engine.clock import DatabaseClock
@@ -16,7 +16,7 @@ from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules import deadline_plan
 from cronledger.rules.deadline_plan import NewDeadline, Scope
-from cronledger.rules.model import Job, JobState, Revision
+from cronledger.rules.model import Handler, Job, JobState, Revision
 
 log = get_logger(__name__)
 
@@ -144,12 +144,7 @@ def _by_job(rows: Sequence[DeadlineRevision]) -> dict[str, list[Revision]]:
 
 def _revision(row: DeadlineRevision) -> Revision:
     # Not validated: an invalid schedule has no plan_times, and so no deadlines.
-    job = Job.model_construct(
-        name=row.job, schedule=row.schedule, timezone=row.timezone, day_or=row.day_or,
-        dst_gap=row.dst_gap, dst_fold=row.dst_fold,
-        schedule_delay=row.schedule_delay or timedelta(0), jitter=row.jitter or timedelta(0),
-        starts_at=row.starts_at, ends_at=row.ends_at, start_by=row.start_by,
-        finish_by=row.finish_by, expect_duration=row.expect_duration,
-    )  # fmt: skip
+    values = {name: value for name, value in row._asdict().items() if name in Job.model_fields}
+    job = Job.model_construct(name=row.job, handler=Handler.EXTERNAL, **values)
     state = JobState(row.state)
     return Revision(row.number, row.effective_from, state, job, row.pause_ends)
