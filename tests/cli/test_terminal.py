@@ -54,6 +54,16 @@ def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
             " job_name, summary, details) VALUES (cronledger.db_now(), 'failed', 'opened', 'ops',"
             " cronledger.db_now(), 1, 'hourly', %s, '{}')", [evil],
         )  # fmt: skip
+        c.execute(
+            "INSERT INTO cronledger.deadline_breaches (job_name, scope_kind, scope_id, plan_time,"
+            " kind, revision, deadline, month, breached_at, look_at, changed_xact)"
+            " SELECT %s, %s, %s, now(), 'finish_by', 1, now(), '2030-01-01', now(), now(), '3'",
+            [evil, evil, evil],
+        )
+        c.execute(
+            "INSERT INTO cronledger.deadline_months VALUES"
+            " (%s, %s, %s, '2030-01-01', 'finish_by', 1000000, 0, 1)", [evil, evil, evil],
+        )  # fmt: skip
     yield filled
 
 
