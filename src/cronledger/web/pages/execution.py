@@ -18,6 +18,8 @@ from cronledger.web.redaction import Redaction
 from cronledger.web.site import identity_of, site_of
 
 MOST_ATTEMPTS = 100
+MOST_BREACHES = 10
+"""A plan_time has one for each kind of deadline."""
 UNKNOWN_END = ("stale_timeout", "shutdown")
 CANCELLED = {
     "cancelled": "Execution {id} was waiting, and is CANCELLED.",
@@ -45,18 +47,21 @@ async def show(request: Request) -> Response:
         )
     (row,) = found.known
     scope = {"job": row["job_name"], "scope_kind": row["scope_kind"], "scope_id": row["scope_id"]}
-    attempts, neighbours, success = await asyncio.gather(
+    attempts, neighbours, success, breaches = await asyncio.gather(
         site.reader.read("list_attempts", id=execution, max_rows=MOST_ATTEMPTS + 1),
         site.reader.read("list_neighbours", at=row["plan_time"], **scope),
         site.reader.read(
             "show_last_success", at=row["plan_time"], revision=row["revision"],
             runner=row["runner_id"], **scope,
         ),
+        site.reader.read(
+            "list_breaches_of_execution", at=row["plan_time"], max_rows=MOST_BREACHES, **scope
+        ),
     )  # fmt: skip
     return await site.page(
         request, "execution.html", row=row, found=found, attempts=attempts, neighbours=neighbours,
         success=success, changes=_changes(row, success, site.redaction),
-        line=_line(row, attempts, found),
+        line=_line(row, attempts, found), breaches=breaches,
         contents=await _contents(request, execution), most_attempts=MOST_ATTEMPTS,
         may_cancel=row["status"] == "RUNNING" or row["next_attempt_at"] is not None,
         may_retry=row["status"] in ("FAILED", "CANCELLED"),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise
+from typing import Any
 
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -31,6 +32,8 @@ from cronledger.web.site import Links, identity_of, root_of, site_of
 
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
+MOST_BREACHES = 20
+MOST_MONTHS = 12
 SUMS_DAYS = 7
 SUMS_SECONDS = 10.0
 FIRINGS = 10
@@ -88,16 +91,34 @@ async def show(request: Request) -> Response:
         "show_sums", job=row["name"], scope_kind=key.scope_kind, scope_id=key.scope_id,
         since=_whole_hour(now) - timedelta(days=SUMS_DAYS), fresh=SUMS_SECONDS,
     )  # fmt: skip
-    day, target, firings = await asyncio.gather(
+    day, target, firings, kept = await asyncio.gather(
         _day(request, row, key, now), _target(request, row),
-        asyncio.to_thread(_firings, row, key, now),
+        asyncio.to_thread(_firings, row, key, now), _deadlines(request, key),
     )  # fmt: skip
     return await site.page(
         request, "job.html", row=row, key=key, scopes=scopes, revisions=revisions,
         changes=_changes(revisions, site.redaction), day=day, target=target,
         firings=firings, sums=sums, sums_days=SUMS_DAYS,
-        most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS,
+        most_scopes=MOST_SCOPES, most_revisions=MOST_REVISIONS, **kept,
     )  # fmt: skip
+
+
+async def _deadlines(request: Request, key: ScopeKey) -> dict[str, Any]:
+    """Return the missed deadlines of a scope, and its deadlines by month."""
+    read = site_of(request).reader.read
+    scope: dict[str, Any] = {
+        "job": key.job_name,
+        "scope_kind": key.scope_kind,
+        "scope_id": key.scope_id,
+    }
+    breaches, compliance = await asyncio.gather(
+        read("list_breaches_of_scope", max_rows=MOST_BREACHES + 1, **scope),
+        read("list_compliance", max_rows=MOST_MONTHS + 1, fresh=SUMS_SECONDS, **scope),
+    )
+    return {
+        "breaches": breaches, "compliance": compliance,
+        "most_breaches": MOST_BREACHES, "most_months": MOST_MONTHS,
+    }  # fmt: skip
 
 
 async def _target(request: Request, row: Row) -> Reading | None:

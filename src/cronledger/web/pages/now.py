@@ -17,6 +17,8 @@ CHECK_SECONDS = 10.0
 MOST_SCOPES = 10_000
 """Scopes of which the last execution is looked at, which costs a read of an index for each."""
 FAILING_SECONDS = 5.0
+MOST_BREACHES = 1_000
+"""The newest breaches of all jobs, which are searched for open ones of the last day."""
 MOST_NEXT = 10_000
 """Firings of one queue that are searched for those of an owner or a label."""
 
@@ -40,6 +42,7 @@ async def show(request: Request) -> Response:
         violating,
         runners,
         sources,
+        breaches,
     ) = await asyncio.gather(
         read("list_overdue", max_rows=MOST + 1, **filters),
         read(
@@ -57,15 +60,17 @@ async def show(request: Request) -> Response:
         read("list_violating_runs", fresh=CHECK_SECONDS, max_rows=MOST),
         read("list_live_runners", max_rows=MOST + 1),
         owners.sources(request),
+        read("list_open_breaches", max_rows=MOST + 1, max_read=MOST_BREACHES, **filters),
     )  # fmt: skip
-    trouble = (overdue, failing, violations, violating)
+    trouble = (overdue, failing, violations, violating, breaches)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
     alive = [row for row in runners.known if row["state"] == "alive"]
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
         upcoming=upcoming, violations=violations, check=check, violating=violating,
         runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES, filters=filters,
-        is_filtered=is_filtered, owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
+        breaches=breaches, is_filtered=is_filtered,
+        owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
         is_calm=bool(alive)
         and are_all_known
         and not any(panel.known or panel.problem for panel in trouble),
