@@ -26,8 +26,8 @@ def test_f56_an_empty_page_is_the_good_state(browser: TestClient, db: Db) -> Non
     assert panel(response.text, "next") == "Next hour Nothing is due within an hour."
     assert "replica-1 alive 0 10" in panel(response.text, "runners")
     calm = (
-        "Nothing is overdue, nothing is failing, no deadline was missed within a day,"
-        " no promise is known to be broken."
+        "Nothing is overdue, nothing is failing, no alert is open,"
+        " no deadline was missed within a day, no promise is known to be broken."
     )
     assert calm in text(response.text)
 

@@ -18,6 +18,7 @@ from cronledger.web.redaction import Redaction
 from cronledger.web.site import identity_of, site_of
 
 MOST_ATTEMPTS = 100
+MOST_ALERTS = 20
 MOST_BREACHES = 10
 """A plan_time has one for each kind of deadline."""
 UNKNOWN_END = ("stale_timeout", "shutdown")
@@ -47,7 +48,7 @@ async def show(request: Request) -> Response:
         )
     (row,) = found.known
     scope = {"job": row["job_name"], "scope_kind": row["scope_kind"], "scope_id": row["scope_id"]}
-    attempts, neighbours, success, breaches = await asyncio.gather(
+    attempts, neighbours, success, breaches, alerts = await asyncio.gather(
         site.reader.read("list_attempts", id=execution, max_rows=MOST_ATTEMPTS + 1),
         site.reader.read("list_neighbours", at=row["plan_time"], **scope),
         site.reader.read(
@@ -57,11 +58,16 @@ async def show(request: Request) -> Response:
         site.reader.read(
             "list_breaches_of_execution", at=row["plan_time"], max_rows=MOST_BREACHES, **scope
         ),
+        site.reader.read(
+            "list_alerts_of_execution", id=execution, job=row["job_name"],
+            since=row["created_at"], max_rows=MOST_ALERTS + 1,
+        ),
     )  # fmt: skip
     return await site.page(
         request, "execution.html", row=row, found=found, attempts=attempts, neighbours=neighbours,
         success=success, changes=_changes(row, success, site.redaction),
-        line=_line(row, attempts, found), breaches=breaches,
+        line=_line(row, attempts, found), breaches=breaches, alerts=alerts,
+        most_alerts=MOST_ALERTS,
         contents=await _contents(request, execution), most_attempts=MOST_ATTEMPTS,
         may_cancel=row["status"] == "RUNNING" or row["next_attempt_at"] is not None,
         may_retry=row["status"] in ("FAILED", "CANCELLED"),

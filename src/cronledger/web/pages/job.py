@@ -32,6 +32,7 @@ from cronledger.web.site import Links, identity_of, root_of, site_of
 
 MOST_SCOPES = 50
 MOST_REVISIONS = 20
+MOST_ALERTS = 10
 MOST_BREACHES = 20
 MOST_MONTHS = 12
 SUMS_DAYS = 7
@@ -104,20 +105,21 @@ async def show(request: Request) -> Response:
 
 
 async def _deadlines(request: Request, key: ScopeKey) -> dict[str, Any]:
-    """Return the missed deadlines of a scope, and its deadlines by month."""
+    """Return the open alerts of a scope, its missed deadlines, and its deadlines by month."""
     read = site_of(request).reader.read
     scope: dict[str, Any] = {
         "job": key.job_name,
         "scope_kind": key.scope_kind,
         "scope_id": key.scope_id,
     }
-    breaches, compliance = await asyncio.gather(
+    alerts, breaches, compliance = await asyncio.gather(
+        read("list_alerts_of_scope", max_rows=MOST_ALERTS + 1, **scope),
         read("list_breaches_of_scope", max_rows=MOST_BREACHES + 1, **scope),
         read("list_compliance", max_rows=MOST_MONTHS + 1, fresh=SUMS_SECONDS, **scope),
     )
     return {
-        "breaches": breaches, "compliance": compliance,
-        "most_breaches": MOST_BREACHES, "most_months": MOST_MONTHS,
+        "alerts": alerts, "breaches": breaches, "compliance": compliance,
+        "most_alerts": MOST_ALERTS, "most_breaches": MOST_BREACHES, "most_months": MOST_MONTHS,
     }  # fmt: skip
 
 

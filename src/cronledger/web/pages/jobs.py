@@ -1,6 +1,7 @@
 """Jobs: one row per job in alphabetical order, and the pause and resume of many."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
@@ -22,6 +23,8 @@ MOST = 100
 """Jobs of a page."""
 MOST_CHANGED = 10_000
 """Jobs that one action pauses or resumes."""
+MOST_EVENTS = 10
+"""Events of which a job may have alerts."""
 MOST_HOURS = 50
 """Counted hours of one job, of all its scopes, from which the p95 is estimated."""
 DAY = timedelta(days=1)
@@ -42,17 +45,32 @@ async def show(request: Request) -> Response:
         site.reader.read("list_jobs", after=after, max_rows=MOST + 1, **filters),
         owners.sources(request),
     )
-    (strips, streaks), p95 = await asyncio.gather(
-        read_jobs_strips(request, reading.first(MOST), reading.now), _p95(request, reading)
-    )
+    (strips, streaks), p95, alerts = await asyncio.gather(
+        read_jobs_strips(request, reading.first(MOST), reading.now), _p95(request, reading),
+        _alerts(request, reading),
+    )  # fmt: skip
     following = reading.first(MOST)[-1]["name"] if reading.has_more(MOST) else None
     return await site.page(
         request, "jobs.html", reading=reading, filters=filters, after=after, most=MOST,
         following=following, strips=strips, streaks=streaks, p95=p95, states=STATES,
-        most_changed=MOST_CHANGED,
+        most_changed=MOST_CHANGED, alerts=alerts,
         queues=owners.distinct(sources, "queue"), sources=owners.distinct(sources, "source"),
         owners=owners.distinct(sources, "owner"),
     )  # fmt: skip
+
+
+async def _alerts(request: Request, reading: Reading) -> Mapping[str, list[Row]]:
+    """Return the events of which alerts are open, of the jobs that have some."""
+    names = [row["name"] for row in reading.first(MOST)]
+    if not names:
+        return {}
+    found = await site_of(request).reader.read(
+        "list_alerts_of_jobs", names=names, max_rows=MOST * MOST_EVENTS
+    )
+    of_job: dict[str, list[Row]] = defaultdict(list)
+    for row in found.known:
+        of_job[row["job_name"]].append(row)
+    return of_job
 
 
 async def _p95(request: Request, reading: Reading) -> Mapping[str, float]:

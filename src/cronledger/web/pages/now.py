@@ -43,6 +43,7 @@ async def show(request: Request) -> Response:
         runners,
         sources,
         breaches,
+        alerts,
     ) = await asyncio.gather(
         read("list_overdue", max_rows=MOST + 1, **filters),
         read(
@@ -61,15 +62,16 @@ async def show(request: Request) -> Response:
         read("list_live_runners", max_rows=MOST + 1),
         owners.sources(request),
         read("list_open_breaches", max_rows=MOST + 1, max_read=MOST_BREACHES, **filters),
+        read("list_open_alerts", max_rows=MOST + 1, **filters),
     )  # fmt: skip
-    trouble = (overdue, failing, violations, violating, breaches)
+    trouble = (overdue, failing, violations, violating, breaches, alerts)
     are_all_known = bool(scopes.known) and scopes.known[0]["count"] <= MOST_SCOPES
     alive = [row for row in runners.known if row["state"] == "alive"]
     return await site.page(
         request, "now.html", most=MOST, overdue=overdue, failing=failing, running=running,
         upcoming=upcoming, violations=violations, check=check, violating=violating,
         runners=runners, are_all_known=are_all_known, most_scopes=MOST_SCOPES, filters=filters,
-        breaches=breaches, is_filtered=is_filtered,
+        breaches=breaches, alerts=alerts, is_filtered=is_filtered,
         owners=owners.distinct(sources, "owner"), most_next=MOST_NEXT,
         is_calm=bool(alive)
         and are_all_known

@@ -1,0 +1,6 @@
+-- Lists the alert states of one scope that are open, the longest first. No lock. Zero rows: none is open.
+SELECT a.event, a.since, a.count, a.last_alert_at, a.summary, a.channel
+FROM {schema}.alert_states a
+WHERE (a.job_name, a.scope_kind, a.scope_id) = (%(job)s, %(scope_kind)s, %(scope_id)s)
+ORDER BY a.since, a.event, a.channel
+LIMIT %(max_rows)s
