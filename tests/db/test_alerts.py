@@ -8,12 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from cronledger import App, Notify
 from cronledger.cli import main
-from cronledger.explain import doctor_ledger
+from cronledger.explain.doctor_alerts import alerts as check_alerts
 from cronledger.explain.findings import DoctorContext
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
@@ -500,7 +499,7 @@ def test_f64_an_app_declares_rules(ledger: Ledger, database_url: str) -> None:
         (1, [{"channel": "ops", "on": ["failed", "recovered"], "after": 1, "remind": None}]),
     ]
     with pytest.raises(ConfigurationError, match=r"jobs\.bad\.notify"):
-        app.job("* * * * *", name="bad", notify=[{"channel": "ops", "on": ["broken"]}])(print)
+        app.job("* * * * *", name="bad", notify=[{"channel": "ops", "on": ["broken"]}])(print)  # type: ignore[list-item]
 
 
 def test_f64_a_rule_names_a_channel_that_exists(ledger: Ledger, database_url: str) -> None:
@@ -561,9 +560,9 @@ def test_f64_the_command_lists_alerts_and_open_states(ledger: Ledger, database_u
 
 def test_f64_doctor_names_what_is_not_delivered(ledger: Ledger, database_url: str) -> None:
     def found() -> list[str]:
-        with psycopg.connect(database_url, autocommit=True, row_factory=dict_row) as c:
+        with psycopg.connect(database_url, autocommit=True) as c:
             context = DoctorContext(c, Settings(), database_url)
-            return [one.found for one in doctor_ledger.alerts(context) if one.severity != "ok"]
+            return [one.found for one in check_alerts(context) if one.severity != "ok"]
 
     watched(ledger)
     end(ledger, False)

@@ -8,7 +8,7 @@ from cronledger.explain.findings import DoctorContext, Finding, named, otherwise
 @otherwise_ok("every alert has a delivery, and none failed in the last day")
 def alerts(context: DoctorContext) -> Iterator[Finding]:
     """Check that alerts are delivered, and that each channel exists that a job names."""
-    (row,) = context.rows("examine_alerts")
+    row = context.row("examine_alerts")
     if row["missing"]:
         found = f"channels that do not exist: {named(row['missing'])}"
         yield Finding("alerts", "problem", found, "declare the channel, or correct notify")

@@ -84,6 +84,7 @@ class Delivery(NamedTuple):
     token: UUID
     payload: Any
     target: dict[str, Any]
+    claimed_at: datetime
 
 
 class DeliveryEnd(NamedTuple):

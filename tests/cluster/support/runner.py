@@ -48,7 +48,7 @@ def log_json() -> None:
             structlog.processors.TimeStamper(),
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(default=str),
-        ]
+        ],
     )
 
 

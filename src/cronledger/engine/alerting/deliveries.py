@@ -29,7 +29,7 @@ WRITE_SECONDS = 30.0
 """The time for which the end of a delivery is sent again while the database is away."""
 AGAIN_SECONDS = 1.0
 IDLE_SECONDS = 180.0
-"""The time between two claims at least every so often. Check-ins and notifications wake the loop."""
+"""The longest time between two claims. Check-ins and notifications wake the loop earlier."""
 
 
 class Deliveries:
@@ -139,7 +139,7 @@ class Deliveries:
             found = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, ("target.channel", *found["loc"])))
             return failed("channel_invalid", f"{where}: {found['msg']}", final=True)
-        sender = Sender(self._supervisor, delivery.id, str(delivery.token), DELIVERY_SECONDS)
+        sender = Sender(self._supervisor, delivery, DELIVERY_SECONDS)
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):
                 await sender.send(channel, delivery.payload)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from email.message import EmailMessage
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 import aiohttp
@@ -22,6 +22,7 @@ from yarl import URL
 from cronledger.engine.addresses import Resolver, check_literal
 from cronledger.engine.alerting.message import Message, subject, text
 from cronledger.engine.commands.client import Supervisor
+from cronledger.ledger.rows import Delivery
 from cronledger.rules.channels import Apprise, Channel, Command, Email, Function, Slack, Webhook
 from cronledger.rules.targets import FromEnvironment
 from cronledger.sources.python import resolve_function
@@ -42,12 +43,14 @@ class Sender:
     """
 
     def __init__(
-        self, supervisor: Supervisor, delivery_id: int, token: str, seconds: float,
+        self,
+        supervisor: Supervisor,
+        delivery: Delivery,
+        seconds: float,
         environ: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._supervisor = supervisor
-        self._delivery_id = delivery_id
-        self._token = token
+        self._delivery = delivery
         self._seconds = seconds
         self._environ = os.environ if environ is None else environ
         self.hidden: list[str] = []
@@ -90,7 +93,7 @@ class Sender:
         body = json.dumps(to_jsonable_python(message)).encode()
         headers = {name: self._value(value) for name, value in channel.headers.items()}
         if channel.secret is not None:
-            at = str(int(time()))
+            at = str(int(self._delivery.claimed_at.timestamp()))
             key = self._value(channel.secret).encode()
             signature = hmac.new(key, at.encode() + b"." + body, hashlib.sha256).hexdigest()
             headers["Cronledger-Signature"] = f"t={at},v1={signature}"
@@ -104,7 +107,7 @@ class Sender:
         own = {
             "Content-Type": "application/json",
             "User-Agent": "cronledger",
-            "Cronledger-Delivery": str(self._delivery_id),
+            "Cronledger-Delivery": str(self._delivery.id),
         }
         async with (
             aiohttp.ClientSession(
@@ -123,7 +126,7 @@ class Sender:
         mail["Subject"] = " ".join(subject(message).split())
         mail["From"] = channel.sender
         mail["To"] = ", ".join(channel.to)
-        mail["Message-ID"] = f"<{self._delivery_id}.{message['ledger']}@cronledger>"
+        mail["Message-ID"] = f"<{self._delivery.id}.{message['ledger']}@cronledger>"
         mail.set_content(text(message))
         with _smtp(channel) as server:
             if channel.user is not None:
@@ -135,14 +138,14 @@ class Sender:
         command = channel.command
         with _file(message) as path:
             end = await self._supervisor.run(
-                self._token,
+                str(self._delivery.token),
                 argv=None if isinstance(command, str) else command,
                 shell=command if isinstance(command, str) else None,
                 env={
                     **channel.env,
                     "CRONLEDGER_ALERTS_FILE": str(path),
                     "CRONLEDGER_ALERT_SUBJECT": subject(message),
-                    "CRONLEDGER_DELIVERY": str(self._delivery_id),
+                    "CRONLEDGER_DELIVERY": str(self._delivery.id),
                 },
                 cwd=channel.cwd,
                 deadline=monotonic() + self._seconds,
