@@ -191,8 +191,8 @@ class App:
     `channels`: where alerts are sent, by name, such as `{"ops": Slack(url=…)}`; see
     `cronledger.channels`. Each is a job `alerts.NAME`.
 
-    Raises TypeError for a lifespan or a middleware that cannot be one, and ValueError for the name
-    of a channel that is none.
+    Raises TypeError for a lifespan or a middleware that cannot be one, and ConfigurationError for a
+    channel that is invalid.
     """
 
     def __init__(

@@ -4,34 +4,37 @@ The job of the channel `ops` is `alerts.ops`. It is external, in a queue of its 
 is `{"channel": {…}}`. Replicas deliver its executions with slots of their own.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     TypeAdapter,
+    ValidationError,
 )
 
 from cronledger.rules.model import Handler, Job, Overlap
 from cronledger.rules.notify import CHANNEL_PATTERN
-from cronledger.rules.problems import Problem
+from cronledger.rules.problems import ConfigurationError, Problem, nearest, problems_of, shown
 from cronledger.rules.targets import (
     FUNCTION_PATTERN,
-    CommandTarget,
+    AbsolutePath,
+    CommandLine,
     FromEnvironment,
     HeaderName,
     HeaderText,
-    http_url,
+    HttpUrl,
+    VariableName,
 )
 
 QUEUE = "alerts"
 PREFIX = "alerts."
 LedgerEvent = Literal["violation", "runner_lost"]
-Url = Annotated[str, AfterValidator(http_url)]
 Secret = Annotated[str, Field(min_length=1)] | FromEnvironment
 Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$")]
 
@@ -56,7 +59,7 @@ class Webhook(_Channel):
     """A POST of the alerts as JSON, signed if there is a secret."""
 
     kind: Literal["webhook"] = "webhook"
-    url: Url | FromEnvironment = Field(description="Receiver of the request.")
+    url: HttpUrl | FromEnvironment = Field(description="Receiver of the request.")
     headers: dict[HeaderName, HeaderText | FromEnvironment] = Field(
         default_factory=dict, description="Additional headers."
     )
@@ -70,7 +73,7 @@ class Slack(_Channel):
     """A message to an incoming webhook of Slack, or of a service with the same form."""
 
     kind: Literal["slack"] = "slack"
-    url: Url | FromEnvironment = Field(description="URL of the incoming webhook.")
+    url: HttpUrl | FromEnvironment = Field(description="URL of the incoming webhook.")
     allow_private: bool = Field(False, description="Allow addresses that are not public.")
 
 
@@ -93,13 +96,11 @@ class Command(_Channel):
     """A command, which reads the alerts from a file."""
 
     kind: Literal["command"] = "command"
-    command: Any = Field(description="A list runs directly, and a string runs in `/bin/sh -c`.")
-    env: dict[str, str] = Field(default_factory=dict, description="Additional variables.")
-    cwd: str | None = Field(None, description="Working directory, an absolute path.")
-
-    def model_post_init(self, _context: object, /) -> None:
-        """Check the command as that of a job. Raises ValidationError."""
-        CommandTarget.model_validate({"command": self.command, "env": self.env, "cwd": self.cwd})
+    command: CommandLine = Field(
+        description="A list runs directly, and a string runs in `/bin/sh -c`."
+    )
+    env: dict[VariableName, str] = Field(default_factory=dict, description="Additional variables.")
+    cwd: AbsolutePath | None = Field(None, description="Working directory, an absolute path.")
 
 
 class Function(_Channel):
@@ -121,13 +122,29 @@ class Apprise(_Channel):
 Channel = Annotated[
     Webhook | Slack | Email | Command | Function | Apprise, Field(discriminator="kind")
 ]
+KINDS: Mapping[str, type[BaseModel]] = {
+    model.model_fields["kind"].default: model
+    for model in (Webhook, Slack, Email, Command, Function, Apprise)
+}
+_FROM_ENVIRONMENT = FromEnvironment.__name__
+_TYPE_NAMES = re.compile(rf"\.(function-after\[[^]]*\]|constrained-str|str|{_FROM_ENVIRONMENT})")
+"""What pydantic adds to the path of a field that may have several types."""
+_SHOWN = frozenset({
+    "kind", "on_ledger", "to", "sender", "host", "port", "security", "cwd", "python",
+    "allow_private",
+})  # fmt: skip
+"""Fields whose wrong values are shown. Every other value may hold a secret."""
 _CHANNEL: TypeAdapter[Channel] = TypeAdapter(Channel)
-_NAME: TypeAdapter[str] = TypeAdapter(Annotated[str, Field(pattern=CHANNEL_PATTERN)])
 
 
 def read(target: Mapping[str, Any]) -> Channel:
     """Return the channel in the target of its job. Raises pydantic.ValidationError."""
     return _CHANNEL.validate_python(target.get("channel"))
+
+
+def name_of(job: str, queue: str) -> str | None:
+    """Return the name of the channel whose job this is; None: the job is not that of a channel."""
+    return job.removeprefix(PREFIX) if queue == QUEUE and job.startswith(PREFIX) else None
 
 
 def problems(job: Job, where: str | None = None) -> Iterator[Problem]:
@@ -145,16 +162,24 @@ def problems(job: Job, where: str | None = None) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def as_job(name: str, channel: object) -> Job:
+def as_job(name: str, channel: object, where: str | None = None) -> Job:
     """Return the job of a channel, given as an object or as the values of a table.
 
-    Raises pydantic.ValidationError.
+    Raises ConfigurationError, without values that may be secret.
     """
     values = channel.model_dump(mode="json") if isinstance(channel, _Channel) else channel
-    checked = _CHANNEL.validate_python(values)
+    if not re.fullmatch(CHANNEL_PATTERN, str(name)):
+        raise ConfigurationError([Problem(
+            where=where, field=f"channels.{name}", message="is not a name for a channel",
+            remedy="begin with a letter or digit, and use at most 100 letters, digits and . _ -",
+        )])  # fmt: skip
+    try:
+        checked = _CHANNEL.validate_python(values)
+    except ValidationError as error:
+        raise ConfigurationError(_problems(error, name, values, where)) from None
     return Job.model_validate(
         {
-            "name": PREFIX + _NAME.validate_python(name),
+            "name": PREFIX + name,
             "handler": Handler.EXTERNAL,
             "queue": QUEUE,
             "target": {
@@ -170,7 +195,61 @@ def as_job(name: str, channel: object) -> Job:
     )
 
 
+def _problems(
+    error: ValidationError, name: str, values: object, where: str | None
+) -> Iterator[Problem]:
+    """Yield the problems of a channel, with the names that its fields have in a file."""
+    table = f"channels.{name}"
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    if not isinstance(values, Mapping):
+        remedy = 'write it like [channels.ops], with kind = "webhook"'
+        yield Problem(where=where, field=table, message="is not a table", remedy=remedy)
+        return
+    if not isinstance(kind, str) or kind not in KINDS:
+        yield Problem(
+            where=where, field=f"{table}.kind", value=None if kind is None else shown(kind),
+            message="is missing" if kind is None else "is not a kind of channel",
+            remedy=f"use one of {', '.join(KINDS)}",
+        )  # fmt: skip
+        return
+    details = error.errors(include_url=False)
+    for problem, detail in zip(problems_of(error, where=where), details, strict=True):
+        # One for each type that a field may have: a text, or a variable of the environment.
+        given = isinstance(detail["input"], Mapping)
+        if (given and detail["type"] == "string_type") or (
+            not given and detail["loc"][-1] == _FROM_ENVIRONMENT
+        ):
+            continue
+        found = replace(problem, field=f"{table}.{_path(problem.field or '', kind)}")
+        yield _described(found, detail["type"], KINDS[kind])
+
+
+def _path(field: str, kind: str) -> str:
+    """Return the name of a field in a file: without its kind, and without the names of types."""
+    return _TYPE_NAMES.sub("", field.removeprefix(f"{kind}."))
+
+
+def _described(problem: Problem, error: str, model: type[BaseModel]) -> Problem:
+    """Return a problem with its remedy, and with its value if that cannot be a secret."""
+    field = re.split(r"[.\[]", (problem.field or "").split(".", 2)[2])[0]
+    value = problem.value if field in _SHOWN else None
+    message, remedy = problem.message, problem.remedy
+    if error == "extra_forbidden":
+        remedy = nearest(field, model.model_fields)
+    elif error == "model_type":
+        message, remedy = "is not read from the environment", 'write it as {env = "NAME"}'
+    elif field in ("to", "sender") and error == "string_pattern_mismatch":
+        message, remedy = "is not an address", "write it like ops@example.org"
+    elif field == "python" and error == "string_pattern_mismatch":
+        remedy = "write it like package.module:function"
+    elif error == "too_short":
+        message, remedy = "is empty", "name at least one"
+    elif remedy.startswith("see "):
+        remedy = "see docs/howto/channels.md"
+    return replace(problem, value=value, message=message, remedy=remedy)
+
+
 __all__ = [
-    "PREFIX", "QUEUE", "Apprise", "Channel", "Command", "Email", "FromEnvironment", "Function",
-    "Slack", "Webhook", "as_job", "read",
+    "KINDS", "PREFIX", "QUEUE", "Apprise", "Channel", "Command", "Email", "FromEnvironment",
+    "Function", "Slack", "Webhook", "as_job", "name_of", "read",
 ]  # fmt: skip

@@ -66,19 +66,21 @@ _COMMAND_SCHEMA: dict[str, Any] = {
 }
 
 
+CommandLine = Annotated[Any, AfterValidator(_program), WithJsonSchema(_COMMAND_SCHEMA)]
+VariableName = Annotated[str, Field(pattern=r"^[^=]+$")]
+AbsolutePath = Annotated[
+    str, AfterValidator(_absolute), WithJsonSchema({"type": "string", "pattern": "^/"})
+]
+
+
 class CommandTarget(_Target):
     """`command`: a list runs directly, and a string runs in `/bin/sh -c`."""
 
-    command: Annotated[Any, AfterValidator(_program), WithJsonSchema(_COMMAND_SCHEMA)]
-    env: dict[Annotated[str, Field(pattern=r"^[^=]+$")], str] = Field(
+    command: CommandLine
+    env: dict[VariableName, str] = Field(
         default_factory=dict, description="Variables that are added to the environment."
     )
-    cwd: (
-        Annotated[
-            str, AfterValidator(_absolute), WithJsonSchema({"type": "string", "pattern": "^/"})
-        ]
-        | None
-    ) = Field(None, description="The working directory, an absolute path.")
+    cwd: AbsolutePath | None = Field(None, description="The working directory, an absolute path.")
 
 
 class SqlTarget(_Target):
@@ -114,14 +116,17 @@ def http_url(url: str) -> str:
     return url
 
 
+HttpUrl = Annotated[
+    str,
+    AfterValidator(http_url),
+    WithJsonSchema({"type": "string", "pattern": f"^{URL_PATTERN}$"}),
+]
+
+
 class HttpTarget(_Target):
     """`http`: one request."""
 
-    url: Annotated[
-        str,
-        AfterValidator(http_url),
-        WithJsonSchema({"type": "string", "pattern": f"^{URL_PATTERN}$"}),
-    ] = Field(description="URL of the request, which begins with http:// or https://.")
+    url: HttpUrl = Field(description="URL of the request, which begins with http:// or https://.")
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = Field(
         "GET", description="Method of the request."
     )

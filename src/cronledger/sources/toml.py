@@ -113,11 +113,11 @@ class _Reader:
         settings = self._settings(table)
         retention = LONGEST if settings is None else settings.retention
         defaults = self._defaults()
-        jobs = [
-            self._job(name, entry, defaults, retention)
-            for name, entry in self._table("jobs").items()
+        tables = self._table("jobs")
+        jobs = [self._job(name, entry, defaults, retention) for name, entry in tables.items()]
+        jobs += [
+            self._channel(name, entry, tables) for name, entry in self._table("channels").items()
         ]
-        jobs += [self._channel(name, entry) for name, entry in self._table("channels").items()]
         if settings is None or any(not problem.warning for problem in self.problems):
             raise ConfigurationError(self.problems)
         declared = tuple(job for job in jobs if job is not None)
@@ -184,16 +184,16 @@ class _Reader:
             self.problems.append(replace(problem, field=_written(problem.field, work)))
         return job
 
-    def _channel(self, name: str, entry: object) -> Job | None:
+    def _channel(self, name: str, entry: object, jobs: Mapping[str, Any]) -> Job | None:
         """Return the job of a channel, or add its problems and return None."""
+        job = f"{channels.PREFIX}{name}"
+        if job in jobs:
+            self._add(job, "name", f"is the job of [channels.{name}]", "rename one of them")
+            return None
         try:
-            return channels.as_job(name, entry)
-        except ValidationError as exc:
-            # Without values, because a wrong one may be a secret.
-            self.problems.extend(
-                replace(problem, value=None)
-                for problem in problems_of(exc, where=self.where, prefix=f"channels.{name}.")
-            )
+            return channels.as_job(name, entry, self.where)
+        except ConfigurationError as exc:
+            self.problems.extend(exc.problems)
             return None
 
     def _validated(self, name: str, values: dict[str, Any]) -> Job | None:
