@@ -9,9 +9,29 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.masked(text) IS 'Returns the text with the password of each URL and connection string replaced by ***.';
 
+-- The path of a URL is masked too, because that of many receivers is a secret. {"env": "NAME"} names a variable.
+CREATE OR REPLACE FUNCTION {schema}_internal.masked_channel(channel jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_object_agg(f.key, CASE
+        WHEN f.key = 'url' AND jsonb_typeof(f.value) = 'string' THEN
+            to_jsonb(regexp_replace(f.value #>> '{}', '^([a-z]+://)([^/?#]*@)?([^/?#]*).*$', E'\\1\\3/***'))
+        WHEN f.key IN ('headers', 'env') AND jsonb_typeof(f.value) = 'object' THEN
+            (SELECT coalesce(jsonb_object_agg(v.key, '***'), '{}') FROM jsonb_each(f.value) v)
+        WHEN f.key IN ('urls', 'headers', 'env') THEN to_jsonb('***'::text)
+        WHEN f.key = 'command' AND jsonb_typeof(f.value) = 'string' THEN
+            to_jsonb({schema}_internal.masked(f.value #>> '{}'))
+        WHEN f.key = 'command' AND jsonb_typeof(f.value) = 'array' THEN
+            (SELECT coalesce(jsonb_agg({schema}_internal.masked(v.value) ORDER BY v.place), '[]')
+             FROM jsonb_array_elements_text(f.value) WITH ORDINALITY v(value, place))
+        ELSE f.value END), '{}')
+    FROM jsonb_each(channel) f
+$$;
+COMMENT ON FUNCTION {schema}_internal.masked_channel(jsonb) IS 'Returns a channel with *** for the paths of URLs, the values of env and headers, and passwords.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.masked_target(target jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(f.key, CASE
+        WHEN f.key = 'channel' AND jsonb_typeof(f.value) = 'object' THEN {schema}_internal.masked_channel(f.value)
         WHEN f.key IN ('env', 'headers') AND jsonb_typeof(f.value) = 'object' THEN
             (SELECT coalesce(jsonb_object_agg(v.key, '***'), '{}') FROM jsonb_each(f.value) v)
         WHEN f.key IN ('env', 'headers') THEN to_jsonb('***'::text)

@@ -17,7 +17,7 @@ LANGUAGE sql IMMUTABLE AS $$
             'ledger job_status running overdue recent_failures upcoming lateness runner_status crashes
              input_status attempts job_history violations present_violations verify_schedules verify_executions
              verify_skips accepted_violations execution_status job_details job_overview queue_status
-             schema_migrations verifications execution_hours audit alerts alert_states missing_channels
+             schema_migrations verifications execution_hours audit alerts alert_states channels missing_channels
               breaches compliance verify_breaches unjudged_deadlines deadline_progress'),
         ('viewer operator runner', 'EXECUTE',
             'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label group_status
@@ -73,7 +73,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance
              bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_trigger
-             apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem
+             apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem check_channel channel_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor
              jobs_number_revision jobs_record_deletion lock_job lock_limits create_backfilled record_pruned
@@ -92,7 +92,7 @@ LANGUAGE sql IMMUTABLE AS $$
     -- Whoever may use the schema: views call these.
     SELECT 'PUBLIC', 'EXECUTE', o.name
     FROM regexp_split_to_table(
-        'db_now db_clock local_time partitions pruned_through other_database masked masked_target decided_grants
+        'db_now db_clock local_time partitions pruned_through other_database masked masked_channel masked_target decided_grants
          missing_grants estimated_quantile rolled_up_before execution_sums', '[[:space:]]+') o(name)
 $$;
 COMMENT ON FUNCTION {schema}.decided_grants() IS 'Returns the privileges of each group role on each object; functions are named without arguments. Role NULL: only the owner has the privilege.';

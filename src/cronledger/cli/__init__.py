@@ -24,6 +24,7 @@ COMMANDS = {
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
     "alerts": ("alerts:alerts", "List alerts, or the states that are open now."),
+    "channels": ("channels:channels", "List the channels of alerts, and test one."),
     "audit": ("audit:audit", "List who did what to jobs, queues and executions."),
     "deadlines": ("deadlines:deadlines", "List missed deadlines."),
     "compliance": ("deadlines:compliance", "List how many deadlines were met each month."),

@@ -66,7 +66,7 @@ def apply(
     elif applied.refused is None:
         for word in ("added", "changed", "retired"):
             for job in getattr(applied, word):
-                echo(f"{word} {job}")
+                echo(f"{word} {_named(job, job in applied.channels)}")
         echo(f"unchanged: {applied.unchanged}")
     if applied.refused is not None:
         echo(f"Error: the source was not applied: {applied.refused}", err=True)
@@ -128,6 +128,10 @@ def _loaded(source: str, name: str | None, deploy: int | None) -> Iterator[dict[
         }  # fmt: skip
 
 
+def _named(job: str, is_channel: bool) -> str:
+    return f"channel {job.removeprefix('alerts.')}" if is_channel else job
+
+
 def _masked(change: "Change") -> dict[str, Any]:
     shown = asdict(change)
     if "target" in shown["fields"]:
@@ -137,7 +141,7 @@ def _masked(change: "Change") -> dict[str, Any]:
 
 
 def _print_change(change: dict[str, Any], days: int) -> None:
-    echo(f"{change['change']} {change['job']}")
+    echo(f"{change['change']} {_named(change['job'], change['channel'] is not None)}")
     for name, (before, after) in change["fields"].items():
         # All fields of a new job differ, and are in its source.
         if change["change"] == "changed":

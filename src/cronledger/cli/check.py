@@ -64,7 +64,8 @@ def check(
     Errors are what `run` would refuse, and a job in a queue that is not among --queue or the
     `queues` that are set. Warnings are probable mistakes, a job that does not fire any more, and a
     collision: a second of the 24 hours after --from in which more than --at-once executions of one
-    queue are due. Each scope of a job counts, and jitter spreads its executions.
+    queue are due. Each scope of a job counts, and jitter spreads its executions. If at least one
+    source declares channels, a notify of a channel that none of them declares is a warning.
 
     The command exits with 0 if it finds no error, and with 2 if a source is invalid. It exits with
     1 if valid jobs have an error, or a warning with --strict.
@@ -73,10 +74,13 @@ def check(
     from cronledger.rules.problems import Exit
 
     checked = [_loaded(name, imports=not no_import) for name in sources or (HERE,)]
-    after = _after(start, [one.source for one in checked if one.source is not None])
+    valid = [one.source for one in checked if one.source is not None]
+    after = _after(start, valid)
+    declared = _channels(valid)
     for one in checked:
         if one.source is not None:
             one.findings += _found(one.name, one.source, after, queues, at_once)
+            one.findings += _undeclared(one.name, one.source, declared)
     report = report_of(checked, after, count)
     print_report(report, form)
     levels = Counter(finding["level"] for finding in report["findings"])
@@ -146,6 +150,20 @@ def _found(
         source.jobs, where=name, after=after, served=_served(source, queues), most=most
     )
     return _placed(name, found)
+
+
+def _channels(sources: "Iterable[Source]") -> frozenset[str]:
+    """Return the channels that these sources declare."""
+    from cronledger.rules.channels import name_of
+
+    found = {name_of(job.name, job.queue) for source in sources for job in source.jobs}
+    return frozenset(name for name in found if name is not None)
+
+
+def _undeclared(name: str, source: "Source", declared: frozenset[str]) -> list[Finding]:
+    from cronledger.explain.check import undeclared_channels
+
+    return _placed(name, undeclared_channels(source.jobs, where=name, declared=declared))
 
 
 def _served(source: "Source", queues: Sequence[str]) -> "Served":

@@ -48,7 +48,8 @@ class Checked:
 
 def report_of(checked: Sequence[Checked], after: datetime, count: int) -> dict[str, Any]:
     """Return what --format json prints."""
-    from cronledger.explain.check import outlook
+    from cronledger.explain.check import is_channel, outlook
+    from cronledger.rules.channels import PREFIX
 
     return {
         "from": iso(after),
@@ -59,6 +60,18 @@ def report_of(checked: Sequence[Checked], after: datetime, count: int) -> dict[s
             for one in checked
             if one.source is not None
             for job in one.source.jobs
+            if not is_channel(job)
+        ],
+        "channels": [
+            {
+                "source": one.name,
+                "channel": job.name.removeprefix(PREFIX),
+                "kind": job.target["channel"]["kind"],
+            }
+            for one in checked
+            if one.source is not None
+            for job in one.source.jobs
+            if is_channel(job)
         ],
         "findings": [_finding(finding) for one in checked for finding in one.findings],
     }
@@ -130,6 +143,8 @@ def _print_text(report: Mapping[str, Any]) -> None:
         echo(f"{finding['level'].capitalize()}: {finding['message']}", err=True)
     levels = Counter(finding["level"] for finding in report["findings"])
     parts = [_counted(len(report["jobs"]), "job")]
+    if report["channels"]:
+        parts.append(_counted(len(report["channels"]), "channel"))
     parts += [_counted(levels[level], level) for level in ("error", "warning")]
     echo(f"{', '.join(report['sources'])}: {', '.join(parts)}", err=True)
 

@@ -40,6 +40,15 @@ def queues(
     return _names(lambda reports: reports.queue_names(incomplete, MOST_NAMES))
 
 
+def channels(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the channels of alerts."""
+    return _names(
+        lambda reports: [row for row in reports.channels() if row["name"].startswith(incomplete)]
+    )
+
+
 def scopes(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -19,6 +19,7 @@ NEEDS = {
     "backfill": OPERATOR,
     "executions retry": OPERATOR,
     "executions cancel": OPERATOR,
+    "channels test": OPERATOR,
     "queues pause": OPERATOR,
     "queues resume": OPERATOR,
     "queues limit": OPERATOR,

@@ -156,8 +156,20 @@ def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
 
     shown: dict[str, Any] = {}
     for key, value in target.items():
-        if key in ("env", "headers") and isinstance(value, dict):
+        if key == "channel" and isinstance(value, dict):
+            shown[key] = _channel_without_secrets(value)
+        elif key in ("env", "headers") and isinstance(value, dict):
             shown[key] = dict.fromkeys(value, MASK)
         else:
             shown[key] = masked(value) if isinstance(value, str) else value
     return shown
+
+
+def _channel_without_secrets(channel: dict[str, Any]) -> dict[str, Any]:
+    """Return the channel as the view `job_targets` shows it: the path of a URL may be a secret."""
+    from cronledger.settings import MASK
+
+    shown = without_secrets(channel)
+    if isinstance(url := channel.get("url"), str):
+        shown["url"] = re.sub(r"(?s)^([a-z]+://)([^/?#]*@)?([^/?#]*).*$", rf"\1\3/{MASK}", url)
+    return shown | ({"urls": MASK} if "urls" in channel else {})

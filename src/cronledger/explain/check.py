@@ -1,11 +1,11 @@
 """What `check` finds in the valid jobs of a source, without a database."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
-from cronledger.rules import firings
+from cronledger.rules import channels, firings
 from cronledger.rules.collisions import Collision, collisions
 from cronledger.rules.cron import ClockChange, Firing
 from cronledger.rules.model import Job
@@ -50,10 +50,34 @@ def problems(
     for job in jobs:
         if job.schedule is not None and _never_fires(job, after):
             yield _ended(job, where)
-        if job.queue not in served.queues:
+        if job.queue not in served.queues and not is_channel(job):
             yield _unknown_queue(job, where, served)
     for collision in collisions(jobs, after, firings.later(after, DAY), most):
         yield _collision(collision, where, most)
+
+
+def is_channel(job: Job) -> bool:
+    """Return whether this is the job of a channel. Replicas with any queues deliver its alerts."""
+    return channels.name_of(job.name, job.queue) is not None
+
+
+def undeclared_channels(
+    jobs: Sequence[Job], *, where: str, declared: Collection[str]
+) -> Iterator[Problem]:
+    """Yield a problem for each job that names a channel which is not among those `declared`.
+
+    None if no channel is declared, because then another source declares all of them.
+    """
+    for job in jobs if declared else ():
+        for rule in job.notify or ():
+            if rule.channel not in declared:
+                remedy = nearest(rule.channel, declared)
+                yield Problem(
+                    where=where, job=job.name, field="notify", value=shown(rule.channel),
+                    message="is a channel that no checked source declares",
+                    remedy=f"{remedy} Otherwise also check the source that declares it",
+                    warning=True,
+                )  # fmt: skip
 
 
 def _never_fires(job: Job, after: datetime) -> bool:

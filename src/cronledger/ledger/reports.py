@@ -218,6 +218,10 @@ class Reports:
             "list_alert_states", job=job, owner=owner, labels=_json(labels), max_rows=limit
         )
 
+    def channels(self, channel: str | None = None) -> list[Row]:
+        """Return the channels by name, with their last deliveries. None does not restrict."""
+        return self._read("list_channels", channel=channel)
+
     def queues(self) -> list[Row]:
         """Return the queues in use by name: limit, pause, waiting and running executions."""
         return self._read("list_queues")

@@ -14,8 +14,10 @@ from cronledger.ledger import queries
 from cronledger.ledger.access import connect
 from cronledger.ledger.identity import require_ledger
 from cronledger.ledger.transactions import transaction
+from cronledger.rules import channels
 from cronledger.rules.model import Job
 from cronledger.rules.problems import ConfigurationError, Problem
+from cronledger.sources import missing_channels
 
 BUSY_TRIES = 40
 BUSY_SECONDS = 0.05
@@ -23,13 +25,17 @@ BUSY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The changes of an apply. `refused`: why nothing was applied, such as an older deploy."""
+    """The changes of an apply. `refused`: why nothing was applied, such as an older deploy.
+
+    `channels`: the jobs among them that are those of channels.
+    """
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     unchanged: int = 0
     refused: str | None = None
+    channels: tuple[str, ...] = ()
 
 
 def apply(
@@ -157,8 +163,10 @@ class _Applying:
         )
         if len(after) < len(names):  # another source added one meanwhile
             refuse_foreign(self.source, _owners(self.rows("read_job_revisions", jobs=names)))
-        self.refuse_missing_channels(names)
         retired = self.rows("retire_missing", source=self.source, jobs=names, requested_by=self.by)
+        gone = missing_channels.names(retired)
+        missing = self.rows("list_missing_channels", jobs=names, channels=gone)
+        missing_channels.refuse(self.source, names, missing)
         self.rows("record_deploy", source=self.source, deploy=deploy, requested_by=self.by)
         revisions = {row["name"]: row["revision"] for row in before if not row["is_retired"]}
         added = tuple(row["name"] for row in after if row["name"] not in revisions)
@@ -169,20 +177,11 @@ class _Applying:
         return Applied(
             added, changed, tuple(sorted(row["name"] for row in retired)),
             len(after) - len(added) - len(changed),
+            channels=tuple(
+                channels.PREFIX + name
+                for name in sorted([*missing_channels.names(columns(job) for job in jobs), *gone])
+            ),
         )  # fmt: skip
-
-    def refuse_missing_channels(self, names: Sequence[str]) -> None:
-        """Raise ConfigurationError if one of these jobs names a channel that does not exist."""
-        problems = [
-            Problem(
-                where=self.source, job=row["job_name"], field="notify", value=row["channel"],
-                message="names a channel that does not exist",
-                remedy="declare the channel, or correct the name",
-            )
-            for row in self.rows("list_missing_channels", jobs=names)
-        ]  # fmt: skip
-        if problems:
-            raise ConfigurationError(problems)
 
     def refused(self, deploy: int | None, force: bool) -> str | None:
         """Lock the source. Return why this deploy may not change its jobs, or None if it may."""

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from cronledger.ledger import queries
 from cronledger.ledger.access import connect
 from cronledger.ledger.transactions import transaction
-from cronledger.rules import cron
+from cronledger.rules import channels, cron
 from cronledger.rules.model import GLOBAL, Job
+from cronledger.sources import missing_channels
 from cronledger.sources.apply import columns, outdated, refuse_foreign
 
 SHOWN = 10
@@ -30,6 +31,7 @@ class Occurrences:
 class Change:
     """One job that would change. `fields`: the different fields, as (before, after).
 
+    `channel`: the channel whose job this is; None: the job is not that of a channel.
     `appear`, `disappear`: the plan_times of its first scope that only the new, or only the old,
     definition has.
     """
@@ -39,6 +41,7 @@ class Change:
     fields: Mapping[str, tuple[Any, Any]]
     appear: Occurrences
     disappear: Occurrences
+    channel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +67,30 @@ def diff(
 ) -> Diff:
     """Return the changes that `apply` with the same arguments would make. Writes nothing.
 
-    Raises psycopg.Error, and ConfigurationError for a job that belongs to another source.
+    Raises psycopg.Error, and ConfigurationError for a job that belongs to another source, and for a
+    channel that would be missing.
     """
     given = {"jobs": json.dumps([columns(job) for job in jobs]), "source": source}
     with connect(url) as c, transaction(c):
         (clock,) = queries.rows(c, "read_clock", schema, {})
         applied = queries.rows(c, "read_deploy", schema, {"source": source})
         found = queries.rows(c, "compare_source", schema, given)
+        existing = {
+            row["name"] for row in queries.rows(c, "list_channels", schema, {"channel": None})
+        }
+        gone = missing_channels.names(row for row in found if not row["declared"])
+        names = [job.name for job in jobs]
+        users = {"jobs": [row["name"] for row in found], "channels": gone}
+        missing = [
+            *missing_channels.of_source(jobs, existing.difference(gone)),
+            *queries.rows(c, "list_channel_users", schema, users),
+        ]
     stored = applied[0]["deploy"] if applied else None
     refuse_foreign(source, {
         row["name"]: row["source"] for row in found
         if row["stored"] and row["declared"] and row["retired_at"] is None
     })  # fmt: skip
+    missing_channels.refuse(source, names, missing)
     now: datetime = clock["now"]
     window = now, now + timedelta(days=days)
     declared = {job.name: job for job in jobs}
@@ -103,7 +118,9 @@ def _change(
     new_times = _plan_times({**row, **new}, began, through) if new and not same else iter(())
     disappear, appear = _only(old_times, new_times)
     what: Literal["added", "changed", "retired"] = "changed" if alive else "added"
-    return Change(row["name"], "retired" if job is None else what, fields, appear, disappear)
+    channel = channels.name_of(row["name"], job.queue if job is not None else row["queue"])
+    change = "retired" if job is None else what
+    return Change(row["name"], change, fields, appear, disappear, channel)
 
 
 def _plan_times(row: Mapping[str, Any], after: datetime, through: datetime) -> Iterator[datetime]:

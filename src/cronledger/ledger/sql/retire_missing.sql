@@ -1,4 +1,4 @@
--- Retires the jobs of a source that are not in it any more. One row for each: its name.
+-- Retires the jobs of a source that are not in it any more. One row for each: its name and queue.
 -- Lock: jobs by name, waiting, then by trigger their schedules and waiting executions.
 WITH held AS MATERIALIZED (
     SELECT j.name FROM {schema}.jobs j
@@ -7,4 +7,4 @@ WITH held AS MATERIALIZED (
 )
 UPDATE {schema}.jobs j SET retired_at = {schema}.db_clock(), edited_by = %(requested_by)s
 FROM held h WHERE j.name = h.name
-RETURNING j.name
+RETURNING j.name, j.queue

@@ -1,0 +1,134 @@
+"""`cronledger channels`: list the channels of alerts, and send a test message to one."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cronledger.cli import complete
+from cronledger.cli.listing import Listing, Printer, listed
+from cronledger.cli.parameters import Duration
+from cronledger.cli.show import echo, iso, json_option, print_json
+
+if TYPE_CHECKING:
+    from cronledger.cli.session import Session
+    from cronledger.client import Execution
+    from cronledger.ledger.reports import Row
+
+LISTING = Listing(
+    {
+        "name": "CHANNEL",
+        "kind": "KIND",
+        "delivery_status": "LAST",
+        "delivery_at": "AT",
+        "delivery_error": "ERROR",
+        "paused_at": "PAUSED",
+        "on_ledger": "ON LEDGER",
+        "source": "SOURCE",
+        "delivery_id": "EXECUTION",
+    },
+    drop=("delivery_id", "source", "on_ledger", "paused_at", "delivery_error", "delivery_at"),
+    none="there are no channels; a source declares them as [channels.NAME]",
+)
+
+
+@click.group()
+def channels() -> None:
+    """List the channels of alerts, and test one."""
+
+
+@channels.command("list")
+@listed(LISTING)
+def list_channels(*, show: Printer) -> None:
+    """List the channels, each with its last delivery and the error of that."""
+    from cronledger.cli.session import session
+
+    with session() as ledger:
+        rows, now = ledger.reports.channels(), ledger.reports.now()
+    show(rows, now)
+
+
+@channels.command()
+@click.argument("name", metavar="CHANNEL", shell_complete=complete.channels)
+@click.option(
+    "--timeout", type=Duration(), metavar="DURATION", default="1m", show_default=True,
+    help="Longest wait for the end of the delivery.",
+)  # fmt: skip
+@json_option
+def test(*, name: str, timeout: timedelta, as_json: bool) -> None:
+    """Send a test message to a channel, and wait for the end of its delivery.
+
+    A replica delivers it, with the environment and the network that alerts use. The message is an
+    alert with the event `test`. It is sent once: if that fails, or does not happen within
+    --timeout, it is cancelled.
+
+    Exit status: 0 if the channel accepted the message, otherwise 1.
+    """
+    from cronledger.cli.session import session
+    from cronledger.rules.problems import Exit
+
+    with session() as ledger:
+        found = ledger.reports.channels(name)
+        if not found:
+            raise click.UsageError(
+                f"channel {name!r} does not exist; `cronledger channels list` lists the channels"
+            )
+        made: int = ledger.call("trigger", job=f"alerts.{name}", payload=_message(ledger, found[0]))
+        error = _error(_ended(ledger, made, timeout.total_seconds()))
+        if error is not None:
+            ledger.call("cancel", execution_id=made)
+    if as_json:
+        print_json({"channel": name, "execution": made, "delivered": error is None, "error": error})
+    elif error is None:
+        echo(f"{name}: accepted the test message (execution {made})")
+    else:
+        echo(f"Error: {name}: the test message was not delivered: {error}", err=True)
+    if error is not None:
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _message(ledger: "Session", channel: "Row") -> Any:
+    """Return the payload of a delivery with one alert, whose event is `test`."""
+    from psycopg.types.json import Jsonb
+
+    from cronledger.cli.session import requester
+
+    at, name = iso(ledger.reports.now()), channel["name"]
+    alert = {
+        "id": 0, "event": "test", "kind": "opened", "at": at, "since": at, "job": None,
+        "scope_kind": None, "scope": None, "owner": None, "labels": {}, "runner": None,
+        "execution_id": None, "plan_time": None, "count": 1,
+        "summary": f"Test of the channel {name}, requested by {requester()}", "details": {},
+    }  # fmt: skip
+    return Jsonb({"channel": name, "ledger": str(channel["ledger"]), "alerts": [alert]})
+
+
+def _ended(ledger: "Session", made: int, seconds: float) -> "Execution":
+    """Wait until the first attempt has ended, or for `seconds`, and return the execution."""
+    from cronledger.client import Client
+    from cronledger.client.waiting import polls
+
+    client = Client(connection=ledger.connection, settings=ledger.settings)
+    found = client.execution(made)
+    try:
+        for found in polls(client.sender, made, seconds):
+            if found.status == "FAILED":
+                break
+    except TimeoutError:
+        found = client.execution(made)
+    return found
+
+
+def _error(found: "Execution") -> str | None:
+    match found.status:
+        case "SUCCESS":
+            return None
+        case "PENDING":
+            return (
+                "no replica has started the delivery within --timeout; start one whose "
+                "alert_slots are not 0"
+            )
+        case "RUNNING":
+            return f"the delivery on {found.runner_id} has not ended within --timeout"
+        case _:
+            return ": ".join(filter(None, (found.error_code, found.error_msg))) or found.status
