@@ -25,7 +25,9 @@ STEP = timedelta(seconds=30)
 def channel(ledger: Ledger, name: str = "ops", **target: Any) -> None:
     """Add a channel as a row of `jobs`."""
     ledger.job(
-        f"alerts.{name}", queue="alerts", handler="external",
+        f"alerts.{name}",
+        queue="alerts",
+        handler="external",
         target={"channel": {"kind": "command", "command": ["true"], **target}},
     )
 

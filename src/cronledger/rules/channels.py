@@ -40,7 +40,7 @@ Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$")]
 
 
 def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str | Mapping | FromEnvironment) else value
 
 
 Addresses = Annotated[tuple[Address, ...], BeforeValidator(_listed), Field(min_length=1)]
@@ -242,6 +242,8 @@ def _described(problem: Problem, error: str, model: type[BaseModel]) -> Problem:
         message, remedy = "is not an address", "write it like ops@example.org"
     elif field == "python" and error == "string_pattern_mismatch":
         remedy = "write it like package.module:function"
+    elif error == "tuple_type":
+        remedy = f"put it in brackets: {field} = […]"
     elif error == "too_short":
         message, remedy = "is empty", "name at least one"
     elif remedy.startswith("see "):

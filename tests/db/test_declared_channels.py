@@ -1,0 +1,242 @@
+"""Channels in the ledger: how sources and SQL write them, and what of them is shown."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from cronledger import App
+from cronledger.channels import Function, Slack, Webhook
+from cronledger.rules.channels import Channel
+from cronledger.rules.problems import ConfigurationError
+from cronledger.sources.apply import Applied, apply, retire
+from cronledger.sources.diff import diff
+from tests.db.support.engine import Ledger
+
+SLACK = Slack(url="https://hooks.example.org/services/hunter2")
+WORKS = {"kind": "command", "command": ["true"]}
+
+
+def jobs(*names: str, channels: dict[str, Channel] | None = None) -> Sequence[Any]:
+    """An App with these jobs, each of which names the channel `ops`."""
+    app = App(channels=channels)
+    for name in names:
+        app.job(name=name, notify="ops")(lambda: None)
+    return list(app.jobs.values())
+
+
+def applied(url: str, declared: Sequence[Any], source: str = "app") -> Applied:
+    return apply(url, declared, source=source)
+
+
+def row(ledger: Ledger, name: str = "alerts.ops", **columns: Any) -> None:
+    values = {"queue": "alerts", "handler": "external", "target": {"channel": WORKS}} | columns
+    ledger.job(name, **values)
+
+
+def test_f65_a_channel_and_its_jobs_are_applied_together(ledger: Ledger, database_url: str) -> None:
+    found = applied(database_url, jobs("a", channels={"ops": SLACK}))
+    assert (found.added, found.channels) == (("a", "alerts.ops"), ("alerts.ops",))
+    again = applied(database_url, jobs("a", channels={"ops": SLACK}))
+    assert (again.added, again.changed, again.retired, again.unchanged) == ((), (), (), 2)
+    assert ledger.values("SELECT name, kind, source FROM channels") == [("ops", "slack", "app")]
+
+
+def test_f65_a_channel_of_another_source_can_be_named(ledger: Ledger, database_url: str) -> None:
+    applied(database_url, jobs(channels={"ops": SLACK}), "channels")
+    assert applied(database_url, jobs("a")).added == ("a",)
+
+
+@pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
+def test_f65_a_channel_that_no_source_declares_is_refused(
+    ledger: Ledger, database_url: str, call: Any
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        call(database_url, jobs("a"), source="app")
+    assert str(caught.value) == (
+        "app: jobs.a.notify = ops: names a channel that does not exist; declare the channel, or "
+        "correct the name"
+    )
+    assert ledger.values("SELECT name FROM jobs") == []
+
+
+@pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
+def test_f65_a_source_keeps_a_channel_that_its_own_job_names(
+    ledger: Ledger, database_url: str, call: Any
+) -> None:
+    applied(database_url, jobs("a", channels={"ops": SLACK}))
+    with pytest.raises(ConfigurationError, match=r"jobs\.a\.notify = ops: names a channel that"):
+        call(database_url, jobs("a"), source="app")
+    assert ledger.values("SELECT name FROM channels") == ["ops"]
+
+
+@pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])
+def test_f65_a_source_keeps_a_channel_that_another_names(
+    ledger: Ledger, database_url: str, call: Any
+) -> None:
+    applied(database_url, jobs(channels={"ops": SLACK}), "channels")
+    applied(database_url, jobs("a"))
+    ledger.job("b", handler="external", notify=Jsonb([{"channel": "ops"}]))
+    with pytest.raises(ConfigurationError) as caught:
+        call(database_url, [], source="channels")
+    assert str(caught.value).splitlines() == [
+        f"channels: channels.ops: is not declared any more, but the job '{job}' of {owner} names "
+        "it in notify; declare it again, or remove it from notify of that job first"
+        for job, owner in (("a", "the source 'app'"), ("b", "SQL"))
+    ]
+    assert ledger.values("SELECT name FROM channels") == ["ops"]
+
+
+def test_f65_a_channel_that_no_job_names_is_retired(ledger: Ledger, database_url: str) -> None:
+    applied(database_url, jobs("a", channels={"ops": SLACK}))
+    gone = diff(database_url, [], source="app", days=1).changes
+    assert [(change.job, change.change, change.channel) for change in gone] == [
+        ("a", "retired", None), ("alerts.ops", "retired", "ops")
+    ]  # fmt: skip
+    found = applied(database_url, [])
+    assert (found.retired, found.channels) == (("a", "alerts.ops"), ("alerts.ops",))
+    assert ledger.values("SELECT name FROM channels") == []
+
+
+def test_f65_a_channel_stays_while_another_runner_has_its_app(
+    ledger: Ledger, database_url: str
+) -> None:
+    declared = jobs("a", channels={"ops": SLACK})
+    applied(database_url, declared)
+    function = next(job.target["python"] for job in declared if job.name == "a")
+    ledger.values(
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, handlers, heartbeat_at,"
+        " stale_after) VALUES ('other', 'h', 1, '1', 'running', '{default}', 1, %s, db_now(),"
+        " db_now() + interval '1 minute')", [function],
+    )  # fmt: skip
+    names = ["a", "alerts.ops"]
+    kept = retire(database_url, names, source="app", runner="this")
+    assert (kept.retired, kept.kept) == ((), ("a", "alerts.ops"))
+    ledger.values("UPDATE runners SET state = 'stopped'")
+    assert retire(database_url, names, source="app", runner="this").retired == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"name": "mine", "target": {}}, "job mine: queue = alerts, which is reserved"),
+        ({"target": {}}, "job alerts.ops: queue = alerts, which is reserved for channels"),
+        ({"name": "ops"}, "job ops: queue = alerts, which is reserved for channels"),
+        (
+            {"handler": "command", "target": {"command": ["true"]}},
+            "job alerts.ops: queue = alerts, which is reserved for channels",
+        ),
+        ({"target": {"channel": {}}}, 'the channel in its target has no "kind"'),
+        (
+            {"target": {"channel": {"kind": "sms"}}},
+            'the channel in its target has "kind" = "sms", which is not a kind of channel',
+        ),
+        ({"target": {"channel": {"kind": "slack"}}}, 'the channel in its target has no "url"'),
+        (
+            {"target": {"channel": {**WORKS, "url": "hunter2"}}},
+            'the channel in its target has "url", which kind = command does not use',
+        ),
+        (
+            {"target": {"channel": {"kind": "email", "to": "a@b", "sender": "a@b", "port": "25"}}},
+            'the channel in its target has "port" of the JSON type string instead of number',
+        ),
+        (
+            {"target": {"channel": {**WORKS, "on_ledger": ["failed"]}}},
+            'the channel in its target has "on_ledger" = ["failed"]',
+        ),
+    ],
+)  # fmt: skip
+def test_f65_sql_refuses_a_row_that_is_no_channel(
+    ledger: Ledger, columns: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as caught:
+        row(ledger, **{"name": "alerts.ops", **columns})
+    assert message in str(caught.value)
+    assert caught.value.diag.message_hint
+    assert "hunter2" not in str(caught.value)
+
+
+def test_f65_sql_refuses_an_edit_to_what_is_no_channel(ledger: Ledger) -> None:
+    row(ledger)
+    ledger.job("mine", handler="external", target={})
+    for name, columns in (("alerts.ops", {"target": {}}), ("mine", {"queue": "alerts"})):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="reserved for channels"):
+            ledger.edit(name, **columns)
+    ledger.edit("alerts.ops", target={"channel": {**WORKS, "cwd": "/srv"}})
+
+
+def test_f65_sql_accepts_every_kind_that_a_source_declares(ledger: Ledger) -> None:
+    channels: dict[str, Channel] = {
+        "a": Webhook(url="https://x", headers={"A": "b"}, allow_private=True),
+        "b": Function(python="m:f", on_ledger=("violation", "runner_lost")),
+    }
+    for job in App(channels=channels).jobs.values():
+        row(ledger, job.name, target=dict(job.target))
+    assert ledger.values("SELECT name, kind, on_ledger FROM channels ORDER BY name") == [
+        ("a", "webhook", None), ("b", "python", ["violation", "runner_lost"])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("channel", "shown"),
+    [
+        (
+            {"kind": "webhook", "url": "https://u:hunter2@example.org:8080/hunter2?t=hunter2",
+             "headers": {"A": "hunter2"}, "secret": {"env": "KEY"}},
+            {"kind": "webhook", "url": "https://example.org:8080/***", "headers": {"A": "***"},
+             "secret": {"env": "KEY"}},
+        ),
+        (
+            {"kind": "apprise", "urls": ["pover://hunter2"]},
+            {"kind": "apprise", "urls": "***"},
+        ),
+        (
+            {"kind": "command", "command": ["page", "--password=hunter2"], "env": {"A": "hunter2"}},
+            {"kind": "command", "command": ["page", "--password=***"], "env": {"A": "***"}},
+        ),
+        ({"kind": "slack", "url": {"env": "URL"}}, {"kind": "slack", "url": {"env": "URL"}}),
+    ],
+)  # fmt: skip
+def test_f65_what_may_be_secret_is_masked(
+    ledger: Ledger, channel: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    row(ledger, target={"channel": channel})
+    assert ledger.one("SELECT target FROM job_targets") == {"channel": shown}
+    assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(c) FROM channels c"))
+
+
+def test_f65_the_view_has_the_last_delivery(ledger: Ledger) -> None:
+    row(ledger)
+    columns = "delivery_id, delivery_status, delivery_error, delivery_at IS NOT NULL, paused_at"
+    assert ledger.one(f"SELECT {columns} FROM channels") == (None, None, None, False, None)
+    first, second = ledger.trigger("alerts.ops"), ledger.trigger("alerts.ops")
+    assert ledger.one(f"SELECT {columns} FROM channels")[:2] == (second, "PENDING")
+    for _ in range(2):
+        ledger.values(
+            "SELECT fail(c.id, c.lease_token, 'delivery_failed', E'no route\\nto host',"
+            " final => true) FROM claim_next('alerts', 'w') c"
+        )
+    assert ledger.one(f"SELECT {columns} FROM channels") == (
+        second, "FAILED", "delivery_failed: no route", True, None
+    )  # fmt: skip
+    assert first < second
+
+
+def test_f65_a_file_with_a_channel_is_applied(
+    ledger: Ledger, database_url: str, tmp_path: Path
+) -> None:
+    from cronledger.sources.toml import load
+
+    (tmp_path / "jobs.toml").write_text(
+        '[channels.ops]\nkind = "email"\nto = "ops@example.org"\nsender = "cron@example.org"\n'
+        'on_ledger = ["violation"]\n[defaults]\nnotify = "ops"\n[jobs.a]\ncommand = ["true"]\n'
+    )
+    assert applied(database_url, load(tmp_path / "jobs.toml").jobs).added == ("a", "alerts.ops")
+    assert ledger.values("SELECT name, notify IS NULL FROM jobs ORDER BY name") == [
+        ("a", False), ("alerts.ops", True)
+    ]  # fmt: skip
+    assert ledger.one("SELECT cronledger_internal.ledger_channels('violation')") == ["ops"]

@@ -1,0 +1,195 @@
+"""Declarations of channels: what a file and an App accept, and how a wrong one is reported."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronledger import App
+from cronledger.channels import (
+    Apprise,
+    Command,
+    Email,
+    FromEnvironment,
+    Function,
+    Slack,
+    Webhook,
+)
+from cronledger.rules.channels import KINDS, as_job, name_of, read
+from cronledger.rules.problems import ConfigurationError
+from cronledger.sources.toml import load
+
+FILE = """
+[channels.hook]
+kind = "webhook"
+url = { env = "HOOK_URL" }
+headers = { Authorization = { env = "TOKEN", prefix = "Bearer " } }
+secret = { env = "KEY" }
+on_ledger = ["violation", "runner_lost"]
+
+[channels.chat]
+kind = "slack"
+url = "https://hooks.example.org/services/T0/B0"
+
+[channels.mail]
+kind = "email"
+to = ["a@example.org", "b@example.org"]
+sender = "cron@example.org"
+host = "smtp.example.org"
+port = 587
+security = "starttls"
+user = "cron"
+password = { env = "SMTP_PASSWORD" }
+
+[channels.pager]
+kind = "command"
+command = ["page", "--from-file"]
+cwd = "/srv"
+
+[channels.code]
+kind = "python"
+python = "shop.alerts:deliver"
+
+[channels.any]
+kind = "apprise"
+urls = { env = "APPRISE_URL" }
+
+[jobs.report]
+command = ["true"]
+notify = "chat"
+"""
+CHANNELS = {
+    "hook": Webhook(
+        url=FromEnvironment(env="HOOK_URL"),
+        headers={"Authorization": FromEnvironment(env="TOKEN", prefix="Bearer ")},
+        secret=FromEnvironment(env="KEY"),
+        on_ledger=("violation", "runner_lost"),
+    ),
+    "chat": Slack(url="https://hooks.example.org/services/T0/B0"),
+    "mail": Email(
+        to=("a@example.org", "b@example.org"), sender="cron@example.org", host="smtp.example.org",
+        port=587, security="starttls", user="cron", password=FromEnvironment(env="SMTP_PASSWORD"),
+    ),
+    "pager": Command(command=["page", "--from-file"], cwd="/srv"),
+    "code": Function(python="shop.alerts:deliver"),
+    "any": Apprise(urls=(FromEnvironment(env="APPRISE_URL"),)),
+}  # fmt: skip
+
+
+def refused(name: str, channel: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        as_job(name, channel)
+    return str(caught.value)
+
+
+def test_f65_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None:
+    path = tmp_path / "cronledger.toml"
+    path.write_text(FILE)
+    declared = {job.name: job for job in load(path).jobs}
+    assert declared.pop("report").notify is not None
+    assert declared == dict(App(channels=CHANNELS).jobs)
+    assert set(KINDS) == {job.target["channel"]["kind"] for job in declared.values()}
+    for name, channel in CHANNELS.items():
+        job = declared[f"alerts.{name}"]
+        assert name_of(job.name, job.queue) == name
+        assert read(job.target) == channel
+
+
+@pytest.mark.parametrize(
+    ("channel", "message"),
+    [
+        ("https://x", 'channels.ops: is not a table; write it like [channels.ops], with kind ='),
+        ({}, "channels.ops.kind: is missing; use one of webhook, slack, email, command, python,"),
+        ({"kind": "sms"}, 'channels.ops.kind = "sms": is not a kind of channel; use one of web'),
+        ({"kind": ["x"]}, 'channels.ops.kind = ["x"]: is not a kind of channel; use one of web'),
+        ({"kind": "slack"}, "channels.ops.url: is missing; add it"),
+        ({"kind": "slack", "url": "ftp://x"}, "channels.ops.url: must begin with http:// or https"),
+        ({"kind": "slack", "url": {"env": "PGX"}}, "channels.ops.url.env: CRONLEDGER_* and PG* va"),
+        ({"kind": "slack", "url": {}}, "channels.ops.url.env: is missing; add it"),
+        (
+            {"kind": "slack", "url": "https://x", "urll": 1},
+            "channels.ops.urll: unknown name; did you mean `url`?",
+        ),
+        (
+            {"kind": "webhook", "url": "https://x", "secret": "hunter2"},
+            'channels.ops.secret: is not read from the environment; write it as {env = "NAME"}',
+        ),
+        (
+            {"kind": "webhook", "url": "https://x", "headers": {"A b": "hunter2"}},
+            "channels.ops.headers.A b: has an invalid format; it must match",
+        ),
+        (
+            {"kind": "email", "to": ["ops"], "sender": "a@b"},
+            'channels.ops.to[0] = "ops": is not an address; write it like ops@example.org',
+        ),
+        ({"kind": "email", "to": [], "sender": "a@b"}, "channels.ops.to = []: is empty; name at l"),
+        (
+            {"kind": "email", "to": "a@b", "sender": "a@b", "port": 99_999},
+            "channels.ops.port = 99999: should be less than or equal to 65535",
+        ),
+        (
+            {"kind": "email", "to": "a@b", "sender": "a@b", "security": "ssl"},
+            "channels.ops.security = \"ssl\": is not a valid choice; use 'none', 'starttls'",
+        ),
+        ({"kind": "command", "command": []}, "channels.ops.command: is neither a list of words"),
+        (
+            {"kind": "command", "command": "x", "cwd": "srv"},
+            'channels.ops.cwd = "srv": is not an absolute path',
+        ),
+        (
+            {"kind": "python", "python": "deliver"},
+            'channels.ops.python = "deliver": has an invalid format; write it like package.',
+        ),
+        ({"kind": "apprise", "urls": 3}, "channels.ops.urls: is not a list; put it in brackets: urls"),
+        ({"kind": "apprise", "urls": []}, "channels.ops.urls: is empty; name at least one"),
+        (
+            {"kind": "slack", "url": "https://x", "on_ledger": ["failed"]},
+            "channels.ops.on_ledger[0] = \"failed\": is not a valid choice; use 'violation'",
+        ),
+    ],
+)  # fmt: skip
+def test_f65_a_wrong_channel_names_field_value_and_remedy(channel: object, message: str) -> None:
+    found = refused("ops", channel)
+    assert found.startswith(message)
+    assert "\n" not in found
+    assert "hunter2" not in found
+
+
+@pytest.mark.parametrize("name", ["", "a b", ".ops", "x" * 101])
+def test_f65_a_wrong_name_is_refused(name: str) -> None:
+    message = "is not a name for a channel; begin with a letter or digit"
+    assert message in refused(name, {"kind": "slack", "url": "https://x"})
+
+
+def test_f65_a_file_reports_all_problems_of_all_channels(tmp_path: Path) -> None:
+    path = tmp_path / "cronledger.toml"
+    path.write_text(
+        '[channels.a]\nkind = "sms"\n[channels.b]\nkind = "email"\n[channels.c]\nkind = "slack"\n'
+        'url = "https://x"\n[jobs."alerts.c"]\ncommand = ["true"]\n'
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    fields = [(problem.job, problem.field) for problem in caught.value.problems]
+    assert fields == [
+        (None, "channels.a.kind"), (None, "channels.b.to"), (None, "channels.b.sender"),
+        ("alerts.c", "name"),
+    ]  # fmt: skip
+    assert all(problem.where == str(path) and problem.remedy for problem in caught.value.problems)
+
+
+def test_f65_an_app_refuses_what_a_file_refuses() -> None:
+    wrong: Any = {"ops": {"kind": "sms"}}
+    with pytest.raises(ConfigurationError, match=r"channels\.ops\.kind"):
+        App(channels=wrong)
+    app = App(channels={"ops": Slack(url="https://x")})
+    with pytest.raises(ConfigurationError, match="a channel"):
+        app.job(name="alerts.ops")(print)
+
+
+@pytest.mark.parametrize("queue", ["alerts"])
+def test_f65_no_other_job_uses_the_queue(tmp_path: Path, queue: str) -> None:
+    path = tmp_path / "cronledger.toml"
+    path.write_text(f'[jobs.mine]\ncommand = ["true"]\nqueue = "{queue}"\n')
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    assert "jobs.mine.queue = alerts: is reserved for the deliveries of alerts" in str(caught.value)
