@@ -166,3 +166,16 @@ def test_f65_check_finds_the_line_of_a_wrong_channel(bare: Cli, surroundings: Pa
     found = bare("check", "jobs.toml")
     assert found.exit_code == 2
     assert "Error: jobs.toml:3: channels.ops.url: must begin with http" in found.stderr
+
+
+def test_f65_check_imports_the_function_of_a_channel(bare: Cli, surroundings: Path) -> None:
+    text = '[channels.ops]\nkind = "python"\npython = "json:%s"\n'
+    (surroundings / "jobs.toml").write_text(text % "dumsp")
+    found = bare("check", "jobs.toml")
+    assert found.exit_code == 2
+    assert "jobs.toml:3: channels.ops.python: json:dumsp: module json has no `dumsp`; did" in (
+        found.stderr.replace('"', "")
+    )
+    assert bare("check", "--no-import", "jobs.toml").exit_code == 0
+    (surroundings / "jobs.toml").write_text(text % "dumps")
+    assert bare("check", "jobs.toml").exit_code == 0

@@ -193,3 +193,46 @@ def test_f46_files_that_are_written_name_the_schema() -> None:
     written = render([read_crontab(text, file="c", format="user", options=options)], options)
     assert written.splitlines()[0] == DIRECTIVE
     assert errors(written) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'notify = "ops"', 'notify = ["ops", { channel = "data", after = 3, remind = "4h" }]',
+        "notify = []", 'notify = { channel = "ops", on = ["overdue"] }',
+    ],
+)  # fmt: skip
+def test_f65_rules_have_short_forms(text: str) -> None:
+    assert errors(JOB + text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ('kind = "webhook"\nurl = { env = "URL" }\nsecret = { env = "KEY" }', True),
+        ('kind = "webhook"\nurl = "https://example.org/"\nsecret = "hunter2"', False),
+        ('kind = "slack"\nurl = "example.org"', False),
+        ('kind = "slack"', False),
+        ('kind = "sms"\nurl = "https://example.org/"', False),
+        ('kind = "email"\nto = "a@example.org"\nsender = "b@example.org"', True),
+        ('kind = "email"\nto = []\nsender = "b@example.org"', False),
+        ('kind = "email"\nto = ["a@example.org"]\nsender = "b@example.org"\nport = 0', False),
+        ('kind = "command"\ncommand = "page"\non_ledger = ["violation"]', True),
+        ('kind = "command"\ncommand = "page"\non_ledger = ["failed"]', False),
+        ('kind = "python"\npython = "shop.alerts:deliver"', True),
+        ('kind = "apprise"\nurls = [{ env = "A" }, "json://localhost"]', True),
+        ('kind = "apprise"\nurls = { env = "A" }\nurl = "json://localhost"', False),
+    ],
+)
+def test_f65_it_accepts_a_channel_if_the_file_is_accepted(
+    text: str, valid: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "cronledger.toml"
+    file.write_text(f"[channels.ops]\n{text}\n")
+    assert (errors(file.read_text()) == []) is valid
+    try:
+        load(file)
+    except ConfigurationError:
+        assert not valid
+    else:
+        assert valid

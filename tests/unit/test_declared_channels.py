@@ -15,7 +15,7 @@ from cronledger.channels import (
     Slack,
     Webhook,
 )
-from cronledger.rules.channels import KINDS, as_job, name_of, read
+from cronledger.rules.channels import KINDS, Channel, as_job, name_of, read
 from cronledger.rules.problems import ConfigurationError
 from cronledger.sources.toml import load
 
@@ -58,7 +58,7 @@ urls = { env = "APPRISE_URL" }
 command = ["true"]
 notify = "chat"
 """
-CHANNELS = {
+CHANNELS: dict[str, Channel] = {
     "hook": Webhook(
         url=FromEnvironment(env="HOOK_URL"),
         headers={"Authorization": FromEnvironment(env="TOKEN", prefix="Bearer ")},
@@ -131,6 +131,10 @@ def test_f65_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None
             {"kind": "email", "to": "a@b", "sender": "a@b", "security": "ssl"},
             "channels.ops.security = \"ssl\": is not a valid choice; use 'none', 'starttls'",
         ),
+        (
+            {"kind": "email", "to": "a@b", "sender": "a@b", "user": "hunter2"},
+            "channels.ops: has no password; set both user and password, or neither",
+        ),
         ({"kind": "command", "command": []}, "channels.ops.command: is neither a list of words"),
         (
             {"kind": "command", "command": "x", "cwd": "srv"},
@@ -140,7 +144,7 @@ def test_f65_a_file_and_an_app_declare_the_same_channels(tmp_path: Path) -> None
             {"kind": "python", "python": "deliver"},
             'channels.ops.python = "deliver": has an invalid format; write it like package.',
         ),
-        ({"kind": "apprise", "urls": 3}, "channels.ops.urls: is not a list; put it in brackets: urls"),
+        ({"kind": "apprise", "urls": 3}, "channels.ops.urls: is not a list; put it in br"),
         ({"kind": "apprise", "urls": []}, "channels.ops.urls: is empty; name at least one"),
         (
             {"kind": "slack", "url": "https://x", "on_ledger": ["failed"]},

@@ -1,6 +1,6 @@
 """The argument of `run` and `jobs apply`: a file or an App, loaded and checked as a whole."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from pathlib import Path
@@ -10,6 +10,7 @@ from cronledger.app import App, bind
 from cronledger.cli.session import HERE, settings_here
 from cronledger.engine.apps import AppRegistry
 from cronledger.rules import validation
+from cronledger.rules.channels import name_of
 from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import Settings
@@ -97,9 +98,26 @@ def _functions(jobs: Iterable[Job], where: str) -> dict[str, Callable[..., Any]]
             causes.extend(error.causes)
         except TypeError as error:
             problems.append(Problem(where=where, job=job.name, field="python", message=str(error)))
+    problems += _channel_problems(jobs, where, causes)
     if problems:
         raise ConfigurationError(problems, causes)
     return found
+
+
+def _channel_problems(
+    jobs: Iterable[Job], where: str, causes: list[BaseException]
+) -> Iterator[Problem]:
+    """Yield a problem for each channel whose function cannot be imported; add to `causes`."""
+    for job in jobs:
+        channel = name_of(job.name, job.queue)
+        if channel is None or "python" not in job.target["channel"]:
+            continue
+        try:
+            python.resolve_function(job.target["channel"]["python"])
+        except ConfigurationError as error:
+            message = "; ".join(str(problem) for problem in error.problems)
+            yield Problem(where=where, field=f"channels.{channel}.python", message=message)
+            causes.extend(error.causes)
 
 
 def require_found(named: str) -> None:
@@ -128,6 +146,9 @@ def _app(reference: str, name: str | None, kind: type[Settings]) -> Source:
     AppRegistry({}).add(app)  # refuse what no replica could run
     settings = settings_here(kind)
     jobs = tuple(app.jobs.values())
+    causes: list[BaseException] = []
+    if problems := list(_channel_problems(jobs, reference, causes)):
+        raise ConfigurationError(problems, causes)
     warnings = validation.check(
         jobs, retention=settings.retention, where=reference, providers=app.providers
     )

@@ -16,11 +16,19 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    model_validator,
 )
 
 from cronledger.rules.model import Handler, Job, Overlap
 from cronledger.rules.notify import CHANNEL_PATTERN
-from cronledger.rules.problems import ConfigurationError, Problem, nearest, problems_of, shown
+from cronledger.rules.problems import (
+    ConfigurationError,
+    Problem,
+    RefusedError,
+    nearest,
+    problems_of,
+    shown,
+)
 from cronledger.rules.targets import (
     FUNCTION_PATTERN,
     AbsolutePath,
@@ -88,8 +96,15 @@ class Email(_Channel):
     security: Literal["none", "starttls", "tls"] = Field(
         "none", description="`starttls`: encrypt after the greeting; `tls`: from the beginning."
     )
-    user: str | None = Field(None, description="User of the SMTP server.")
+    user: str | None = Field(None, min_length=1, description="User of the SMTP server.")
     password: FromEnvironment | None = Field(None, description="Password of that user.")
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> "Email":
+        if (self.user is None) != (self.password is None):
+            missing = "user" if self.user is None else "password"
+            raise RefusedError(f"has no {missing}", "set both user and password, or neither")
+        return self
 
 
 class Command(_Channel):
@@ -126,6 +141,8 @@ KINDS: Mapping[str, type[BaseModel]] = {
     model.model_fields["kind"].default: model
     for model in (Webhook, Slack, Email, Command, Function, Apprise)
 }
+ONE_OR_SEVERAL = ("to", "urls")
+"""Fields whose value is a list, or one of its items."""
 _FROM_ENVIRONMENT = FromEnvironment.__name__
 _TYPE_NAMES = re.compile(rf"\.(function-after\[[^]]*\]|constrained-str|str|{_FROM_ENVIRONMENT})")
 """What pydantic adds to the path of a field that may have several types."""
@@ -220,18 +237,19 @@ def _problems(
             not given and detail["loc"][-1] == _FROM_ENVIRONMENT
         ):
             continue
-        found = replace(problem, field=f"{table}.{_path(problem.field or '', kind)}")
-        yield _described(found, detail["type"], KINDS[kind])
+        path = _path(problem.field or "", kind)
+        found = _described(problem, path, detail["type"], KINDS[kind])
+        yield replace(found, field=f"{table}.{path}".rstrip("."))
 
 
 def _path(field: str, kind: str) -> str:
     """Return the name of a field in a file: without its kind, and without the names of types."""
-    return _TYPE_NAMES.sub("", field.removeprefix(f"{kind}."))
+    return _TYPE_NAMES.sub("", field.removeprefix(kind).removeprefix("."))
 
 
-def _described(problem: Problem, error: str, model: type[BaseModel]) -> Problem:
+def _described(problem: Problem, path: str, error: str, model: type[BaseModel]) -> Problem:
     """Return a problem with its remedy, and with its value if that cannot be a secret."""
-    field = re.split(r"[.\[]", (problem.field or "").split(".", 2)[2])[0]
+    field = re.split(r"[.\[]", path)[0]
     value = problem.value if field in _SHOWN else None
     message, remedy = problem.message, problem.remedy
     if error == "extra_forbidden":
@@ -252,6 +270,6 @@ def _described(problem: Problem, error: str, model: type[BaseModel]) -> Problem:
 
 
 __all__ = [
-    "KINDS", "PREFIX", "QUEUE", "Apprise", "Channel", "Command", "Email", "FromEnvironment",
-    "Function", "Slack", "Webhook", "as_job", "name_of", "read",
+    "KINDS", "ONE_OR_SEVERAL", "PREFIX", "QUEUE", "Apprise", "Channel", "Command", "Email",
+    "FromEnvironment", "Function", "Slack", "Webhook", "as_job", "name_of", "read",
 ]  # fmt: skip

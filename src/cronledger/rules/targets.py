@@ -96,7 +96,7 @@ def _sendable(name: str) -> str:
 
 
 class FromEnvironment(_Target):
-    """The value of a header, which a runner reads from its environment for each request."""
+    """A value that a runner reads from its environment each time, such as that of a header."""
 
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_sendable)]
     prefix: HeaderText = ""

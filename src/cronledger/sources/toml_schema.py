@@ -16,7 +16,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cronledger.rules import durations
+from cronledger.rules.channels import KINDS, ONE_OR_SEVERAL
 from cronledger.rules.model import NAME_PATTERN, Handler, Job
+from cronledger.rules.notify import CHANNEL_PATTERN
 from cronledger.rules.targets import TARGETS
 from cronledger.settings import TABLE, Settings, key_of
 from cronledger.sources.toml import DEFAULTS, POLICIES, SURROUNDINGS, WORK
@@ -36,6 +38,7 @@ Schema = dict[str, Any]
 def document() -> Schema:
     """Return the schema of a whole file."""
     policies = {name: _property(Job, name) for name in Job.model_fields if name in POLICIES}
+    policies["notify"] = _notify(policies["notify"])
     settings = {key_of(name): _property(Settings, name) for name in Settings.model_fields}
     defaults = {name: policies[name] for name in policies if name in DEFAULTS}
     jobs = {
@@ -44,8 +47,15 @@ def document() -> Schema:
         "propertyNames": {"pattern": NAME_PATTERN},
         "additionalProperties": {"$ref": "#/definitions/job"},
     }
+    channels = {
+        "type": "object",
+        "description": "Where alerts are sent: the channels, each in a table [channels.NAME].",
+        "propertyNames": {"pattern": CHANNEL_PATTERN},
+        "additionalProperties": {"$ref": "#/definitions/channel"},
+    }
     tables = {
         TABLE: _table("Settings of the runner. CRONLEDGER_* variables override them.", settings),
+        "channels": channels,
         "defaults": _table("Policies of every job that does not override them.", defaults),
         "jobs": jobs,
     }
@@ -53,7 +63,7 @@ def document() -> Schema:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "cronledger.toml",
         **_table("Jobs of cronledger, and settings of the runner.", tables),
-        "definitions": {"duration": _duration(), "job": _job(policies)},
+        "definitions": {"channel": _channel(), "duration": _duration(), "job": _job(policies)},
     }
 
 
@@ -69,6 +79,37 @@ def _table(description: str, properties: Mapping[str, Schema]) -> Schema:
 def _duration() -> Schema:
     description = "A duration, such as 90s, 5m, 1h30m, 2d, 1w, 500ms or PT1H30M (ISO 8601)."
     return {"type": "string", "description": description, "pattern": durations.PATTERN}
+
+
+def _channel() -> Schema:
+    return {"oneOf": [_channel_of(kind, model) for kind, model in KINDS.items()]}
+
+
+def _channel_of(kind: str, model: type[BaseModel]) -> Schema:
+    """Return the schema of a channel of this kind. One value may stand for a list."""
+    properties = {name: _property(model, name) for name in model.model_fields}
+    for name, schema in properties.items():
+        if name in ONE_OR_SEVERAL:
+            properties[name] = _one_or_several({**schema, "minItems": 1}, schema["items"])
+    properties["kind"] = {"const": kind}
+    required = [name for name, field in model.model_fields.items() if field.is_required()]
+    description = " ".join((model.__doc__ or "").split())
+    return {**_table(description, properties), "required": ["kind", *required]}
+
+
+def _one_or_several(listed: Schema, item: Schema) -> Schema:
+    """Return the schema of a list, or of one of its items instead."""
+    words = {key: listed[key] for key in ("description", "default") if key in listed}
+    bounds = {key: listed[key] for key in ("minItems", "maxItems") if key in listed}
+    several: Schema = {"type": "array", "items": item, **bounds}
+    return {**words, "anyOf": [item, several]}
+
+
+def _notify(rules: Schema) -> Schema:
+    """Return the schema of `notify`, in which the name of a channel stands for a rule."""
+    name: Schema = {"type": "string", "pattern": CHANNEL_PATTERN}
+    rules["items"]["properties"]["remind"].pop("default")
+    return _one_or_several(rules, {"anyOf": [name, rules["items"]]})
 
 
 def _job(policies: Mapping[str, Schema]) -> Schema:
