@@ -24,6 +24,7 @@ from cronledger.sources.crontab import (
     detect_format,
     read_crontab,
 )
+from cronledger.sources.crontab_mail import SENDER, Mail
 from cronledger.sources.crontab_toml import render
 from cronledger.sources.crontab_words import job_name, split_percent, time_fields
 
@@ -245,12 +246,48 @@ def test_zones() -> None:
     assert "Europe/Berln" in note.message
 
 
-def test_mail_has_no_equivalent_and_none_needs_none() -> None:
-    assert not read('MAILTO="root"\n@daily x').complete
-    assert read('MAILTO=""\n@daily x').complete
-    mailed = read("MAILTO=ops\n@daily x\n@daily x | mail $MAILTO")
-    assert [dict(job.env) for job in mailed.jobs] == [{}, {"MAILTO": "ops"}]
-    assert [note.line for note in mailed.notes] == [1]
+def test_f65_mailto_becomes_a_channel_of_the_jobs_after_it() -> None:
+    mailed = read(
+        "@daily a\nMAILTO=ops\n@daily b\n@daily c | mail $MAILTO\nMAILFROM=cron@example.org\n"
+        'MAILTO=" ops@example.org, root , ops@example.org"\n@daily d\nMAILTO=""\n@daily e\n'
+    )
+    assert mailed.complete
+    assert [note.line for note in mailed.notes] == [2, 6]
+    assert [job.mail for job in mailed.jobs] == [
+        None, Mail(("ops@localhost",), SENDER), Mail(("ops@localhost",), SENDER),
+        Mail(("ops@example.org", "root@localhost"), "cron@example.org"), None,
+    ]  # fmt: skip
+    assert [dict(job.env) for job in mailed.jobs] == [{}, {}, {"MAILTO": "ops"}, {}, {}]
+
+
+@pytest.mark.parametrize("value", ["$USER", "a b", "-f x@y; rm", "<ops@example.org>", "ops@"])
+def test_f65_what_is_not_an_address_is_omitted(value: str) -> None:
+    imported = read(f'MAILTO="{value}"\n@daily x')
+    assert (imported.jobs[0].mail, imported.complete) == (None, False)
+    assert f"{value!r} is not an address; it is omitted" in imported.notes[0].message
+    both = read(f'MAILTO="{value}, ops"\nMAILFROM="{value}"\n@daily x')
+    assert both.jobs[0].mail == Mail(("ops@localhost",), SENDER)
+
+
+def test_f65_each_mailto_of_several_crontabs_is_one_channel(tmp_path: Path) -> None:
+    texts = ("MAILTO=ops@example.org\n@daily a\n", "MAILTO=ops@example.org\n@daily b\nMAILTO=OPS@"
+             "example.org\n@daily c\nMAILTO=\n@daily d\n")  # fmt: skip
+    crontabs = [read(text, file=f"/etc/cron.d/{n}") for n, text in enumerate(texts)]
+    text = render(crontabs, Options())
+    document = tomllib.loads(text)
+    assert document["channels"] == {
+        "mail-ops-example-org": {"kind": "email", "to": ["ops@example.org"], "sender": SENDER},
+        "mail-ops-example-org-2": {"kind": "email", "to": ["OPS@example.org"], "sender": SENDER},
+    }
+    assert {name: job.get("notify") for name, job in document["jobs"].items()} == {
+        "0-a": "mail-ops-example-org", "1-b": "mail-ops-example-org",
+        "1-c": "mail-ops-example-org-2", "1-d": None,
+    }  # fmt: skip
+    (tmp_path / "cronledger.toml").write_text(text)
+    loaded = toml.load(tmp_path / "cronledger.toml")
+    assert loaded.warnings == ()
+    assert {job.name for job in loaded.jobs} > {"alerts.mail-ops-example-org", "1-d"}
+    assert "Mail is sent when a job begins to fail" in " ".join(text.split("\n# "))
 
 
 def test_random_delay_becomes_jitter_where_it_can() -> None:
@@ -493,7 +530,15 @@ ENTRIES = st.tuples(FIELDS | SCHEDULES, COMMANDS).map(" ".join)
 COMMENTS = st.text("ab \0\x1b\t", max_size=8).map(lambda text: f" # {text}")
 SETTINGS = st.sampled_from(
     [
-        *("SHELL=/bin/bash", "SHELL=", "HOME = '/srv'", "MAILTO=a", "RANDOM_DELAY=30"),
+        *(
+            "SHELL=/bin/bash",
+            "SHELL=",
+            "HOME = '/srv'",
+            "MAILTO=a,b@c.d",
+            "MAILTO=",
+            "MAILFROM=x$",
+            "RANDOM_DELAY=30",
+        ),
         *(
             'X="\\ \u0080"',
             "CRON_TZ=Asia/Tokyo",
@@ -594,7 +639,7 @@ def test_command_reads_standard_input_and_can_be_told_the_format() -> None:
 def test_command_reports_what_it_left_out() -> None:
     result = run("-", stdin="MAILTO=me\n@reboot x\n* * * * * caf\xe9\n".encode("latin-1"))
     assert result.exit_code == 1
-    assert "-:1: no mail is sent" in result.stderr
+    assert "-:1: mail is sent when a job begins to fail" in result.stderr
     assert "-:2: not imported: @reboot has no equivalent" in result.stderr
     assert "\n    @reboot x\n" in result.stderr
     assert "-:3: not imported: contains a NUL or is not UTF-8" in result.stderr

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cronledger.rules import cron, durations
+from cronledger.sources.crontab_mail import Mail, addresses, read_mail, refused_addresses
 from cronledger.sources.crontab_words import (
     NotCronError,
     job_name,
@@ -78,7 +79,8 @@ class Note:
 class ImportedJob:
     """One entry. `command`: a string for /bin/sh -c, or an argv.
 
-    `single`: cron itself never lets it overlap, so a faithful import does not either.
+    `single`: cron itself never lets it overlap, so a faithful import does not either. `mail`: the
+    recipients of MAILTO; None: no mail is sent.
     """
 
     line: int
@@ -92,6 +94,7 @@ class ImportedJob:
     jitter: str | None
     single: bool
     description: str | None
+    mail: Mail | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +194,10 @@ class _Reader:
 
     def _set(self, name: str, value: str) -> None:
         self.env[name] = value
-        if name == "MAILTO" and not value:
-            self._remark("no mail is sent in any case; the ledger keeps the end of the output")
+        if name in ("MAILTO", "MAILFROM"):
+            self._set_mail(name, value)
         elif name in _MAIL:
-            self._remark("no mail is sent; the ledger keeps the end of the output", "changed")
+            self._remark(f"{name} is omitted; mails are plain text in UTF-8", "changed")
         elif name == "RANDOM_DELAY" and not re.fullmatch(r"[0-9]{1,6}", value):
             self._remark(f"{value!r} is not a number of minutes; jitter is omitted", "changed")
         elif name == "SHELL" and not value:
@@ -207,6 +210,17 @@ class _Reader:
             self._remark("TZ only changes the environment, as in cron; CRON_TZ sets the time zone")
         elif "$" in value:
             self._remark("cron does not expand variables; the value is kept unchanged")
+
+    def _set_mail(self, name: str, value: str) -> None:
+        if refused := refused_addresses(value):
+            shown = ", ".join(repr(word) for word in refused)
+            self._remark(f"{shown} is not an address; it is omitted", "changed")
+        if name == "MAILFROM" or not addresses(value):
+            return
+        self._remark(
+            "mail is sent when a job begins to fail and when it has recovered; cron sends each "
+            "output, and here the ledger keeps the end of it"
+        )
 
     def _job(self, number: int, text: str, bare: str) -> ImportedJob:
         if unlogged := _UNLOGGED.match(bare):
@@ -244,6 +258,7 @@ class _Reader:
             jitter=self._jitter(spec),
             single=single or flagged,
             description=self._description(user),
+            mail=read_mail(self.env),
         )
 
     def _schedule(self, text: str) -> tuple[str, bool]:
@@ -294,7 +309,10 @@ class _Reader:
         found = _FLAGS.match(rest)
         if found is None:
             return rest, False
-        self._remark(f"{found[1].strip()} is omitted; no mail is sent, and every run is recorded")
+        self._remark(
+            f"{found[1].strip()} is omitted; mail is only sent about failures, and every run is "
+            "recorded"
+        )
         return rest[found.end() :], "s" in found[1]
 
     def _command(self, line: str, stdin: Sequence[str], user: str | None) -> str | tuple[str, ...]:

@@ -1,13 +1,14 @@
 """Write imported crontabs as a `cronledger.toml`."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomlkit
 
 from cronledger.rules.model import NO_LIMIT
 from cronledger.sources.crontab import Imported, ImportedJob, Options
+from cronledger.sources.crontab_mail import Mail, channel_names
 from cronledger.sources.crontab_words import printable
 from cronledger.sources.toml_schema import DIRECTIVE
 
@@ -16,8 +17,9 @@ def render(crontabs: Sequence[Imported], options: Options) -> str:
     """Return the text of a `cronledger.toml`: every job, and every note as a comment."""
     files = ", ".join(f"{crontab.file} ({crontab.format} format)" for crontab in crontabs)
     title = f"Imported by `cronledger import-crontab` from {files}."
-    head = _comments(*_wrapped([title]), "", *_wrapped(_header(options)))
-    parts = [f"{DIRECTIVE}\n{head}"]
+    names = channel_names(job.mail for crontab in crontabs for job in crontab.jobs)
+    head = _comments(*_wrapped([title]), "", *_wrapped(_header(options, mails=bool(names))))
+    parts = [f"{DIRECTIVE}\n{head}", *(_channel(name, mail) for mail, name in names.items())]
     for crontab in crontabs:
         jobs = {job.line: job for job in crontab.jobs}
         noted = {note.line for note in crontab.notes}
@@ -30,12 +32,12 @@ def render(crontabs: Sequence[Imported], options: Options) -> str:
             ]
             text = job.text if job else notes[0].text
             place = f"{crontab.file}:{line}"
-            table = _table(job, options) if job else ""
+            table = _table(job, options, names) if job else ""
             parts.append(_comments(place, text.strip(" \t"), *messages) + table)
     return "\n".join(parts)
 
 
-def _header(options: Options) -> list[str]:
+def _header(options: Options, *, mails: bool) -> list[str]:
     overlap = (
         'overlap = "allow": as in cron, a run starts while an earlier one still runs.'
         if options.faithful
@@ -49,7 +51,11 @@ def _header(options: Options) -> list[str]:
         'catch_up = "skip": as in cron, runs that were missed do not start later.',
         "Cron starts commands in the user's home with PATH=/usr/bin:/bin. A replica starts them in "
         "its own directory with its own environment, unless cwd and env are set.",
-        "No mail is sent. The ledger keeps the end of the output.",
+        "Mail is sent when a job begins to fail and when it has recovered, through the SMTP server "
+        "of localhost: set host, port, user and password of the channel for another one. The "
+        "ledger keeps the end of each output."
+        if mails
+        else "No mail is sent. The ledger keeps the end of the output.",
     ]
 
 
@@ -61,7 +67,15 @@ def _comments(*lines: str) -> str:
     return "".join(f"# {printable(line)}".rstrip() + "\n" for line in lines)
 
 
-def _table(job: ImportedJob, options: Options) -> str:
+def _channel(name: str, mail: Mail) -> str:
+    table = tomlkit.table()
+    table.update({"kind": "email", "to": list(mail.to), "sender": mail.sender})
+    channels = tomlkit.table(is_super_table=True)
+    channels.add(name, table)
+    return tomlkit.dumps(tomlkit.document().add("channels", channels))
+
+
+def _table(job: ImportedJob, options: Options, channels: Mapping[Mail, str]) -> str:
     table = tomlkit.table()
     overlaps = options.faithful and not job.single
     values: dict[str, Any] = {
@@ -72,6 +86,7 @@ def _table(job: ImportedJob, options: Options) -> str:
         "env": tomlkit.inline_table() if job.env else None,
         "cwd": job.cwd,
         "jitter": job.jitter,
+        "notify": channels[job.mail] if job.mail is not None else None,
         "catch_up": "skip",
         "overlap": "allow" if overlaps else "skip",
         "run_timeout": NO_LIMIT,

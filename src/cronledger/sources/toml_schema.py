@@ -99,10 +99,9 @@ def _channel_of(kind: str, model: type[BaseModel]) -> Schema:
 
 def _one_or_several(listed: Schema, item: Schema) -> Schema:
     """Return the schema of a list, or of one of its items instead."""
-    words = {key: listed[key] for key in ("description", "default") if key in listed}
-    bounds = {key: listed[key] for key in ("minItems", "maxItems") if key in listed}
-    several: Schema = {"type": "array", "items": item, **bounds}
-    return {**words, "anyOf": [item, several]}
+    several = {key: listed[key] for key in listed.keys() & {"minItems", "maxItems"}}
+    found = {key: listed[key] for key in listed.keys() & {"description", "default"}}
+    return found | {"anyOf": [item, several | {"type": "array", "items": item}]}
 
 
 def _notify(rules: Schema) -> Schema:
