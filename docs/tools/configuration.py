@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from cronledger.rules.channels import KINDS, Webhook
 from cronledger.rules.error_codes import ERROR_MEANINGS
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import ERROR_LENGTH
@@ -111,7 +112,7 @@ FORMS: Mapping[type, str] = {
 
 def document() -> str:
     """Return the text of docs/configuration.md."""
-    sections = (_http(), [ENVIRONMENT], _settings(), _codes(), _exits())
+    sections = (_http(), [ENVIRONMENT], _channels(), _settings(), _codes(), _exits())
     head = ["# Configuration\n", NOTE, INTRODUCTION]
     return "\n".join([*head, *_policies(), RUNS, *chain.from_iterable(sections)])
 
@@ -139,6 +140,23 @@ def _http() -> list[str]:
         for name, field in HttpTarget.model_fields.items()
     ]
     return [table(("name", "form", "default", "meaning"), rows)]
+
+
+def _channels() -> list[str]:
+    intro = (
+        "Each `[channels.NAME]` has a `kind` and the keys of that kind. [Channels](howto/channels.md) "
+        "explains them."
+    )
+    rows = [
+        (f"`{kind}`", f"`{name}`", form(field), default(field), _meaning(field))
+        for kind, model in KINDS.items()
+        for name, field in model.model_fields.items()
+        if name not in ("kind", "on_ledger")
+    ]
+    of_all = Webhook.model_fields["on_ledger"]
+    first = ("all", "`on_ledger`", form(of_all), default(of_all), _meaning(of_all))
+    head = ("kind", "key", "form", "default", "meaning")
+    return ["## Channels\n", _wrapped(intro), table(head, [first, *rows])]
 
 
 def _settings() -> list[str]:

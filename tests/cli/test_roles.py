@@ -38,6 +38,10 @@ DEPLOY = frozenset({"runner"})
 EVERYBODY = frozenset(ROLES)
 
 JOBS = """
+[channels.ops]
+kind = "command"
+command = ["true"]
+
 [jobs.hourly]
 schedule = "0 * * * *"
 command = ["true"]
@@ -92,6 +96,8 @@ MATRIX = {
     "queues resume": command("queues resume default", OPERATE, "operator"),
     "queues limit": command("queues limit default 3", OPERATE, "operator"),
     "alerts": command("alerts", READ),
+    "channels list": command("channels list", READ),
+    "channels test": command("channels test ops --timeout 1ms", DECIDE, "operator", code=1),
     "audit": command("audit", READ),
     "deadlines": command("deadlines", READ),
     "compliance": command("compliance", READ),

@@ -21,6 +21,7 @@ ESCAPE = "\x1b"
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 LISTINGS = (
     ["jobs", "list"], ["executions", "list"], ["runners"], ["queues", "list"], ["alerts"],
+    ["channels", "list"],
     ["deadlines"], ["compliance"],
 )  # fmt: skip
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -49,6 +50,11 @@ def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
             [evil, "a queue with a long name " * 4],
         )
         c.execute("SELECT cronledger.pause('manual', %s)", [evil])
+        c.execute(
+            "INSERT INTO cronledger.jobs (name, queue, handler, target, source) VALUES"
+            " ('alerts.ops', 'alerts', 'external', %s, %s)",
+            ['{"channel": {"kind": "python", "python": "m:f"}}', evil],
+        )
         c.execute(
             "INSERT INTO cronledger.raised_alerts (at, event, kind, channel, since, count,"
             " job_name, summary, details) VALUES (cronledger.db_now(), 'failed', 'opened', 'ops',"
