@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from cronledger.rules.channels import KINDS, Webhook
 from cronledger.rules.error_codes import ERROR_MEANINGS
 from cronledger.rules.model import Job
+from cronledger.rules.notify import Notify
 from cronledger.rules.outcome import ERROR_LENGTH
 from cronledger.rules.problems import EXIT_MEANINGS, shown
 from cronledger.rules.storable import JSON_BYTES, JSON_DEPTH
@@ -106,6 +107,7 @@ FORMS: Mapping[type, str] = {
     datetime: "instant with its zone",
     SecretStr: "connection string (secret)",
     Path: "path",
+    Notify: "rule or name of a channel",
     FromEnvironment: "`{env = NAME, prefix = TEXT}`",
 }
 
@@ -144,8 +146,8 @@ def _http() -> list[str]:
 
 def _channels() -> list[str]:
     intro = (
-        "Each `[channels.NAME]` has a `kind` and the keys of that kind. [Channels](howto/channels.md) "
-        "explains them."
+        "Each `[channels.NAME]` has a `kind` and the keys of that kind. "
+        "[Channels](howto/channels.md) explains them."
     )
     rows = [
         (f"`{kind}`", f"`{name}`", form(field), default(field), _meaning(field))
