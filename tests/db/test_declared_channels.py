@@ -11,10 +11,14 @@ from psycopg.types.json import Jsonb
 
 from cronledger import App
 from cronledger.channels import Function, Slack, Webhook
+from cronledger.explain.doctor_ledger import jobs as check_jobs
+from cronledger.explain.findings import DoctorContext
 from cronledger.rules.channels import Channel
 from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, apply, retire
 from cronledger.sources.diff import diff
+from cronledger.sources.toml import load
 from tests.db.support.engine import Ledger
 
 SLACK = Slack(url="https://hooks.example.org/services/hunter2")
@@ -229,8 +233,6 @@ def test_f65_the_view_has_the_last_delivery(ledger: Ledger) -> None:
 def test_f65_a_file_with_a_channel_is_applied(
     ledger: Ledger, database_url: str, tmp_path: Path
 ) -> None:
-    from cronledger.sources.toml import load
-
     (tmp_path / "jobs.toml").write_text(
         '[channels.ops]\nkind = "email"\nto = "ops@example.org"\nsender = "cron@example.org"\n'
         'on_ledger = ["violation"]\n[defaults]\nnotify = "ops"\n[jobs.a]\ncommand = ["true"]\n'
@@ -240,3 +242,22 @@ def test_f65_a_file_with_a_channel_is_applied(
         ("a", False), ("alerts.ops", True)
     ]  # fmt: skip
     assert ledger.one("SELECT cronledger_internal.ledger_channels('violation')") == ["ops"]
+
+
+def test_f65_any_replica_delivers_to_a_channel(ledger: Ledger, database_url: str) -> None:
+    row(ledger)
+    insert = (
+        "INSERT INTO runners (id, host, pid, version, state, queues, slots, heartbeat_at,"
+        " stale_after) VALUES (%s, 'h', 1, %s, 'running', %s, 1, db_now(),"
+        " db_now() + interval '1 minute')"
+    )
+
+    def found() -> list[str]:
+        with psycopg.connect(database_url, autocommit=True) as c:
+            context = DoctorContext(c, Settings(), database_url)
+            return [one.found for one in check_jobs(context) if one.severity != "ok"]
+
+    ledger.values(insert, "worker", "external", [])
+    assert found() == ["no live runner can run alerts.ops (queue alerts, external)"]
+    ledger.values(insert, "replica", "1", ["default"])
+    assert found() == []

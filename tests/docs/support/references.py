@@ -19,6 +19,8 @@ from tests.db.support.django_process import configure
 from tests.docs.support.pages import ROOT
 
 FOLDERS = ("docs", "examples", "migrations", "src", "tests")
+SENDERS = ROOT / "src" / "cronledger" / "engine" / "alerting" / "senders.py"
+"""The module that sets variables for the command of a channel."""
 READERS_OWN = {"jobs.py", "conftest.py", "test_report.py", "report.sh", "weekly.sh"}
 """Files of a reader's project."""
 
@@ -171,7 +173,8 @@ def _is_test(name: str) -> bool:
 
 def _is_set(name: str) -> bool:
     own = name.startswith(("CRONLEDGER_TEST_", "CRONLEDGER_KILL_", "CRONLEDGER_STATEFUL"))
-    return name in VARIABLES or name in ENVIRONMENT or (own and name in _tests())
+    given = name in ENVIRONMENT or f'"{name}"' in SENDERS.read_text("utf-8")
+    return name in VARIABLES or given or (own and name in _tests())
 
 
 @cache
