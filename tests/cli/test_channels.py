@@ -179,3 +179,15 @@ def test_f65_check_imports_the_function_of_a_channel(bare: Cli, surroundings: Pa
     assert bare("check", "--no-import", "jobs.toml").exit_code == 0
     (surroundings / "jobs.toml").write_text(text % "dumps")
     assert bare("check", "jobs.toml").exit_code == 0
+
+
+def test_f65_an_app_is_applied_with_its_channels(cli: Cli, surroundings: Path) -> None:
+    (surroundings / "shop_alerts.py").write_text(
+        "from cronledger import App\nfrom cronledger.channels import Function\n"
+        "app = App('shop', channels={'ops': Function(python='shop_alerts:deliver')})\n"
+        "def deliver(message): ...\n"
+        "@app.job('@hourly', notify='ops')\ndef report() -> None: ...\n"
+    )
+    assert cli("check", "--strict", "--queue", "default", "shop_alerts:app").exit_code == 0
+    found = cli("jobs", "apply", "shop_alerts:app")
+    assert found.stdout.splitlines() == ["added channel ops", "added report", "unchanged: 0"]

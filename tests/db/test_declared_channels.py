@@ -20,6 +20,7 @@ from cronledger.sources.apply import Applied, apply, retire
 from cronledger.sources.diff import diff
 from cronledger.sources.toml import load
 from tests.db.support.engine import Ledger
+from tests.db.support.whole_replica import Whole
 
 SLACK = Slack(url="https://hooks.example.org/services/hunter2")
 WORKS = {"kind": "command", "command": ["true"]}
@@ -261,3 +262,15 @@ def test_f65_any_replica_delivers_to_a_channel(ledger: Ledger, database_url: str
     assert found() == ["no live runner can run alerts.ops (queue alerts, external)"]
     ledger.values(insert, "replica", "1", ["default"])
     assert found() == []
+
+
+received: list[dict[str, Any]] = []
+
+
+async def test_f65_a_replica_of_an_app_delivers_to_its_channels(whole: Whole) -> None:
+    received.clear()
+    module = __name__
+    whole.app = App(channels={"ops": Function(python=f"{module}:received.append")})
+    async with whole.replica():
+        row = await whole.run("alerts.ops", {"alerts": [{"id": 1}]})
+    assert (row["status"], received) == ("SUCCESS", [{"alerts": [{"id": 1}]}])

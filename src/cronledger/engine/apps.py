@@ -41,8 +41,8 @@ class AppRegistry:
         `module:qualname`, or if one function would have two lifespans or two lists of middleware.
         """
         found = _functions(app)
-        for name, job in app.jobs.items():
-            where = job.target["python"]
+        for name in app.bound:
+            where = app.jobs[name].target["python"]
             for other, functions in ((None, self._own), *self._apps.items()):
                 if where in functions:
                     _require_same(where, name, (app, found[where]), (other, functions[where]))
@@ -129,8 +129,8 @@ def source_of(app: App) -> str:
 
 def _functions(app: App) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
-    for name, job in app.jobs.items():
-        where, bound = job.target["python"], app.bound[name]
+    for name, bound in app.bound.items():  # channels have no function
+        where = app.jobs[name].target["python"]
         if where in found:
             _require_same(where, name, (app, bound), (app, found[where]))
         found[where] = bound
