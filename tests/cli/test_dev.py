@@ -13,8 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from cronledger.cli.dev import _variables
 from cronledger.embedded.postmaster import private_directory
 from cronledger.embedded.server import find_binaries
+from cronledger.settings import Settings
 from tests.cli.conftest import Cli
 from tests.cli.support.daemon import Run
 from tests.database import chosen_binaries, fast_directory, scratch_directory
@@ -139,6 +141,19 @@ def test_a_signal_while_the_replica_starts_is_no_failure(start: Start, surroundi
     run.until((surroundings / "starts").exists)
     run.signal(signal.SIGINT)
     assert run.end() == 0, run.err
+
+
+def test_f65_alerts_are_delivered_only_if_the_environment_has_slots_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Settings.load({"alert_slots": 9}).alert_slots == 9
+    for given, slots in ((None, 0), ("3", 3)):
+        if given is not None:
+            monkeypatch.setenv("CRONLEDGER_ALERT_SLOTS", given)
+        with pytest.MonkeyPatch.context() as child:
+            for name, value in _variables("postgresql://host/database").items():
+                child.setenv(name, value)
+            assert Settings.load({"alert_slots": 9}).alert_slots == slots
 
 
 def test_a_directory_that_may_not_be_read_is_not_watched() -> None:

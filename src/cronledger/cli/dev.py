@@ -108,6 +108,8 @@ def _variables(url: str) -> Mapping[str, str]:
         "CRONLEDGER_PGBOUNCER": "false",
         "CRONLEDGER_SCHEMA": "cronledger",
         "CRONLEDGER_DRAIN_TIMEOUT": os.environ.get("CRONLEDGER_DRAIN_TIMEOUT") or DRAIN_TIMEOUT,
+        # A job that fails while it is written alerts nobody.
+        "CRONLEDGER_ALERT_SLOTS": os.environ.get("CRONLEDGER_ALERT_SLOTS") or "0",
     }
 
 
