@@ -83,14 +83,14 @@ CREATE TABLE {schema}.deadline_breaches (
     breached_at  timestamptz NOT NULL,
     closed_at    timestamptz,
     look_at      timestamptz,
-    changed_xact xid8 NOT NULL,
+    recorded_xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (job_name, scope_kind, scope_id, plan_time, kind),
     CHECK ((closed_at IS NULL) = (look_at IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 -- Not unique, as that of operator_actions.
 CREATE INDEX deadline_breaches_id ON {schema}.deadline_breaches (id);
 CREATE INDEX deadline_breaches_plan_time ON {schema}.deadline_breaches (plan_time);
-CREATE INDEX deadline_breaches_changed ON {schema}.deadline_breaches (changed_xact);
+CREATE INDEX deadline_breaches_recorded ON {schema}.deadline_breaches (recorded_xact);
 CREATE INDEX deadline_breaches_open ON {schema}.deadline_breaches (look_at) WHERE closed_at IS NULL;
 COMMENT ON TABLE {schema}.deadline_breaches IS 'Missed deadlines, one row each. Read through the view breaches.';
 COMMENT ON COLUMN {schema}.deadline_breaches.id IS 'Id of the breach.';
@@ -106,7 +106,7 @@ COMMENT ON COLUMN {schema}.deadline_breaches.month IS 'First day of the month of
 COMMENT ON COLUMN {schema}.deadline_breaches.breached_at IS 'When the breach was recorded.';
 COMMENT ON COLUMN {schema}.deadline_breaches.closed_at IS 'When the deadline was met late; NULL: it was not. Not after the deadline: it was met, but the COMMIT became visible after the breach was recorded, so it is none.';
 COMMENT ON COLUMN {schema}.deadline_breaches.look_at IS 'When to look again whether it was met late; NULL: it was.';
-COMMENT ON COLUMN {schema}.deadline_breaches.changed_xact IS 'Transaction that recorded the breach, or that closed it. By it changes are found.';
+COMMENT ON COLUMN {schema}.deadline_breaches.recorded_xact IS 'Transaction that recorded the breach. raise_alerts() finds new breaches by it.';
 
 CREATE TABLE {schema}.deadline_months (
     job_name   text COLLATE "C" NOT NULL,

@@ -214,10 +214,20 @@ DECLARE
     found   record;
 BEGIN
     -- Whole transactions, at least one. Below upto all that is visible is observed.
-    numbers := ARRAY(SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact = ANY (left_)
-                     ORDER BY e.changed_xact LIMIT most + 1)
-            || ARRAY(SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact >= first
-                     ORDER BY e.changed_xact LIMIT most + 1);
+    numbers := ARRAY(
+        SELECT n.x FROM (
+            (SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact = ANY (left_)
+             ORDER BY e.changed_xact LIMIT most + 1)
+            UNION ALL
+            (SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact >= first
+             ORDER BY e.changed_xact LIMIT most + 1)
+            UNION ALL
+            (SELECT b.recorded_xact FROM {schema}.deadline_breaches b WHERE b.recorded_xact = ANY (left_)
+             ORDER BY b.recorded_xact LIMIT most + 1)
+            UNION ALL
+            (SELECT b.recorded_xact FROM {schema}.deadline_breaches b WHERE b.recorded_xact >= first
+             ORDER BY b.recorded_xact LIMIT most + 1)) n(x)
+        ORDER BY n.x LIMIT most + 1);
     IF cardinality(numbers) > most THEN
         upto := numbers[most + 1];
         IF upto = numbers[1] THEN
@@ -275,7 +285,91 @@ BEGIN
     END LOOP;
     RETURN {schema}_internal.unhandled_after(handled, seen, upto);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_executions(pg_snapshot, timestamptz, integer) IS 'Observes the executions that have changed and are not visible in this snapshot, and that ended from this instant on, in the order of their ends: about this many, of whole transactions. Returns the next snapshot.';
+COMMENT ON FUNCTION {schema}_internal.observe_executions(pg_snapshot, timestamptz, integer) IS 'Observes the executions that have changed and are not visible in this snapshot, and that ended from this instant on, in the order of their ends: about this many, with the new breaches, of whole transactions. Returns the next snapshot.';
+
+-- The newest plan_time whose deadlines are judged decides: a state is open from a breach until its deadline is met late,
+-- or until a later plan_time has met its deadlines.
+CREATE OR REPLACE FUNCTION {schema}_internal.close_met_deadlines(
+    job text, of_scope_kind text, of_scope_id text, before timestamptz)
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE
+    found record;
+BEGIN
+    FOR found IN
+        SELECT t.*, x.id AS met_by, x.met_plan_time, x.late, r.after, r.opens, r.closes, r.paused
+        FROM {schema}.tracked_states t
+        JOIN {schema}_internal.alert_rules() r
+            ON (r.job_name, r.event, r.channel) = (t.job_name, t.event, t.channel)
+        CROSS JOIN LATERAL (
+            SELECT e.id, e.plan_time AS met_plan_time, e.plan_time = t.plan_time AS late
+            FROM {schema}.executions e
+            WHERE (e.job_name, e.scope_kind, e.scope_id) = (t.job_name, t.scope_kind, t.scope_id)
+              AND e.plan_time >= t.plan_time AND e.plan_time < coalesce(before, 'infinity')
+              AND (e.status = 'SUCCESS' OR e.plan_time = t.plan_time)
+              -- A job without a cursor has no deadlines any more.
+              AND (e.trigger <> 'schedule' OR e.plan_time <= coalesce((
+                  SELECT c.through FROM {schema}.deadline_cursors c WHERE c.job_name = t.job_name), 'infinity'))
+              AND NOT EXISTS (
+                  SELECT FROM {schema}.deadlines d
+                  WHERE (d.job_name, d.scope_kind, d.scope_id, d.plan_time)
+                      = (e.job_name, e.scope_kind, e.scope_id, e.plan_time))
+              AND NOT EXISTS (
+                  SELECT FROM {schema}.manual_deadlines m
+                  WHERE (m.job_name, m.scope_kind, m.scope_id, m.plan_time)
+                      = (e.job_name, e.scope_kind, e.scope_id, e.plan_time))
+              AND NOT EXISTS (
+                  SELECT FROM {schema}.deadline_breaches b
+                  WHERE (b.job_name, b.scope_kind, b.scope_id, b.plan_time)
+                      = (e.job_name, e.scope_kind, e.scope_id, e.plan_time) AND b.closed_at IS NULL)
+            ORDER BY e.plan_time LIMIT 1) x
+        WHERE t.event = 'deadline' AND t.count > 0
+          AND (job IS NULL OR (t.job_name, t.scope_kind, t.scope_id) = (job, of_scope_kind, of_scope_id))
+        ORDER BY t.job_name, t.channel, t.scope_kind, t.scope_id
+    LOOP
+        PERFORM {schema}_internal.observe_event(
+            ROW(found.channel, 'deadline', found.job_name, found.scope_kind, found.scope_id, '', 0, NULL, NULL, NULL,
+                found.met_by, found.met_plan_time,
+                CASE WHEN found.late THEN format('%s met its deadline late', found.job_name)
+                     ELSE format('%s met its deadlines again', found.job_name) END,
+                jsonb_build_object('met_late', found.late))::{schema}.tracked_states,
+            found.after, found.opens, found.closes, found.paused);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.close_met_deadlines(text, text, text, timestamptz) IS 'Observes which open states of the event deadline no longer hold: those of one (job, scope), or of all if it is NULL. Looks only at plan_times before the given one; NULL: at all.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.observe_breaches(handled pg_snapshot, upto pg_snapshot, from_at timestamptz)
+RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_sort = on SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE
+    left_ constant xid8[] := ARRAY(SELECT pg_snapshot_xip(handled));
+    first constant xid8 := pg_snapshot_xmax(handled);
+    found record;
+BEGIN
+    FOR found IN
+        SELECT b.*, r.channel, r.after, r.opens, r.closes, r.paused
+        FROM (SELECT x.* FROM {schema}.deadline_breaches x WHERE x.recorded_xact = ANY (left_)
+              UNION ALL
+              SELECT x.* FROM {schema}.deadline_breaches x WHERE x.recorded_xact >= first) b
+        JOIN {schema}_internal.alert_rules() r ON r.job_name = b.job_name AND r.event = 'deadline'
+        WHERE pg_visible_in_snapshot(b.recorded_xact, upto) AND b.breached_at >= from_at
+          -- Otherwise it is no breach (see the view breaches).
+          AND (b.closed_at IS NULL OR b.closed_at > b.deadline)
+        ORDER BY b.plan_time, b.breached_at, b.id, r.channel
+    LOOP
+        PERFORM {schema}_internal.close_met_deadlines(
+            found.job_name, found.scope_kind, found.scope_id, found.plan_time);
+        PERFORM {schema}_internal.observe_event(
+            ROW(found.channel, 'deadline', found.job_name, found.scope_kind, found.scope_id, '', 1, NULL, NULL, NULL,
+                found.execution_id, found.plan_time,
+                format(CASE found.kind WHEN 'start_by' THEN '%s did not start by %s'
+                                       WHEN 'finish_by' THEN '%s did not succeed by %s'
+                                       ELSE '%s ran for longer than expected: until after %s' END,
+                       found.job_name, to_char(found.deadline AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"')),
+                jsonb_build_object('policy', found.kind, 'deadline', found.deadline))::{schema}.tracked_states,
+            found.after, found.opens, found.closes, found.paused);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.observe_breaches(pg_snapshot, pg_snapshot, timestamptz) IS 'Observes the breaches that were recorded from this instant on, by transactions that are visible in the second snapshot and not in the first one.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_overdue() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -538,7 +632,9 @@ BEGIN
         progress.since := {schema}.db_clock();
     END IF;
     upto := {schema}_internal.observe_executions(progress.handled, progress.since, most);
+    PERFORM {schema}_internal.observe_breaches(progress.handled, upto, progress.since);
     IF progress.next_at <= {schema}.db_now() OR progress.next_at > {schema}.db_now() + interval '1 minute' THEN
+        PERFORM {schema}_internal.close_met_deadlines(NULL, NULL, NULL, NULL);
         PERFORM {schema}_internal.observe_overdue();
         PERFORM {schema}_internal.observe_skips(progress.since);
         PERFORM {schema}_internal.observe_runners(progress.since);
@@ -552,9 +648,12 @@ BEGIN
     SET handled = upto, since = progress.since, next_at = progress.next_at;
     RETURN pg_snapshot_xmax(upto) < pg_snapshot_xmax(pg_current_snapshot()) AND EXISTS (
         SELECT FROM {schema}.executions e WHERE e.changed_xact >= pg_snapshot_xmax(upto)
-            AND pg_visible_in_snapshot(e.changed_xact, pg_current_snapshot()) LIMIT 1);
+            AND pg_visible_in_snapshot(e.changed_xact, pg_current_snapshot())
+        UNION ALL
+        SELECT FROM {schema}.deadline_breaches b WHERE b.recorded_xact >= pg_snapshot_xmax(upto)
+            AND pg_visible_in_snapshot(b.recorded_xact, pg_current_snapshot()));
 END $$;
-COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';
+COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions and new breaches, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.watches_alerts() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -202,10 +202,9 @@ BEGIN
     ), missed AS (
         INSERT INTO {schema}.deadline_breaches
             (job_name, scope_kind, scope_id, plan_time, kind, execution_id, revision, deadline, month, breached_at,
-             look_at, changed_xact)
+             look_at)
         SELECT j.job_name, j.scope_kind, j.scope_id, j.plan_time, j.kind, j.id, j.revision,
-               coalesce(j.deadline, j.started_at + j.expected), j.month, {schema}.db_now(), {schema}.db_now(),
-               pg_current_xact_id()
+               coalesce(j.deadline, j.started_at + j.expected), j.month, {schema}.db_now(), {schema}.db_now()
         FROM judged j WHERE j.verdict = 'missed'
         ORDER BY j.job_name, j.scope_kind, j.scope_id, j.plan_time, j.kind
     ), counts AS (
@@ -244,8 +243,7 @@ BEGIN
         UPDATE {schema}.deadline_breaches b
         SET closed_at = s.met_at, execution_id = coalesce(b.execution_id, s.id),
             look_at = CASE WHEN s.met_at IS NULL THEN {schema}.db_now() + least(interval '1 hour',
-                greatest(interval '5 seconds', ({schema}.db_now() - b.breached_at) / 10)) END,
-            changed_xact = CASE WHEN s.met_at IS NULL THEN b.changed_xact ELSE pg_current_xact_id() END
+                greatest(interval '5 seconds', ({schema}.db_now() - b.breached_at) / 10)) END
         FROM seen s
         WHERE (b.job_name, b.scope_kind, b.scope_id, b.plan_time, b.kind)
             = (s.job_name, s.scope_kind, s.scope_id, s.plan_time, s.kind)

@@ -62,8 +62,8 @@ def hostile(filled: Cli, database_url: str) -> Iterator[Cli]:
         )  # fmt: skip
         c.execute(
             "INSERT INTO cronledger.deadline_breaches (job_name, scope_kind, scope_id, plan_time,"
-            " kind, revision, deadline, month, breached_at, look_at, changed_xact)"
-            " SELECT %s, %s, %s, now(), 'finish_by', 1, now(), '2030-01-01', now(), now(), '3'",
+            " kind, revision, deadline, month, breached_at, look_at)"
+            " SELECT %s, %s, %s, now(), 'finish_by', 1, now(), '2030-01-01', now(), now()",
             [evil, evil, evil],
         )
         c.execute(

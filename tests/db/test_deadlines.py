@@ -393,9 +393,9 @@ async def test_f67_verify_finds_what_is_wrong(
     assert "was missed, and breaches has no row" in found
     ledger.values(
         "INSERT INTO deadline_breaches (job_name, scope_kind, scope_id, plan_time, kind, revision,"
-        " deadline, month, breached_at, closed_at, changed_xact)"
+        " deadline, month, breached_at, closed_at)"
         " SELECT job_name, scope_kind, scope_id, p, k, 1, p + interval '10 s', '2030-01-01', p,"
-        " p + interval '1 h', '3' FROM schedules, (VALUES (%s::timestamptz, 'start_by'), (%s,"
+        " p + interval '1 h' FROM schedules, (VALUES (%s::timestamptz, 'start_by'), (%s,"
         " 'start_by'), (%s, 'finish_by')) v(p, k)", at + MINUTE, at + 2 * MINUTE, at + 2 * MINUTE,
     )  # fmt: skip
     met, extra = sorted(wrong(database_url), key=lambda text: "has no such" in text)

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from cronledger.web.pages import now
 from tests.db.support import rows
-from tests.db.support.rows import Db, value
+from tests.db.support.rows import Db
 from tests.web.support.browsing import panel, text
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -36,7 +36,6 @@ def breach(db: Db, at: datetime, job: str = "report", **columns: Any) -> None:
     row |= {"deadline": at - HOUR, "breached_at": at - 59 * MINUTE, **GLOBAL, **columns}
     row |= {"month": row["plan_time"].date().replace(day=1)}
     row |= {"look_at": None if row.get("closed_at") else at}
-    row |= {"changed_xact": value(db, "SELECT pg_current_xact_id()")}
     rows.insert(db, "deadline_breaches", **row)
 
 

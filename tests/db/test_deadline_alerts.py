@@ -1,0 +1,132 @@
+"""The event deadline: a missed deadline opens its state, and one that is met closes it."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from cronledger.rules import outcome
+from tests.db.support.engine import Ledger, Runner, runners
+
+MINUTE = timedelta(minutes=1)
+OPENED, CLOSED = ("deadline", "opened"), ("deadline", "closed")
+
+
+@pytest.fixture
+async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
+    async with runners(database_url, {}) as (made,):
+        yield made
+
+
+def job(ledger: Ledger, **policies: Any) -> datetime:
+    """Add a channel and a job of every minute that may start late; return its first plan_time."""
+    ledger.job("alerts.ops", queue="alerts", handler="external", target={"channel": {}})
+    notify = Jsonb([{"channel": "ops", "on": ["deadline"]}])
+    ledger.job(schedule="* * * * *", grace="1 h", overlap="wait", notify=notify, **policies)
+    return ledger.now().replace(second=0, microsecond=0) + MINUTE
+
+
+def seconds(count: float) -> timedelta:
+    return timedelta(seconds=count)
+
+
+async def judge(ledger: Ledger, runner: Runner, at: datetime) -> None:
+    """Time has come to `at`, the sweeper has judged, and alerts are raised until none is left."""
+    ledger.travel(to=at)
+    await runner.repair()
+    while ledger.one("SELECT cronledger_internal.raise_alerts(1000)"):
+        pass
+
+
+async def run(ledger: Ledger, runner: Runner, at: datetime) -> None:
+    """The execution that is due starts and succeeds at `at`."""
+    ledger.travel(to=at)
+    (start,) = await runner.settle()
+    await runner.finish(start)
+
+
+def raised(ledger: Ledger) -> list[tuple[str, str]]:
+    return ledger.values("SELECT event, kind FROM alerts ORDER BY id")
+
+
+def summaries(ledger: Ledger) -> list[str]:
+    return ledger.values("SELECT summary FROM alerts ORDER BY id")
+
+
+async def test_f64_a_missed_deadline_opens_and_one_that_is_met_late_closes(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, start_by="10s")
+    await judge(ledger, one, first + seconds(5))
+    assert raised(ledger) == []
+    await judge(ledger, one, first + seconds(12))
+    assert raised(ledger) == [OPENED]
+    found = ledger.values("SELECT plan_time, job_name, delivery_id IS NOT NULL FROM alerts")
+    assert found == [(first, "job", True)]
+    await run(ledger, one, first + seconds(20))
+    await judge(ledger, one, first + seconds(40))
+    await judge(ledger, one, first + seconds(55))
+    assert raised(ledger) == [OPENED, CLOSED]
+    opened, closed = summaries(ledger)
+    assert opened == f"job did not start by {first + seconds(10):%Y-%m-%d %H:%M:%S} UTC"
+    assert closed == "job met its deadline late"
+
+
+async def test_f64_a_deadline_that_is_never_met_closes_when_a_later_plan_time_meets_its_own(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, finish_by="30s")
+    ledger.travel(to=first + seconds(2))
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(ValueError("no")))
+    await judge(ledger, one, first + seconds(35))
+    await run(ledger, one, first + MINUTE + seconds(2))
+    await judge(ledger, one, first + MINUTE + seconds(20))
+    assert raised(ledger) == [OPENED]  # the second deadline is not past
+    await judge(ledger, one, first + MINUTE + seconds(40))
+    assert raised(ledger) == [OPENED, CLOSED]
+    assert summaries(ledger)[1] == "job met its deadlines again"
+
+
+async def test_f64_deadlines_between_two_steps_raise_each_edge_in_its_order(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, start_by="10s")
+    for at in (first, first + MINUTE, first + 2 * MINUTE):
+        # Missed, recorded, and met late before the alert step.
+        ledger.travel(to=at + seconds(15))
+        await one.repair()
+        await run(ledger, one, at + seconds(20))
+        ledger.travel(to=at + seconds(40))
+        await one.repair()
+    await judge(ledger, one, first + 2 * MINUTE + seconds(50))
+    assert raised(ledger) == [OPENED, CLOSED] * 3
+    found = ledger.values("SELECT plan_time FROM alerts ORDER BY id")
+    assert found == [first, first, first + MINUTE, first + MINUTE] + [first + 2 * MINUTE] * 2
+
+
+async def test_f64_each_missed_deadline_of_a_plan_time_is_counted(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, start_by="10s", finish_by="20s")
+    await judge(ledger, one, first + seconds(12))
+    await judge(ledger, one, first + seconds(25))
+    assert raised(ledger) == [OPENED]
+    assert ledger.values("SELECT event, count FROM alert_states") == [("deadline", 2)]
+
+
+async def test_f64_the_end_of_all_deadlines_closes_with_the_next_success(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, start_by="10s")
+    await judge(ledger, one, first + seconds(12))
+    assert raised(ledger) == [OPENED]
+    ledger.edit(start_by=None)
+    await judge(ledger, one, first + seconds(30))
+    ledger.travel(to=first + MINUTE + seconds(2))
+    for start in await one.settle():
+        await one.finish(start)
+    await judge(ledger, one, first + MINUTE + seconds(20))
+    assert raised(ledger) == [OPENED, CLOSED]
