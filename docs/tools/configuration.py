@@ -109,6 +109,7 @@ FORMS: Mapping[type, str] = {
     Path: "path",
     Notify: "rule or name of a channel",
     FromEnvironment: "`{env = NAME, prefix = TEXT}`",
+    Notify: "[rule](howto/alerts.md#declare-rules)",
 }
 
 

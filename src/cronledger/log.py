@@ -36,6 +36,10 @@ EVENTS: Mapping[str, str] = {
     "starts. Logged for each new `error`, and once a minute.",
     "declaration_warning": "A job is declared in a way that is probably a mistake. `problem` "
     "describes it.",
+    "delivery_failed": "A `channel` did not accept a delivery of alerts. The delivery is retried "
+    "until its attempts are used up.",
+    "delivery_unwritten": "The end of a delivery could not be written for 30 s. The delivery is "
+    "repeated when its lease is stale.",
     "diagnostics_crashed": "A defect of cronledger prevented the response to SIGUSR1.",
     "diagnostics_requested": "SIGUSR1 arrived. The event contains the state of the runner and the "
     "stacks of its tasks and threads.",

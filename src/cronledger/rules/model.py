@@ -248,8 +248,7 @@ class Job(BaseModel):
     notify: Rules = Field(
         None,
         description="Which changes are sent to which channel: the name of a channel, or rules such "
-        'as `[{ channel = "ops", on = ["failed", "recovered"], after = 3, remind = "4h" }]`. See '
-        "[alerts](howto/alerts.md).",
+        'as `[{ channel = "ops", on = ["failed", "recovered"], after = 3, remind = "4h" }]`.',
     )
     schedule: str | None = Field(
         None,
