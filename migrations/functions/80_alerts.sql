@@ -526,7 +526,8 @@ BEGIN
                    WHERE (s.job_name, s.scope_kind, s.scope_id) = (t.job_name, t.scope_kind, t.scope_id)
                      AND s.retired_at IS NOT NULL AND s.returned_at IS NULL));
     DELETE FROM {schema}.tracked_states t
-    WHERE t.job_name = '' AND t.channel <> ALL ({schema}_internal.ledger_channels(t.event));
+    WHERE t.job_name = '' AND NOT EXISTS (
+        SELECT FROM unnest({schema}_internal.ledger_channels(t.event)) c(channel) WHERE c.channel = t.channel);
     -- What was counted while the job was paused.
     PERFORM {schema}_internal.flip_state(t, r.after, r.opens, r.closes, r.paused)
     FROM {schema}.tracked_states t
