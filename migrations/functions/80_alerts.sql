@@ -656,6 +656,20 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions and new breaches, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';
 
+-- VOLATILE, so that it finds what the statement that calls it has created.
+CREATE OR REPLACE FUNCTION {schema}_internal.is_delivery_due() RETURNS boolean
+LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM {schema}.jobs j
+        WHERE j.name >= 'alerts.' AND j.name < 'alerts/' AND j.queue = 'alerts'
+          AND (EXISTS (SELECT FROM {schema}.executions e
+                       WHERE e.job_name = j.name AND e.next_attempt_at <= {schema}.db_now())
+               OR EXISTS (SELECT FROM {schema}.executions e
+                          WHERE e.status = 'RUNNING' AND e.job_name = j.name AND e.stale_after <= {schema}.db_now())));
+END $$;
+COMMENT ON FUNCTION {schema}_internal.is_delivery_due() IS 'Returns whether a delivery of alerts waits for a runner: it is due, or its lease is stale. Locks nothing.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.watches_alerts() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.watching FROM {schema}.alert_progress p

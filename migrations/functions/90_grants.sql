@@ -45,7 +45,7 @@ LANGUAGE sql IMMUTABLE AS $$
              claim_existing refuse_start is_stale may_be_stolen job_room queue_room record_spec_error assert_lease scope_changes set_scopes settle_inputs
              settle_left_behind job_definition create_missing_partitions earliest_due parked_jobs
              unblocked_schedules left_behind maintain_partitions mark_changed_hours roll_up_hours prune_hours
-             raise_alerts prune_alerts watches_alerts'),
+             raise_alerts prune_alerts watches_alerts is_delivery_due'),
         -- Deadlines.
         ('runner', 'EXECUTE',
             'next_deadline lock_deadlines deadline_schedules deadline_revisions take_manual_deadlines add_deadlines

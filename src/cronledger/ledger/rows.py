@@ -74,6 +74,16 @@ class Claimed(NamedTuple):
     how: str
 
 
+class AlertsRaised(NamedTuple):
+    """The result of one step of the alerts.
+
+    `more`: changes are left; None: another process observes them. `deliver`: a delivery is due.
+    """
+
+    more: bool | None
+    deliver: bool
+
+
 class Delivery(NamedTuple):
     """A delivery of alerts that this runner has claimed. `target` is that of the channel's job."""
 

@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 from cronledger.ledger.connections import StepConnection, StepCursor
 from cronledger.ledger.queries import run_async
 from cronledger.ledger.rows import (
+    AlertsRaised,
     BrokenJob,
     CheckInReply,
     Claimed,
@@ -389,8 +390,8 @@ class Statements:
     async def prune_hours(self, c: Connection, most: int) -> StepCursor[int]:
         return await self._values(c, "prune_hours", most=most)
 
-    async def raise_alerts(self, c: Connection, most: int) -> StepCursor[bool | None]:
-        return await self._values(c, "raise_alerts", most=most)
+    async def raise_alerts(self, c: Connection, most: int) -> StepCursor[AlertsRaised]:
+        return await self._made(c, "raise_alerts", AlertsRaised, most=most)
 
     async def claim_deliveries(
         self, c: Connection, runner: str, tokens: Sequence[UUID], trusted_since: datetime | None

@@ -9,6 +9,7 @@ from pathlib import Path
 from psycopg import AsyncConnection
 
 from cronledger.app import App, Context
+from cronledger.channels import FromEnvironment, Webhook
 from cronledger.rules.model import Handler, Job
 from tests.cluster.support.marks import mark
 
@@ -131,6 +132,20 @@ async def beside_async(ctx: Context) -> None:
 )
 def beside_thread(ctx: Context) -> None:
     live_in_thread(ctx, 4)
+
+
+alerting = App(channels={"ops": Webhook(url=FromEnvironment(env="ALERT_URL"), allow_private=True)})
+
+
+@alerting.job(notify="ops", stale_timeout=LEASE)
+def flipping(payload: bool) -> None:
+    if not payload:
+        raise ValueError("no disk")
+
+
+@alerting.job(stale_timeout="60s")
+async def occupying(ctx: Context) -> None:
+    await live(ctx, 60)
 
 
 drained = App()

@@ -158,7 +158,7 @@ async def sweep(url: str, watch: Watch) -> None:
 
 async def alerts(url: str, watch: Watch) -> None:
     runner = await opened(url)
-    step = Alerts(runner.pool, runner.statements, lambda: None)
+    step = Alerts(runner.pool, runner.statements, wake=lambda: None, deliver=lambda: None)
     step.note(watching=True)
     watch.armed = True
     await step.step()

@@ -13,6 +13,7 @@ from cronledger.engine.alerting.senders import DeliveryError, Sender
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.redaction import redacted
+from cronledger.engine.threads import Threads
 from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.rows import Delivery, DeliveryEnd
 from cronledger.ledger.statements import Statements
@@ -29,7 +30,7 @@ WRITE_SECONDS = 30.0
 """The time for which the end of a delivery is sent again while the database is away."""
 AGAIN_SECONDS = 1.0
 IDLE_SECONDS = 180.0
-"""The longest time between two claims. Check-ins and notifications wake the loop earlier."""
+"""The longest time between two claims. Notifications and the step of the alerts wake the loop."""
 
 
 class Deliveries:
@@ -56,14 +57,16 @@ class Deliveries:
         self._runner = runner
         self._slots = slots
         self._wake = wake
+        self._threads = Threads("cronledger alerts")
         self._watching = False
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def note(self, *, watching: bool) -> None:
         """Note whether the ledger has alerts, as a check-in has found."""
+        begins = watching and not self._watching
         self._watching = watching
-        if watching:
+        if begins:
             self._wake()
 
     async def step(self) -> float:
@@ -100,6 +103,7 @@ class Deliveries:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+        self._threads.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -139,7 +143,7 @@ class Deliveries:
             found = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, ("target.channel", *found["loc"])))
             return failed("channel_invalid", f"{where}: {found['msg']}", final=True)
-        sender = Sender(self._supervisor, delivery, DELIVERY_SECONDS)
+        sender = Sender(self._supervisor, self._threads, delivery, DELIVERY_SECONDS)
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):
                 await sender.send(channel, delivery.payload)

@@ -8,9 +8,10 @@ import os
 import smtplib
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -22,6 +23,7 @@ from yarl import URL
 from cronledger.engine.addresses import Resolver, check_literal
 from cronledger.engine.alerting.message import Message, subject, text
 from cronledger.engine.commands.client import Supervisor
+from cronledger.engine.threads import Threads
 from cronledger.ledger.rows import Delivery
 from cronledger.rules.channels import Apprise, Channel, Command, Email, Function, Slack, Webhook
 from cronledger.rules.targets import FromEnvironment
@@ -45,11 +47,13 @@ class Sender:
     def __init__(
         self,
         supervisor: Supervisor,
+        threads: Threads,
         delivery: Delivery,
         seconds: float,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._supervisor = supervisor
+        self._threads = threads
         self._delivery = delivery
         self._seconds = seconds
         self._environ = os.environ if environ is None else environ
@@ -65,14 +69,14 @@ class Sender:
                 await self._post(self._value(channel.url), json.dumps(body).encode(), {},
                                  channel.allow_private)  # fmt: skip
             case Email():
-                await asyncio.to_thread(self._mail, channel, message)
+                await self._in_thread(partial(self._mail, channel, message))
             case Command():
                 await self._command(channel, message)
             case Function():
-                await _call(channel, message)
+                await self._call(channel, message)
             case Apprise():
                 urls = [self._value(url) for url in channel.urls]
-                await asyncio.to_thread(_apprise, urls, message)
+                await self._in_thread(partial(_apprise, urls, message))
 
     def _value(self, value: str | FromEnvironment) -> str:
         """Return a value of the channel. Raises DeliveryError if a variable is not set."""
@@ -157,6 +161,21 @@ class Sender:
             shown = f"\n{end.output}" if end.output else ""
             raise DeliveryError(f"the command {how}{f': {end.error}' if end.error else ''}{shown}")
 
+    async def _call(self, channel: Function, message: Message) -> None:
+        function = resolve_function(channel.python)
+        if asyncio.iscoroutinefunction(function):
+            await function(message)
+        else:
+            await self._in_thread(partial(function, message))
+
+    async def _in_thread(self, function: Callable[[], object]) -> None:
+        """Call a function that blocks. Raises its error."""
+        _, error = await self._threads.call(function)
+        if isinstance(error, Exception):
+            raise error
+        if error is not None:
+            raise DeliveryError(f"it ended with {type(error).__name__}")
+
 
 @contextmanager
 def _smtp(channel: Email) -> Any:
@@ -179,14 +198,6 @@ def _file(message: Message) -> Any:
         path = Path(directory) / "alerts.json"
         path.write_text(json.dumps(to_jsonable_python(message)), "utf-8")
         yield path
-
-
-async def _call(channel: Function, message: Message) -> None:
-    function = resolve_function(channel.python)
-    if asyncio.iscoroutinefunction(function):
-        await function(message)
-    else:
-        await asyncio.to_thread(function, message)
 
 
 def _apprise(urls: list[str], message: Message) -> None:

@@ -26,10 +26,18 @@ MOST_PRUNED = 10_000
 class Alerts:
     """Raises alerts while a job has rules for them, and prunes those that are not kept."""
 
-    def __init__(self, pool: AsyncPool, statements: Statements, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pool: AsyncPool,
+        statements: Statements,
+        *,
+        wake: Callable[[], None],
+        deliver: Callable[[], None],
+    ) -> None:
         self._pool = pool
         self._statements = statements
         self._wake = wake
+        self._deliver = deliver
         self._watching = False
         self._next_at = 0.0
         self._prune_at = 0.0
@@ -76,11 +84,18 @@ class Alerts:
             pass
 
     async def _raise(self) -> bool:
-        """Observe the changes of one transaction, and return whether more are left."""
+        """Observe the changes of one transaction, and return whether more are left.
+
+        Calls `deliver` if a delivery is due.
+        """
         async with self._pool.connection() as c, step_transaction(c):
             await self._statements.require_own_database(c)
             result = await self._statements.raise_alerts(c, MOST_CHANGES)
-        return bool(await result.fetchone())
+            raised = await result.fetchone()
+        assert raised is not None
+        if raised.deliver:
+            self._deliver()
+        return bool(raised.more)
 
     async def _prune(self) -> None:
         pruned: int | None = MOST_PRUNED

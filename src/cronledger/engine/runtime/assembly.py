@@ -158,7 +158,12 @@ class Components:
             width=s.partition_interval,
             rearmed=partial(self.loops.wake, "dispatcher"),
         )
-        self.alerts = Alerts(self._pool, self._statements, partial(self.loops.wake, "alerts"))
+        self.alerts = Alerts(
+            self._pool,
+            self._statements,
+            wake=partial(self.loops.wake, "alerts"),
+            deliver=partial(self.loops.wake, "deliveries"),
+        )
         self.deliveries = Deliveries(
             self._pool, self._statements, self.clock, self.supervisor, runner=self._runner,
             slots=s.alert_slots, wake=partial(self.loops.wake, "deliveries"),

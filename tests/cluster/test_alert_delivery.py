@@ -1,0 +1,164 @@
+"""Replicas deliver alerts in slots of their own; a delivery survives its replica."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.cluster.support.harness import Cluster
+from tests.waiting import until
+
+
+class Receiver:
+    """A receiver of webhooks. While it is held, it keeps requests without a response."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.open = threading.Event()
+        self.open.set()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.messages.append(json.loads(body))
+                receiver.open.wait()
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"ALERT_URL": f"http://127.0.0.1:{self.server.server_address[1]}/"}
+
+    def events(self) -> list[str]:
+        return [alert["event"] for message in self.messages for alert in message["alerts"]]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.open.set()
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def deliver(cluster: Cluster) -> None:
+    """Create a delivery, as the alert step does."""
+    alert = {
+        "id": 1, "event": "failed", "kind": "opened", "since": None, "job": "flipping",
+        "scope": "global", "runner": None, "summary": "flipping failed", "plan_time": None,
+        "execution_id": None, "owner": None,
+    }  # fmt: skip
+    payload = {"channel": "ops", "ledger": "a-ledger", "alerts": [alert]}
+    cluster.rows(
+        "SELECT cronledger.enqueue('alerts.ops', payload => %s::jsonb),"
+        " pg_notify('cronledger', 'alerts')::text",
+        json.dumps(payload),
+    )
+
+
+def delivery(cluster: Cluster) -> dict[str, Any]:
+    return cluster.execution("alerts.ops")
+
+
+def ended(cluster: Cluster) -> bool:
+    return bool(delivery(cluster)["status"] == "SUCCESS")
+
+
+def run(cluster: Cluster, *, succeeds: bool) -> None:
+    cluster.rows(
+        "SELECT cronledger.trigger('flipping', payload => %s::jsonb)", json.dumps(succeeds)
+    )
+
+
+def test_f65_a_failure_and_a_recovery_reach_the_channel(
+    cluster: Cluster, receiver: Receiver
+) -> None:
+    cluster.start("alerting", environ=receiver.environ)
+    run(cluster, succeeds=False)
+    until("the failure is received", lambda: receiver.events() == ["failed"])
+    (alert,) = receiver.messages[0]["alerts"]
+    assert (alert["job"], alert["kind"]) == ("flipping", "opened")
+    assert "no disk" in alert["summary"]
+    until("it is delivered", lambda: cluster.rows(
+        "SELECT delivery_status FROM cronledger.alerts") == ["SUCCESS"])  # fmt: skip
+
+
+def test_f65_replicas_without_a_free_slot_deliver(cluster: Cluster, receiver: Receiver) -> None:
+    cluster.start("alerting", slots=1, environ=receiver.environ)
+    cluster.trigger("occupying")
+    until("the slot is taken", lambda: cluster.marks("alive"))
+    deliver(cluster)
+    until("it is delivered", lambda: ended(cluster))
+    assert cluster.execution("occupying")["status"] == "RUNNING"
+    assert receiver.events() == ["failed"]
+
+
+def test_f65_a_delivery_of_a_killed_replica_is_repeated(
+    cluster: Cluster, receiver: Receiver
+) -> None:
+    receiver.open.clear()
+    first = cluster.start("alerting", runner_id="first", environ=receiver.environ)
+    cluster.rows(
+        "UPDATE cronledger.jobs SET stale_timeout = '3 s' WHERE name = 'alerts.ops' RETURNING 1"
+    )
+    deliver(cluster)
+    until("it is under way", lambda: receiver.messages)
+    first.kill()
+    receiver.open.set()
+    # It does not apply the jobs again, which would restore stale_timeout.
+    cluster.start("alerting", runner_id="second", apply=False, environ=receiver.environ)
+    until("it is delivered", lambda: ended(cluster))
+    assert delivery(cluster)["runner_id"] == "second"
+    assert receiver.events() == ["failed"] * 2
+    assert receiver.messages[0] == receiver.messages[1]
+
+
+def test_f65_a_drain_returns_a_delivery_that_does_not_end(
+    cluster: Cluster, receiver: Receiver
+) -> None:
+    receiver.open.clear()
+    first = cluster.start(
+        "alerting", runner_id="first", drain_timeout="0s", environ=receiver.environ
+    )
+    deliver(cluster)
+    until("it is under way", lambda: receiver.messages)
+    first.popen.terminate()
+    assert first.wait() == 0
+    assert (delivery(cluster)["status"], delivery(cluster)["lease_token"]) == ("PENDING", None)
+    receiver.open.set()
+    cluster.start("alerting", runner_id="second", environ=receiver.environ)
+    until("it is delivered", lambda: ended(cluster))
+    assert delivery(cluster)["runner_id"] == "second"
+
+
+def test_f65_a_drain_waits_for_a_delivery(cluster: Cluster, receiver: Receiver) -> None:
+    receiver.open.clear()
+    replica = cluster.start("alerting", environ=receiver.environ)
+    deliver(cluster)
+    until("it is under way", lambda: receiver.messages)
+    replica.popen.terminate()
+    replica.event("runner_draining")
+    receiver.open.set()
+    assert replica.wait() == 0
+    assert ended(cluster)
+
+
+def test_f65_a_replica_with_no_alert_slots_leaves_deliveries_to_others(
+    cluster: Cluster, receiver: Receiver
+) -> None:
+    cluster.start("alerting", runner_id="none", alert_slots=0, environ=receiver.environ)
+    deliver(cluster)
+    cluster.start("alerting", runner_id="other", environ=receiver.environ)
+    until("it is delivered", lambda: ended(cluster))
+    assert delivery(cluster)["runner_id"] == "other"
