@@ -11,6 +11,19 @@ Message = Mapping[str, Any]
 """The payload of a delivery: `channel`, `ledger` and `alerts`."""
 
 
+STATES = {
+    "failed": ("failed", "recovered"),
+    "recovered": ("recovered", "recovered"),
+    "overdue": ("overdue", "no longer overdue"),
+    "late": ("started late", "started in time again"),
+    "skipped": ("skipped a firing", "ran again"),
+    "deadline": ("missed a deadline", "met its deadline"),
+    "violation": ("violations", "no violations any more"),
+    "runner_lost": ("lost", "no longer lost"),
+}
+"""What an alert states of each event when its state is opened, and when it is closed."""
+
+
 def subject(message: Message) -> str:
     """Return one line for all alerts of a message."""
     alerts = message["alerts"]
@@ -38,12 +51,11 @@ def _about(alert: Mapping[str, Any]) -> str:
 
 
 def _state(alert: Mapping[str, Any]) -> str:
-    event = str(alert["event"]).replace("_", " ")
+    event = str(alert["event"])
+    opened, closed = STATES.get(event, (event, f"no longer {event}"))
     if alert["kind"] == "reminder":
-        return f"still {event} since {alert['since']}"
-    if alert["kind"] == "closed" and alert["event"] != "recovered":
-        return f"no longer {event}"
-    return event
+        return f"{opened}, since {alert['since']}"
+    return closed if alert["kind"] == "closed" else opened
 
 
 def _described(alert: Mapping[str, Any]) -> str:
