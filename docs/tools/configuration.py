@@ -109,7 +109,6 @@ FORMS: Mapping[type, str] = {
     Path: "path",
     Notify: "rule or name of a channel",
     FromEnvironment: "`{env = NAME, prefix = TEXT}`",
-    Notify: "[rule](howto/alerts.md#declare-rules)",
 }
 
 

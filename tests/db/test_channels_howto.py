@@ -64,7 +64,7 @@ def signed() -> tuple[str, bytes]:
     message = {"channel": "ops", "ledger": "x", "alerts": [{"summary": "ü"}]}
     with receiver() as (url, received):
         channel = Webhook(url=url, secret=FromEnvironment(env="KEY"), allow_private=True)
-        asyncio.run(Sender(Mock(), delivery, 5.0, {"KEY": KEY}).send(channel, message))
+        asyncio.run(Sender(Mock(), Mock(), delivery, 5.0, {"KEY": KEY}).send(channel, message))
     ((headers, body),) = received
     return headers["Cronledger-Signature"], body
 

@@ -30,7 +30,6 @@ from cronledger.rules.problems import (
     shown,
 )
 from cronledger.rules.targets import (
-    COMMAND_SCHEMA,
     FUNCTION_PATTERN,
     AbsolutePath,
     CommandLine,
@@ -52,16 +51,8 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str | Mapping | FromEnvironment) else value
 
 
-Addresses = Annotated[
-    tuple[Address, ...],
-    BeforeValidator(_listed, json_schema_input_type=Address | tuple[Address, ...]),
-    Field(min_length=1),
-]
-Secrets = Annotated[
-    tuple[Secret, ...],
-    BeforeValidator(_listed, json_schema_input_type=Secret | tuple[Secret, ...]),
-    Field(min_length=1),
-]
+Addresses = Annotated[tuple[Address, ...], BeforeValidator(_listed), Field(min_length=1)]
+Secrets = Annotated[tuple[Secret, ...], BeforeValidator(_listed), Field(min_length=1)]
 
 
 class _Channel(BaseModel):
@@ -97,7 +88,7 @@ class Slack(_Channel):
 class Email(_Channel):
     """A mail by SMTP, with the subject and body of cron's mails."""
 
-    kind: Literal["email"] = Field("email", description="The kind of the channel.")
+    kind: Literal["email"] = "email"
     to: Addresses = Field(description="Recipients.")
     sender: Address = Field(description="Address of the sender.")
     host: str = Field("localhost", min_length=1, description="Host of the SMTP server.")
@@ -130,7 +121,7 @@ class Command(_Channel):
 class Function(_Channel):
     """A Python function, which is called with the alerts."""
 
-    kind: Literal["python"] = Field("python", description="The kind of the channel.")
+    kind: Literal["python"] = "python"
     python: str = Field(
         pattern=FUNCTION_PATTERN, description="The function, `package.module:name`."
     )
@@ -139,7 +130,7 @@ class Function(_Channel):
 class Apprise(_Channel):
     """Any service of Apprise. Needs the extra `apprise`."""
 
-    kind: Literal["apprise"] = Field("apprise", description="The kind of the channel.")
+    kind: Literal["apprise"] = "apprise"
     urls: Secrets = Field(description="URLs of Apprise.")
 
 

@@ -64,12 +64,7 @@ def _rules(value: Any) -> Any:
     return [{"channel": rule} if isinstance(rule, str) else rule for rule in value] or None
 
 
-_Rule = Annotated[str, Field(pattern=CHANNEL_PATTERN)] | Notify
 Rules = Annotated[
-    Annotated[tuple[Notify, ...], Field(max_length=MOST_RULES)] | None,
-    BeforeValidator(
-        _rules,
-        json_schema_input_type=_Rule | Annotated[tuple[_Rule, ...], Field(max_length=MOST_RULES)],
-    ),
+    Annotated[tuple[Notify, ...], Field(max_length=MOST_RULES)] | None, BeforeValidator(_rules)
 ]
 """The rules of a job. An empty list is none."""

@@ -61,7 +61,7 @@ def _program(command: Any) -> Any:
 
 
 _WORD: dict[str, Any] = {"type": "string", "minLength": 1}
-COMMAND_SCHEMA: dict[str, Any] = {
+_COMMAND_SCHEMA: dict[str, Any] = {
     "anyOf": [_WORD, {"type": "array", "items": _WORD, "minItems": 1}]
 }
 

@@ -27,7 +27,7 @@ FILE = "cronledger.schema.json"
 DIRECTIVE = f"#:schema ./{FILE}"
 """The first line of a file that an editor checks by the schema beside it."""
 _DURATION = {"$ref": "#/definitions/duration"}
-_DROPPED = ("title", "writeOnly", "$defs", "discriminator")
+_DROPPED = ("title", "writeOnly", "$defs")
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 """A link to a page of the documentation, which an editor cannot follow."""
@@ -57,7 +57,6 @@ def document() -> Schema:
         TABLE: _table("Settings of the runner. CRONLEDGER_* variables override them.", settings),
         "channels": channels,
         "defaults": _table("Policies of every job that does not override them.", defaults),
-        "channels": declared,
         "jobs": jobs,
     }
     return {
@@ -118,15 +117,6 @@ def _job(policies: Mapping[str, Schema]) -> Schema:
         "oneOf": [{"required": [key]} for key in WORK],
         "dependencies": {name: ["command"] for name in SURROUNDINGS},
     }
-
-
-def _channel(kind: type[BaseModel]) -> Schema:
-    """Return the schema of one kind of channel, whose key `kind` is needed."""
-    properties = {name: _property(kind, name) for name in kind.model_fields}
-    properties["kind"].pop("default")
-    required = ["kind", *kind.model_json_schema().get("required", ())]
-    description = " ".join((kind.__doc__ or "").split())
-    return {**_table(description, properties), "required": required}
 
 
 def _work() -> dict[str, Schema]:
@@ -199,8 +189,6 @@ def _in_place(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sche
             found[key] = {name: _in_place(one, definitions) for name, one in value.items()}
         elif key in ("items", "additionalProperties") and isinstance(value, dict):
             found[key] = _in_place(value, definitions)
-        elif (key, value) == ("default", None):
-            continue
         elif key not in (*_DROPPED, "$ref") and (key, value) not in (
             ("format", "path"),
             ("format", "password"),
