@@ -647,12 +647,11 @@ BEGIN
     PERFORM {schema}_internal.deliver_alerts();
     UPDATE {schema}.alert_progress p
     SET handled = upto, since = progress.since, next_at = progress.next_at;
-    RETURN pg_snapshot_xmax(upto) < pg_snapshot_xmax(pg_current_snapshot()) AND EXISTS (
-        SELECT FROM {schema}.executions e WHERE e.changed_xact >= pg_snapshot_xmax(upto)
-            AND pg_visible_in_snapshot(e.changed_xact, pg_current_snapshot())
-        UNION ALL
-        SELECT FROM {schema}.deadline_breaches b WHERE b.recorded_xact >= pg_snapshot_xmax(upto)
-            AND pg_visible_in_snapshot(b.recorded_xact, pg_current_snapshot()));
+    RETURN pg_snapshot_xmax(upto) < pg_snapshot_xmax(pg_current_snapshot()) AND (
+        EXISTS (SELECT FROM {schema}.executions e WHERE e.changed_xact >= pg_snapshot_xmax(upto)
+                AND pg_visible_in_snapshot(e.changed_xact, pg_current_snapshot()) LIMIT 1)
+        OR EXISTS (SELECT FROM {schema}.deadline_breaches b WHERE b.recorded_xact >= pg_snapshot_xmax(upto)
+                   AND pg_visible_in_snapshot(b.recorded_xact, pg_current_snapshot()) LIMIT 1));
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions and new breaches, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';
 

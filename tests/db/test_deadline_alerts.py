@@ -22,7 +22,8 @@ async def one(ledger: Ledger, database_url: str) -> AsyncIterator[Runner]:
 
 def job(ledger: Ledger, **policies: Any) -> datetime:
     """Add a channel and a job of every minute that may start late; return its first plan_time."""
-    ledger.job("alerts.ops", queue="alerts", handler="external", target={"channel": {}})
+    target = {"channel": {"kind": "webhook", "url": "https://example.org"}}
+    ledger.job("alerts.ops", queue="alerts", handler="external", target=target)
     notify = Jsonb([{"channel": "ops", "on": ["deadline"]}])
     ledger.job(schedule="* * * * *", grace="1 h", overlap="wait", notify=notify, **policies)
     return ledger.now().replace(second=0, microsecond=0) + MINUTE
