@@ -112,6 +112,7 @@ GROUPS: dict[str, dict[int, str]] = {
         63: "an audit trail: each action of an operator, each edit and refusal, in one row",
         64: "alerts when the state of a job or of the ledger changes, each edge exactly once",
         65: "channels: alerts are delivered as executions, with retries and slots of their own",
+        66: "pings of Healthchecks and check-ins of Sentry report each execution outside",
     },
     "Deadlines": {
         67: "deadlines of starts, ends and durations: each missed one is recorded exactly once",

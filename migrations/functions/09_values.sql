@@ -330,6 +330,10 @@ BEGIN
             OR (NEW.notify, NEW.queue) IS DISTINCT FROM (OLD.notify, OLD.queue)) THEN
         PERFORM {schema}_internal.check_notify(NEW.name, NEW.queue, NEW.notify);
     END IF;
+    IF NEW.ping !~ '^https?://[^[:space:]/][^[:space:]]*$' AND (TG_OP = 'INSERT' OR NEW.ping IS DISTINCT FROM OLD.ping) THEN
+        RAISE EXCEPTION 'job %: ping is not a URL', NEW.name
+            USING HINT = 'Write it like https://hc-ping.com/UUID, or leave it NULL.', ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF NEW.start_by IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.start_by IS DISTINCT FROM OLD.start_by) THEN
         PERFORM {schema}_internal.check_deadline(NEW.name, 'start_by', NEW.start_by);
     END IF;
@@ -345,7 +349,7 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels, notify, deadlines, scopes or a channel that no replica could use.';
+COMMENT ON FUNCTION {schema}_internal.jobs_check_values() IS 'Runs before a write to jobs. Refuses a target, a payload, a payload_schema, a retry_backoff, retry filters, labels, notify, a ping, deadlines, scopes or a channel that no replica could use.';
 
 CREATE OR REPLACE TRIGGER check_values BEFORE INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_check_values();

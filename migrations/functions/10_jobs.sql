@@ -14,6 +14,7 @@ LANGUAGE sql STABLE SET timezone = 'UTC' SET intervalstyle = 'postgres' SET extr
         CASE WHEN job.owner IS NULL THEN 'owner' END,
         CASE WHEN job.labels IS NULL THEN 'labels' END,
         CASE WHEN job.notify IS NULL THEN 'notify' END,
+        CASE WHEN job.ping IS NULL THEN 'ping' END,
         CASE WHEN job.start_by IS NULL THEN 'start_by' END,
         CASE WHEN job.finish_by IS NULL THEN 'finish_by' END,
         CASE WHEN job.expect_duration IS NULL THEN 'expect_duration' END]

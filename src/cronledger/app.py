@@ -60,6 +60,7 @@ class Policies(TypedDict, total=False):
     owner: str | None
     labels: Mapping[str, str] | None
     notify: str | Notify | Sequence[str | Notify] | None
+    ping: str | None
     timezone: str
     day_or: bool
     dst_gap: Literal["shift", "skip"]

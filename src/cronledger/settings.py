@@ -40,6 +40,7 @@ from cronledger.rules.problems import (
     problems_of,
     shown,
 )
+from cronledger.rules.urls import HttpUrl
 
 PREFIX = "CRONLEDGER_"
 TEST_PREFIX = "CRONLEDGER_TEST_"
@@ -222,6 +223,19 @@ class Settings(BaseSettings):
         2,
         description="Most deliveries of alerts that this runner carries out at once, beside its "
         "slots. 0: it delivers none.",
+    )
+    ping_url: HttpUrl | None = Field(
+        None,
+        description="URL of a check of Healthchecks for the whole ledger. Each runner reports "
+        "there, at most once a minute, that it can read and write the ledger.",
+    )
+    ping_allow_private: bool = Field(
+        False, description="Send pings also to addresses that are not public."
+    )
+    sentry_check_ins: bool = Field(
+        True,
+        description="Send check-ins of scheduled executions to Sentry, where the program has "
+        "initialised `sentry_sdk`.",
     )
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."

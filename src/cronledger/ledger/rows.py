@@ -238,13 +238,15 @@ class LeaseState(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """An execution that the sweeper ended."""
+    """An execution that the sweeper ended. `ping`: see `Job`."""
 
     key: ExecutionKey
     id: int
     status: str
     runner_id: str
     queue: str
+    attempt: int
+    ping: str | None
 
 
 class ScopeChanges(NamedTuple):

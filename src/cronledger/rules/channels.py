@@ -36,9 +36,9 @@ from cronledger.rules.targets import (
     FromEnvironment,
     HeaderName,
     HeaderText,
-    HttpUrl,
     VariableName,
 )
+from cronledger.rules.urls import HttpUrl
 
 QUEUE = "alerts"
 PREFIX = "alerts."

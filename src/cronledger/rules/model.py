@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from cronledger.rules import deadline_texts, durations
 from cronledger.rules.limits import LARGEST_INTEGER
 from cronledger.rules.notify import Rules
+from cronledger.rules.urls import HttpUrl
 
 NAME_PATTERN = r"^[^\x00-\x1f\x7f]{1,200}$"
 
@@ -249,6 +250,11 @@ class Job(BaseModel):
         None,
         description="Which changes are sent to which channel: the name of a channel, or rules such "
         'as `[{ channel = "ops", on = ["failed", "recovered"], after = 3, remind = "4h" }]`.',
+    )
+    ping: HttpUrl | None = Field(
+        None,
+        description="URL of a check of Healthchecks, or of a service with the same protocol. Each "
+        "attempt reports its start and its end there.",
     )
     schedule: str | None = Field(
         None,

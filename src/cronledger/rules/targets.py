@@ -1,10 +1,8 @@
 """Targets: what each handler runs, and the problems of the target of a job."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +15,7 @@ from pydantic import (
 
 from cronledger.rules.model import Handler, Job
 from cronledger.rules.problems import Problem, RefusedError, problems_of
+from cronledger.rules.urls import HttpUrl
 
 # Every other field of a target may hold a secret, also one with a misspelt name.
 _SHOWN = tuple(
@@ -24,7 +23,6 @@ _SHOWN = tuple(
 )
 _NAME = r"[^\W\d]\w*"
 _PART = rf"({_NAME}|<locals>|<lambda>)"
-URL_PATTERN = r"https?://[^\s/]\S*"
 FUNCTION_PATTERN = rf"^{_NAME}(\.{_NAME})*:{_PART}(\.{_PART})*$"
 
 HeaderName = Annotated[str, Field(pattern=r"^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")]
@@ -100,27 +98,6 @@ class FromEnvironment(_Target):
 
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_sendable)]
     prefix: HeaderText = ""
-
-
-def http_url(url: str) -> str:
-    try:
-        split = urlsplit(url)
-        host, _ = split.hostname, split.port  # raises ValueError if one of them is invalid
-    except ValueError:
-        host = None
-    if not host or not re.fullmatch(URL_PATTERN, url):
-        raise RefusedError(
-            "must begin with http:// or https:// and have a host, and a port of at most 65535",
-            "write it like https://example.org/path",
-        )
-    return url
-
-
-HttpUrl = Annotated[
-    str,
-    AfterValidator(http_url),
-    WithJsonSchema({"type": "string", "pattern": f"^{URL_PATTERN}$"}),
-]
 
 
 class HttpTarget(_Target):

@@ -30,7 +30,7 @@ WORK = ("command", "sql", "http", "python", "external")
 SURROUNDINGS = ("cwd", "env")
 POLICIES = frozenset(Job.model_fields) - {"name", "handler", "target"}
 OF_ONE_JOB = frozenset(
-    {"description", "schedule", "payload", "payload_schema", "starts_at", "ends_at"}
+    {"description", "schedule", "payload", "payload_schema", "starts_at", "ends_at", "ping"}
     | {"scope_kind", "scopes"}
     | {*retry_filters.FILTERS}  # their items depend on the handler
 )

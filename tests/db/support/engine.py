@@ -147,6 +147,7 @@ class Runner:
         self.sweeper = Sweeper(
             self.pool, self.statements, self.clock, self.awaited,
             retention=timedelta(days=90), width=timedelta(days=7), rearmed=self._woken,
+            swept=lambda row: None,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
             self.claimer, self.clock, free=self._free, start=self._start, rest=lambda: 5.0

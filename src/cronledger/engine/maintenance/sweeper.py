@@ -52,6 +52,7 @@ class Sweeper:
         retention: timedelta,
         width: timedelta,
         rearmed: Callable[[], None],
+        swept: Callable[[Swept], None],
     ) -> None:
         self._pool = pool
         self._statements = statements
@@ -60,6 +61,7 @@ class Sweeper:
         self._retention = retention
         self._width = width
         self._rearmed = rearmed
+        self._swept = swept
         self._stale = False  # leases or pauses have ended
         self._left: frozenset[str] = frozenset()
         self._hours = HourRollUp(pool, statements)
@@ -154,6 +156,7 @@ class Sweeper:
                 plan_time=row.key.plan_time.isoformat(), execution_id=row.id, status=row.status,
                 held_by=row.runner_id,
             )  # fmt: skip
+            self._swept(row)
         for name in names:
             log.info("pause_ended", job=name)
         if rows or names:

@@ -83,6 +83,7 @@ class Executor:
         slots: int,
         freed: Callable[[], None],
         added: Callable[[Sequence[Lease]], None],
+        begun: Callable[[Lease], None],
     ) -> None:
         self._leases = leases
         self._finisher = finisher
@@ -95,6 +96,7 @@ class Executor:
         self._slots = slots
         self._freed = freed
         self._added = added
+        self._begun = begun
         self._running: dict[UUID, Running] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -218,6 +220,7 @@ class Executor:
             **running.lease.log_fields, plan_time=claimed.key.plan_time.isoformat()
         )  # fmt: skip
         log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
+        self._begun(running.lease)
         self._end(running, await self._outcome(running))
 
     async def _outcome(self, running: Running) -> Outcome:

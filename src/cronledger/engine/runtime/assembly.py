@@ -20,6 +20,9 @@ from cronledger.engine.maintenance.check_in import CheckIn, fingerprint
 from cronledger.engine.maintenance.listener import Listener
 from cronledger.engine.maintenance.scope_providers import ScopeProviders
 from cronledger.engine.maintenance.sweeper import Sweeper
+from cronledger.engine.monitoring.monitoring import Monitoring
+from cronledger.engine.monitoring.pings import Pings
+from cronledger.engine.monitoring.sentry import SentryCheckIns
 from cronledger.engine.peers import NewerPeers
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.executor import Executor
@@ -108,6 +111,10 @@ class Components:
             {key: value for key, value in os.environ.items() if key.upper() not in SECRETS}
         )
         self.threads = Threads("handler")
+        self.pings = Pings(allow_private=s.ping_allow_private)
+        self.monitoring = Monitoring(
+            self.pings, s.ping_url, SentryCheckIns() if s.sentry_check_ins else None
+        )
         self.heartbeats = Heartbeats(
             self._access, self._statements, self.leases, self.supervisor.extend
         )
@@ -127,6 +134,7 @@ class Components:
             slots=s.slots,
             freed=self._slot_freed,
             added=self.heartbeats.added,
+            begun=self.monitoring.started,
         )
         self.claimer = Claimer(
             self._pool,
@@ -157,6 +165,7 @@ class Components:
             retention=s.retention,
             width=s.partition_interval,
             rearmed=partial(self.loops.wake, "dispatcher"),
+            swept=self.monitoring.swept,
         )
         self.alerts = Alerts(
             self._pool,

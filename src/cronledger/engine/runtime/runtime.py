@@ -40,6 +40,8 @@ log = get_logger(__name__)
 POOL_SIZE = 5
 """One connection for each loop, so that no loop waits for a step of another one."""
 FLUSH_SECONDS = 10.0
+PING_SECONDS = 5.0
+"""The seconds for which a drain waits for pings."""
 
 
 class Runtime:
@@ -207,6 +209,7 @@ class Runtime:
                     await self.components.finisher.wait_empty()
             await self.components.loops.halt()
             await self._sign_off()
+            await self.components.pings.close(PING_SECONDS)
         finally:
             self._report = drain.report()
             async with (
@@ -329,6 +332,10 @@ class Runtime:
         self.components.manual.ended(ended)
         if any(x.outcome.status is Status.FAILED for x in ended):
             self.components.alerts.failed()
+        for x in ended:
+            self.components.monitoring.ended(
+                x.lease, x.outcome, release=x.release, duration_ms=x.duration_ms
+            )
         if self.state in ("draining", "stopped"):
             self.components.drain.ended(ended)
 
@@ -351,6 +358,8 @@ class Runtime:
         stale = due is not None and due <= 0
         if parts.sweeper.note(reply, stale=stale):
             parts.loops.wake("sweeper")
+        if reply.refused is None:
+            parts.monitoring.ledger_is_alive()
         parts.alerts.note(watching=reply.alerts)
         parts.deliveries.note(watching=reply.alerts)
         if reply.refused is None and (deadline := parts.sweeper.deadline_wait()) is not None:

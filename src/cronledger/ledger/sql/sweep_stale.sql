@@ -3,7 +3,7 @@
 -- Lock: executions FOR UPDATE in key order, SKIP LOCKED. trusted_since: see is_stale. Reads every RUNNING
 -- row. Zero rows: nothing to sweep.
 WITH held AS MATERIALIZED (
-    SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time
+    SELECT e.job_name, e.scope_kind, e.scope_id, e.plan_time, j.ping
     FROM {schema}.executions e LEFT JOIN {schema}.jobs j ON j.name = e.job_name
     WHERE e.status = 'RUNNING'
       AND {schema}_internal.is_stale(
@@ -24,4 +24,4 @@ FROM held h
 WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
     = (h.job_name, h.scope_kind, h.scope_id, h.plan_time)
   AND e.status = (SELECT 'RUNNING')
-RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.status, e.runner_id, e.queue
+RETURNING e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.id, e.status, e.runner_id, e.queue, e.attempt, h.ping

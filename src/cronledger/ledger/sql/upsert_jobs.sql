@@ -7,13 +7,13 @@ INSERT INTO {schema}.jobs AS j
      grace, catch_up, catch_up_window, catch_up_limit, overlap, max_running, queue, handler, target,
      payload, run_timeout, stale_timeout, allow_stale_reentry, max_attempts, retry_backoff,
      retry_jitter, retry_on, never_retry_on, scope_kind, scopes, description, payload_schema, owner,
-     labels, notify, start_by, finish_by, expect_duration, source, deploy, edited_by)
+     labels, notify, ping, start_by, finish_by, expect_duration, source, deploy, edited_by)
 SELECT r.name, r.schedule, r.timezone, r.day_or, r.dst_gap, r.dst_fold, r.schedule_delay, r.jitter,
        r.starts_at, r.ends_at, r.grace, r.catch_up, r.catch_up_window, r.catch_up_limit, r.overlap,
        r.max_running, r.queue, r.handler, r.target, r.payload, r.run_timeout, r.stale_timeout,
        r.allow_stale_reentry, r.max_attempts, r.retry_backoff, r.retry_jitter, r.retry_on,
        r.never_retry_on, r.scope_kind, r.scopes, r.description, r.payload_schema,
-       r.owner, r.labels, r.notify, r.start_by, r.finish_by, r.expect_duration,
+       r.owner, r.labels, r.notify, r.ping, r.start_by, r.finish_by, r.expect_duration,
        %(source)s, %(deploy)s, %(requested_by)s
 FROM jsonb_populate_recordset(NULL::{schema}.jobs, %(jobs)s) r
 ORDER BY r.name
@@ -32,7 +32,7 @@ SET schedule = EXCLUDED.schedule, timezone = EXCLUDED.timezone, day_or = EXCLUDE
     never_retry_on = EXCLUDED.never_retry_on, scope_kind = EXCLUDED.scope_kind,
     scopes = EXCLUDED.scopes, description = EXCLUDED.description,
     payload_schema = EXCLUDED.payload_schema, owner = EXCLUDED.owner, labels = EXCLUDED.labels,
-    notify = EXCLUDED.notify,
+    notify = EXCLUDED.notify, ping = EXCLUDED.ping,
     start_by = EXCLUDED.start_by, finish_by = EXCLUDED.finish_by, expect_duration = EXCLUDED.expect_duration,
     source = EXCLUDED.source, deploy = EXCLUDED.deploy, edited_by = EXCLUDED.edited_by, retired_at = NULL
 WHERE j.source IS NULL OR j.source = EXCLUDED.source OR j.retired_at IS NOT NULL

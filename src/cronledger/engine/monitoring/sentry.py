@@ -1,0 +1,98 @@
+"""Check-ins of Sentry's monitors, where the program has initialised `sentry_sdk`."""
+
+import math
+import re
+import sys
+from typing import Any
+
+from cronledger.logger import get_logger
+from cronledger.rules.model import GLOBAL, Job, ScopeKey
+
+log = get_logger(__name__)
+
+LONGEST_SLUG = 50
+_ALIASES = {"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
+_EVERY = re.compile(r"@every (\d+)([mhdw])", re.IGNORECASE)
+_UNITS = {"m": "minute", "h": "hour", "d": "day", "w": "week"}
+
+
+class SentryCheckIns:
+    """Sends one check-in at the first start of a scheduled execution, and one at its end.
+
+    Without an initialised `sentry_sdk` it does nothing. The SDK sends in a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self._unsupported: set[str] = set()
+
+    def started(self, job: Job, scope: ScopeKey, check_in: str) -> None:
+        """Send that an execution of the schedule has started."""
+        self._capture(job, scope, check_in, "in_progress", None)
+
+    def ended(self, job: Job, scope: ScopeKey, check_in: str, *, ok: bool, seconds: float) -> None:
+        """Send that an execution of the schedule has ended."""
+        self._capture(job, scope, check_in, "ok" if ok else "error", seconds)
+
+    def _capture(
+        self, job: Job, scope: ScopeKey, check_in: str, status: str, seconds: float | None
+    ) -> None:
+        # Not imported here: without the program's own initialisation there is nowhere to send to.
+        sdk = sys.modules.get("sentry_sdk")
+        if sdk is None or not sdk.is_initialized():
+            return
+        config = monitor(job)
+        if config is None:
+            if job.name not in self._unsupported:
+                self._unsupported.add(job.name)
+                log.warning("sentry_monitor_unsupported", job=job.name, schedule=job.schedule)
+            return
+        from sentry_sdk.crons import capture_checkin  # noqa: PLC0415 - it is loaded
+
+        try:
+            capture_checkin(
+                monitor_slug=slug(job, scope), check_in_id=check_in, status=status,
+                duration=seconds, monitor_config=config,
+            )  # fmt: skip
+        except Exception:  # code of others must not end the write of an outcome
+            log.exception("sentry_check_in_failed", job=job.name)
+
+
+def slug(job: Job, scope: ScopeKey) -> str:
+    """Return the slug of the monitor of a (job, scope): lower-case letters, digits, - and _."""
+    name = job.name if scope.scope_kind == GLOBAL else f"{job.name}-{scope.scope_id}"
+    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:LONGEST_SLUG] or "job"
+
+
+def monitor(job: Job) -> Any:
+    """Return the configuration of the monitor of a job; None: Sentry has no such schedule.
+
+    Sentry knows crontabs of five fields and intervals of whole minutes, and limits of whole
+    minutes, which are rounded up.
+    """
+    schedule = _schedule(" ".join((job.schedule or "").split()))
+    if schedule is None:
+        return None
+    config: dict[str, Any] = {
+        "schedule": schedule,
+        "timezone": job.timezone,
+        "checkin_margin": _minutes(job.grace.total_seconds()),
+    }
+    if job.run_timeout is not None:
+        config["max_runtime"] = _minutes(job.run_timeout.total_seconds())
+    return config
+
+
+def _schedule(text: str) -> dict[str, Any] | None:
+    if found := _EVERY.fullmatch(text):
+        return {"type": "interval", "value": int(found[1]), "unit": _UNITS[found[2].lower()]}
+    fields = text.split(" ")
+    # H, L, W and # are not part of the crontabs that Sentry reads.
+    if text.lower() in _ALIASES or (
+        len(fields) == 5 and not re.search(r"[LW#?]|H(?!U)", text.upper().replace("THU", ""))
+    ):
+        return {"type": "crontab", "value": text}
+    return None
+
+
+def _minutes(seconds: float) -> int:
+    return max(1, math.ceil(seconds / 60))
