@@ -211,11 +211,12 @@ CREATE OR REPLACE FUNCTION {schema}_internal.check_deadline(job text, field text
 LANGUAGE plpgsql AS $$
 DECLARE
     wall     constant text := '^([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$';
+    quantile constant text := '^\s*([1-9][0-9]?(\.[0-9]{1,3})?\s*\*\s*)?p[1-9][0-9]\s*$';
     duration constant text := '^(([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?'
         '|P([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9]+([.,][0-9]{1,6})?S)?)?)$';
     bad      text;
 BEGIN
-    IF field <> 'expect_duration' AND value ~ wall THEN
+    IF (field <> 'expect_duration' AND value ~ wall) OR (field = 'expect_duration' AND value ~ quantile) THEN
         RETURN;
     END IF;
     IF value !~ duration OR value !~ '[0-9]' OR value ~ 'T$' THEN
@@ -228,7 +229,7 @@ BEGIN
     END IF;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION 'job %: % = %, which %', job, field, quote_literal(left(value, 80)), bad
-            USING HINT = CASE field WHEN 'expect_duration' THEN 'Write a duration, such as 90s, 15m or 1h30m.'
+            USING HINT = CASE field WHEN 'expect_duration' THEN 'Write a duration, such as 90s or 1h30m, or a multiple of a quantile, such as 2*p95.'
                 ELSE 'Write a wall time in the zone of the job, such as 06:00, or a duration, such as 90s, 15m or 1h30m.' END,
                 ERRCODE = 'invalid_parameter_value';
     END IF;

@@ -113,17 +113,38 @@ COMMENT ON FUNCTION {schema}_internal.take_manual_deadlines(integer) IS 'Removes
 -- A deadline is judged a second after it, so that the COMMIT of what met it has become visible.
 CREATE OR REPLACE FUNCTION {schema}_internal.add_deadlines(
     jobs text[], kinds text[], scopes text[], plans timestamptz[], policies text[], revisions bigint[],
-    instants timestamptz[], lengths interval[], months date[])
+    instants timestamptz[], lengths interval[], months date[], fractions float8[], factors float8[])
 RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH given AS (
+        SELECT u.* FROM unnest(jobs, kinds, scopes, plans, policies, revisions, instants, lengths, months, fractions,
+                               factors)
+            AS u(job, kind, scope, plan, policy, revision, instant, length, month, fraction, factor)
+    ), usual AS (
+        -- Of the last 200 executions before the first of the plan_times in an hour, those that are SUCCESS.
+        SELECT g.job, g.kind, g.scope, g.fraction, g.hour, (
+            SELECT CASE WHEN count(*) >= 20 THEN percentile_cont(g.fraction) WITHIN GROUP (ORDER BY d.duration_ms) END
+            FROM (SELECT e.status, e.duration_ms FROM {schema}.executions e
+                  WHERE (e.job_name, e.scope_kind, e.scope_id) = (g.job, g.kind, g.scope) AND e.plan_time < g.first
+                  ORDER BY e.plan_time DESC LIMIT 200) d
+            WHERE d.status = 'SUCCESS' AND d.duration_ms IS NOT NULL) * interval '1 millisecond' AS duration
+        FROM (SELECT n.job, n.kind, n.scope, n.fraction, date_trunc('hour', n.plan, 'UTC') AS hour, min(n.plan) AS first
+              FROM given n WHERE n.fraction IS NOT NULL GROUP BY 1, 2, 3, 4, 5) g
+    ), known AS (
+        SELECT n.*, CASE WHEN n.length IS NOT NULL THEN n.length
+                         WHEN u.duration IS NOT NULL THEN greatest(u.duration * n.factor, interval '1 second') END AS expected
+        FROM given n LEFT JOIN usual u
+            ON (u.job, u.kind, u.scope, u.fraction, u.hour)
+             = (n.job, n.kind, n.scope, n.fraction, date_trunc('hour', n.plan, 'UTC'))
+    )
     INSERT INTO {schema}.deadlines
         (job_name, scope_kind, scope_id, plan_time, kind, revision, deadline, expected, month, look_at)
-    SELECT u.job, u.kind, u.scope, u.plan, u.policy, u.revision, u.instant, u.length, u.month,
-           coalesce(u.instant, u.plan + u.length) + interval '1 second'
-    FROM unnest(jobs, kinds, scopes, plans, policies, revisions, instants, lengths, months)
-        AS u(job, kind, scope, plan, policy, revision, instant, length, month)
+    SELECT k.job, k.kind, k.scope, k.plan, k.policy, k.revision, k.instant,
+           CASE k.policy WHEN 'expect_duration' THEN k.expected END, k.month,
+           coalesce(k.instant, k.plan + k.expected) + interval '1 second'
+    FROM known k WHERE k.policy <> 'expect_duration' OR k.expected IS NOT NULL
     ON CONFLICT DO NOTHING
 $$;
-COMMENT ON FUNCTION {schema}_internal.add_deadlines(text[], text[], text[], timestamptz[], text[], bigint[], timestamptz[], interval[], date[]) IS 'Adds deadlines that are to be judged. A deadline that is there already is left as it is.';
+COMMENT ON FUNCTION {schema}_internal.add_deadlines(text[], text[], text[], timestamptz[], text[], bigint[], timestamptz[], interval[], date[], float8[], float8[]) IS 'Adds deadlines that are to be judged. A deadline that is there already is left as it is. fractions and factors: an expected duration that is a multiple of a quantile; with fewer than 20 durations there is no deadline.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.advance_deadlines(
     jobs text[], throughs timestamptz[], nexts timestamptz[], ended text[])

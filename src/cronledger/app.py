@@ -260,6 +260,7 @@ class App:
             owner: The person or team that is responsible for the job.
             labels: Texts by which listings are filtered, such as {"team": "data"}.
             notify: The channel that gets alerts, or rules such as Notify(channel="ops", after=3).
+            ping: URL of a check of Healthchecks, to which each attempt reports.
             timezone: Time zone of the schedule. Default: UTC.
             day_or: True: day of month or day of week, as in Debian's cron. False: both.
             dst_gap: A time that a clock change skips: "shift" it after the gap, or "skip" it.
@@ -275,7 +276,8 @@ class App:
             overlap: While the scope runs: "skip" (default), "wait", "allow" or "replace".
             start_by: Deadline of the start: a wall time or a duration, such as "06:00" or "15m".
             finish_by: Deadline of the success, written like `start_by`.
-            expect_duration: An attempt that runs for longer is recorded as a breach.
+            expect_duration: An attempt that runs for longer is recorded as a breach: a duration, or
+                a multiple of a quantile, such as "2*p95".
             max_running: Most executions of this job at once, over all scopes and replicas.
             queue: Only runners that serve this queue run the job. Default: "default".
             payload: JSON that is passed to the handler.

@@ -133,6 +133,47 @@ async def test_f67_a_run_longer_than_expected_is_a_breach_while_it_runs(
     assert wrong(database_url) == []
 
 
+async def test_f67_a_run_is_compared_with_a_multiple_of_a_quantile_of_earlier_ones(
+    ledger: Ledger, one: Runner, database_url: str
+) -> None:
+    ledger.job(
+        schedule="* * * * *", expect_duration="2*p95", stale_timeout="1 h", catch_up="all",
+        catch_up_window="2 h", overlap="wait",
+    )  # fmt: skip
+    begin = ledger.now().replace(second=0, microsecond=0) + MINUTE
+    for number in range(20):
+        ledger.travel(to=begin + number * MINUTE + seconds(1))
+        (start,) = await one.settle()
+        await one.finish(start)
+        await one.repair()
+    # 19 runs of 3 s and one of 5 s: the quantile is 3.1 s.
+    ledger.values("UPDATE executions SET duration_ms = CASE id WHEN 1 THEN 5000 ELSE 3000 END")
+    at = begin + 20 * MINUTE
+    ledger.travel(to=at + seconds(1))
+    (start,) = await one.settle()
+    began = start.claimed.started_at
+    await look(ledger, one, began + seconds(4))
+    assert breaches(ledger) == []
+    await look(ledger, one, began + seconds(9))
+    assert breaches(ledger) == [("expect_duration", at, began + seconds(6.2))]
+    ledger.travel(to=began + seconds(11))
+    await one.finish(start)
+    assert wrong(database_url) == []
+    ledger.values("UPDATE deadline_breaches SET closed_at = %s, look_at = NULL, deadline = %s",
+                  began + seconds(30), began + seconds(20))  # fmt: skip
+    (found,) = wrong(database_url)
+    assert "was met, but breaches has a row" in found
+
+
+async def test_f67_a_quantile_of_few_runs_is_no_deadline(ledger: Ledger, one: Runner) -> None:
+    ledger.job(schedule="* * * * *", expect_duration="p50", stale_timeout="1 h")
+    at = ledger.travel(by=MINUTE).replace(second=0, microsecond=0)
+    await one.settle()
+    await look(ledger, one, at + 10 * MINUTE)
+    assert breaches(ledger) == []
+    assert stored(ledger, "deadlines") == 0
+
+
 async def test_f67_a_cancelled_execution_has_no_finish_by(
     ledger: Ledger, one: Runner, database_url: str
 ) -> None:

@@ -96,6 +96,15 @@ def test_f67_texts_have_a_canonical_form(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [("p95", "p95"), (" 2 * p95 ", "2*p95"), ("1.50*p50", "1.5*p50"), ("1*p99", "p99"),
+     ("90s", "1m30s"), ("P1D", "1d")],
+)  # fmt: skip
+def test_f67_expected_durations_have_a_canonical_form(text: str, expected: str) -> None:
+    assert deadline_texts.normal_expected(text) == expected
+
+
+@pytest.mark.parametrize(
     ("policy", "message"),
     [
         ({"start_by": "24:00"}, "start_by = .*use a wall time such as '06:00'"),
@@ -104,6 +113,8 @@ def test_f67_texts_have_a_canonical_form(text: str, expected: str) -> None:
         ({"finish_by": "40000d"}, "finish_by = .*is longer than 100 years"),
         ({"expect_duration": "06:00"}, "expect_duration = .*is invalid"),
         ({"expect_duration": 5}, "expect_duration = 5"),
+        ({"expect_duration": "p5"}, "expect_duration = .*2\\*p95"),
+        ({"expect_duration": "0*p95"}, "expect_duration = .*2\\*p95"),
     ],
 )  # fmt: skip
 def test_f67_a_text_without_a_meaning_is_refused(policy: dict[str, object], message: str) -> None:

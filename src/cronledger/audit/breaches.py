@@ -21,6 +21,7 @@ from cronledger.rules.model import ScopeKey
 _KINDS = ("start_by", "finish_by", "expect_duration")
 _WALL = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _PART = re.compile(r"([0-9]+(?:[.,][0-9]+)?)(ms|us|[wdhms])")
+_QUANTILE = re.compile(r"p[0-9]{2}\s*$")
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}
 _FAR_OFF = datetime.fromisoformat("9999-12-30T00:00:00+00:00")
 
@@ -102,7 +103,8 @@ class BreachComparison:
                 continue
             breach = self._breaches.pop(found, None)
             if kind == "expect_duration":
-                problem = self._wrong_duration(one, _length(text), breach)
+                expected = None if _QUANTILE.search(text) else _length(text)
+                problem = self._wrong_duration(one, expected, breach)
             else:
                 zone = one.edit.raw["timezone"]
                 problem = self._wrong_deadline(one, kind, _deadline(text, zone, one.anchor), breach)
@@ -141,13 +143,20 @@ class BreachComparison:
         return self.audits.was_retried(self.job, ran.id)
 
     @staticmethod
-    def _wrong_duration(one: _Anchored, expected: timedelta, breach: Row | None) -> str | None:
+    def _wrong_duration(
+        one: _Anchored, expected: timedelta | None, breach: Row | None
+    ) -> str | None:
+        """Return what is wrong. `expected` is None if it was a quantile: only a breach shows it."""
         ran = one.ran
         if ran is None:
             return None if breach is None else "a breach of expect_duration has no execution"
         # The durations of earlier attempts are not kept.
         if ran.attempt != 1 or ran.duration_ms is None or ran.status not in ("SUCCESS", "FAILED"):
             return None
+        if expected is None:
+            if breach is None or ran.first_started_at is None:
+                return None
+            expected = breach["deadline"] - ran.first_started_at
         too_long = timedelta(milliseconds=ran.duration_ms) > expected
         if too_long and breach is None:
             return f"it ran for {ran.duration_ms} ms, and breaches has no row of expect_duration"

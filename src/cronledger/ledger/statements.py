@@ -431,7 +431,7 @@ class Statements:
     async def add_deadlines(self, c: Connection, added: Sequence[NewDeadline]) -> Rows:
         rest = _attributes(
             added, plans="plan_time", policies="kind", revisions="revision", instants="instant",
-            lengths="length", months="month",
+            lengths="length", months="month", fractions="fraction", factors="factor",
         )  # fmt: skip
         scopes = _scopes([new.scope for new in added])
         return await self._rows(c, "add_deadlines", **scopes, **rest)

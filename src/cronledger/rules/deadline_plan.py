@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cronledger.rules import deadlines
 from cronledger.rules.cron_fields import CronError
+from cronledger.rules.deadline_texts import Quantile
 from cronledger.rules.deadlines import Kind
 from cronledger.rules.durations import DurationError
 from cronledger.rules.model import Job, JobState, Parked, Revision, ScheduleRow, ScopeKey
@@ -22,7 +23,10 @@ LATER = timedelta(hours=1)
 
 
 class NewDeadline(NamedTuple):
-    """One deadline to add. Either `instant` or `length` is set."""
+    """One deadline to add. One of `instant`, `length` and `fraction` is set.
+
+    `fraction`, `factor`: a multiple of a quantile of the durations before the plan_time.
+    """
 
     scope: ScopeKey
     plan_time: datetime
@@ -31,6 +35,8 @@ class NewDeadline(NamedTuple):
     instant: datetime | None
     length: timedelta | None
     month: date
+    fraction: float | None = None
+    factor: float | None = None
 
 
 class Scope(NamedTuple):
@@ -113,8 +119,10 @@ def of_anchor(
         (Kind.FINISH_BY, found.finish_by, None),
         (Kind.EXPECT_DURATION, None, found.expected),
     ):
-        if instant is not None or length is not None:
-            number = revision.revision
+        number = revision.revision
+        if isinstance(length, Quantile):
+            yield NewDeadline(key, plan_time, kind, number, None, None, found.month, *length)
+        elif instant is not None or length is not None:
             yield NewDeadline(key, plan_time, kind, number, instant, length, found.month)
 
 

@@ -1,10 +1,12 @@
-"""The texts of deadlines: a wall time (`06:00`, `06:00:30`) or a duration (`15m`).
+"""The texts of deadlines: a wall time (`06:00`, `06:00:30`), a duration (`15m`) or, of an attempt,
+a multiple of a quantile of earlier durations (`2*p95`).
 
 `rules.deadlines` computes the instants that they mean.
 """
 
 import re
 from datetime import time, timedelta
+from typing import NamedTuple
 
 from cronledger.rules import durations
 
@@ -13,7 +15,20 @@ WALL_TIME = r"([01]?[0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?"
 PATTERN = rf"^\s*{WALL_TIME}\s*$|{durations.PATTERN}"
 """The texts that `parse` accepts, as a regular expression of JSON Schema."""
 
+QUANTILE = r"([1-9][0-9]?(\.[0-9]{1,3})?\s*\*\s*)?p[1-9][0-9]"
+EXPECTED_PATTERN = rf"^\s*{QUANTILE}\s*$|{durations.PATTERN}"
+"""The texts that `parse_expected` accepts, as a regular expression of JSON Schema."""
+EXPECTED_REMEDY = "use a duration such as '90s', or a multiple of a quantile such as '2*p95'"
+
 _WALL = re.compile(WALL_TIME)
+_QUANTILE = re.compile(QUANTILE)
+
+
+class Quantile(NamedTuple):
+    """`factor` times the quantile `fraction` (0 to 1) of earlier durations."""
+
+    fraction: float
+    factor: float
 
 
 def parse(text: str) -> time | timedelta:
@@ -26,6 +41,27 @@ def parse(text: str) -> time | timedelta:
         return durations.parse(text)
     except durations.DurationError as error:
         raise durations.DurationError(error.value, error.problem, REMEDY) from None
+
+
+def parse_expected(text: str) -> timedelta | Quantile:
+    """Return what `text` means as `expect_duration`. Raises durations.DurationError."""
+    plain = text.strip()
+    if _QUANTILE.fullmatch(plain):
+        factor, _, quantile = plain.rpartition("*")
+        return Quantile(int(quantile.strip()[1:]) / 100, float(factor or 1))
+    try:
+        return durations.parse(text)
+    except durations.DurationError as error:
+        raise durations.DurationError(error.value, error.problem, EXPECTED_REMEDY) from None
+
+
+def normal_expected(text: str) -> str:
+    """Return the canonical text of an `expect_duration`. Raises durations.DurationError."""
+    found = parse_expected(text)
+    if isinstance(found, timedelta):
+        return durations.format(found)
+    quantile = f"p{round(found.fraction * 100)}"
+    return quantile if found.factor == 1 else f"{found.factor:g}*{quantile}"
 
 
 def normal(text: str) -> str:

@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from cronledger.rules import durations, zones
-from cronledger.rules.deadline_texts import parse
+from cronledger.rules import zones
+from cronledger.rules.deadline_texts import Quantile, parse, parse_expected
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
@@ -32,12 +32,13 @@ class Kind(StrEnum):
 class Deadlines(NamedTuple):
     """The deadlines of one anchor; None where the job declares none.
 
-    `expected`: how long an attempt may run. `month`: the first day of the local month.
+    `expected`: how long an attempt may run; the database knows what a quantile is. `month`: the
+    first day of the local month.
     """
 
     start_by: datetime | None
     finish_by: datetime | None
-    expected: timedelta | None
+    expected: timedelta | Quantile | None
     month: date
 
 
@@ -64,7 +65,7 @@ def of(
     expect_duration: str | None,
 ) -> Deadlines:
     """Return the deadlines of `anchor`. Raises as `instant` does."""
-    expected = None if expect_duration is None else durations.parse(expect_duration)
+    expected = None if expect_duration is None else parse_expected(expect_duration)
     return Deadlines(
         None if start_by is None else instant(start_by, anchor, timezone),
         None if finish_by is None else instant(finish_by, anchor, timezone),

@@ -93,7 +93,7 @@ def _deadline(value: object) -> object:
 
 def _expected(value: object) -> object:
     value = _length(value)
-    return durations.format(durations.parse(value)) if isinstance(value, str) else value
+    return deadline_texts.normal_expected(value) if isinstance(value, str) else value
 
 
 Deadline = Annotated[
@@ -105,8 +105,9 @@ Deadline = Annotated[
 ExpectedDuration = Annotated[
     str,
     BeforeValidator(_expected),
-    WithJsonSchema({"type": "string", "format": "duration"}),
+    WithJsonSchema({"type": "string", "pattern": deadline_texts.EXPECTED_PATTERN}),
 ]
+"""A duration or a multiple of a quantile, in the canonical text of `deadline_texts`."""
 
 OWNER_PATTERN = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
@@ -320,7 +321,9 @@ class Job(BaseModel):
         None, description="Deadline of the success, written like `start_by`."
     )
     expect_duration: ExpectedDuration | None = Field(
-        None, description="An attempt that runs for longer is a breach. It is not stopped."
+        None,
+        description="An attempt that runs for longer is a breach. It is not stopped. A duration, "
+        "or a multiple of a quantile of the last successful attempts, such as `2*p95`.",
     )
     max_running: Annotated[Whole, Field(ge=1, le=LARGEST_INTEGER)] | None = Field(
         None,

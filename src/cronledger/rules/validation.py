@@ -112,7 +112,8 @@ def _durations(report: Report, retention: timedelta) -> None:
         )
     for name in ("start_by", "finish_by", "expect_duration"):
         text = getattr(job, name)
-        length = None if text is None else deadline_texts.parse(text)
+        read = deadline_texts.parse_expected if name == "expect_duration" else deadline_texts.parse
+        length = None if text is None else read(text)
         if isinstance(length, timedelta) and length > LONGEST:
             report.add(name, "is longer than 100 years", "use a shorter duration")
         elif length == timedelta(0):
