@@ -20,8 +20,10 @@ from unittest import mock
 import psycopg
 
 from cronledger.app import App, Context
+from cronledger.engine.alerting.deliveries import Deliveries
 from cronledger.engine.claiming import request
 from cronledger.engine.claiming.claim import Claim
+from cronledger.engine.commands.client import Supervisor
 from cronledger.engine.maintenance.alerts import Alerts
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.ledger import migrate as migrations
@@ -164,6 +166,36 @@ async def alerts(url: str, watch: Watch) -> None:
     await step.step()
 
 
+def accept(message: Any) -> None:
+    """A channel that accepts each message."""
+
+
+async def hang(message: Any) -> None:
+    """A channel that does not respond to the process that is killed."""
+    await asyncio.sleep(60 if os.environ.get("KILLED") else 0)
+
+
+def deliveries_of(runner: Runner) -> Deliveries:
+    made = Deliveries(
+        runner.pool, runner.statements, runner.clock, Supervisor(), runner=runner.name, slots=2,
+        wake=lambda: None,
+    )  # fmt: skip
+    made.note(watching=True)
+    return made
+
+
+async def deliver(url: str, watch: Watch) -> None:
+    """Two deliveries: one ends, and the other is released by a drain."""
+    runner = await opened(url)
+    made = deliveries_of(runner)
+    watch.armed = True
+    await made.step()
+    with closing(Ledger(url)) as ledger:
+        ended = "SELECT count(*) FROM executions WHERE queue = 'alerts' AND status = 'SUCCESS'"
+        await eventually("one has ended", lambda: ledger.one(ended) == 1)
+    await made.close(0)
+
+
 app = App(NAME)
 scoped = App("scoped")
 older, newer, visitor = App("plugged", deploy=1), App("plugged", deploy=2), App("visitor")
@@ -293,7 +325,8 @@ async def migrate(url: str, watch: Watch) -> None:
 STEPS: dict[str, Callable[[str, Watch], Coroutine[Any, Any, None]]] = {
     step.__name__: step
     for step in (
-        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, alerts, drain, transaction,
+        claim, ahead, steal, refused, unknown, finish, heartbeat, sweep, alerts, deliver,
+        drain, transaction,
         answer_lost, commit_lost, scopes, deploy, migrate,
     )
 }  # fmt: skip
