@@ -455,7 +455,9 @@ BEGIN
             SELECT c.channel FROM unnest({schema}_internal.ledger_channels('runner_lost')) c(channel)
         ), lost AS (
             SELECT r.id, r.host, r.stale_after FROM {schema}.runners r
-            WHERE r.state <> 'stopped' AND r.stale_after < {schema}.db_now() AND r.stale_after >= from_at
+            -- Not a worker in another language, which does not report its end.
+            WHERE r.state <> 'stopped' AND r.version <> 'external'
+              AND r.stale_after < {schema}.db_now() AND r.stale_after >= from_at
         )
         SELECT c.channel, l.id AS runner, true AS holds, format('runner %s on %s has not checked in', l.id, l.host) AS summary,
                jsonb_build_object('host', l.host, 'stale_after', l.stale_after) AS details

@@ -276,8 +276,7 @@ class App:
             overlap: While the scope runs: "skip" (default), "wait", "allow" or "replace".
             start_by: Deadline of the start: a wall time or a duration, such as "06:00" or "15m".
             finish_by: Deadline of the success, written like `start_by`.
-            expect_duration: An attempt that runs for longer is recorded as a breach: a duration, or
-                a multiple of a quantile, such as "2*p95".
+            expect_duration: A longer attempt is a breach: "90s", or a quantile such as "2*p95".
             max_running: Most executions of this job at once, over all scopes and replicas.
             queue: Only runners that serve this queue run the job. Default: "default".
             payload: JSON that is passed to the handler.

@@ -272,6 +272,15 @@ def test_f64_skips_that_were_intended_raise_nothing(ledger: Ledger, reason: str)
     assert raised(ledger) == []
 
 
+def test_f64_a_worker_that_claims_nothing_more_is_not_lost(ledger: Ledger) -> None:
+    channel(ledger, on_ledger=["runner_lost"])
+    ledger.job("job", handler="external")
+    end(ledger, True)
+    ledger.travel(by=timedelta(hours=1))
+    step(ledger)
+    assert raised(ledger) == []
+
+
 def test_f64_a_runner_that_is_lost_opens_and_its_return_closes(ledger: Ledger) -> None:
     channel(ledger, on_ledger=["runner_lost"])
     ledger.values(

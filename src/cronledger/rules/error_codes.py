@@ -25,6 +25,8 @@ class ErrorCode(StrEnum):
     RESULT_INVALID = "result_invalid"
     RESULT_TOO_LARGE = "result_too_large"
     RESULT_CHANGED = "result_changed"
+    DELIVERY_FAILED = "delivery_failed"
+    CHANNEL_INVALID = "channel_invalid"
 
 
 ERROR_MEANINGS: Mapping[ErrorCode, str] = {
@@ -47,4 +49,6 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     "was not stored.",
     ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
     "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
+    ErrorCode.DELIVERY_FAILED: "The channel did not accept a delivery of alerts.",
+    ErrorCode.CHANNEL_INVALID: "No replica can use the channel of a delivery. Never retried.",
 }

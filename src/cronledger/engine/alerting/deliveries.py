@@ -20,6 +20,7 @@ from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
 from cronledger.rules import channels
+from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.outcome import clean_text
 
 log = get_logger(__name__)
@@ -142,20 +143,20 @@ class Deliveries:
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, ("target.channel", *found["loc"])))
-            return failed("channel_invalid", f"{where}: {found['msg']}", final=True)
+            return failed(ErrorCode.CHANNEL_INVALID, f"{where}: {found['msg']}", final=True)
         sender = Sender(self._supervisor, self._threads, delivery, DELIVERY_SECONDS)
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):
                 await sender.send(channel, delivery.payload)
         except TimeoutError:
-            return failed("timeout", f"it did not end within {DELIVERY_SECONDS:.0f} s")
+            return failed(ErrorCode.TIMEOUT, f"it did not end within {DELIVERY_SECONDS:.0f} s")
         except DeliveryError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - of any library, or of a function
             reason = f"{type(error).__name__}: {error}"
         else:
             return DeliveryEnd(delivery.id, delivery.token)
-        return failed("delivery_failed", clean_text(redacted(reason, tuple(sender.hidden))))
+        return failed(ErrorCode.DELIVERY_FAILED, clean_text(redacted(reason, tuple(sender.hidden))))
 
     async def _write(self, ended: DeliveryEnd) -> None:
         """Write the end of a delivery. Raises psycopg.Error if that is impossible for too long.
