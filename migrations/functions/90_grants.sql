@@ -20,7 +20,7 @@ LANGUAGE sql IMMUTABLE AS $$
              schema_migrations verifications execution_hours audit alerts alert_states channels missing_channels
               breaches compliance verify_breaches unjudged_deadlines deadline_progress'),
         ('viewer operator runner', 'EXECUTE',
-            'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label group_status
+            'history_violations recent_violations present_violations wrong_hours max_steals is_dirty has_label next_firings group_status
              queues_in_use preview_backfill'),
         ('operator runner', 'SELECT', 'execution_payloads job_targets'),
         -- Operator functions.
