@@ -4,12 +4,14 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import psycopg
 import pytest
 import sentry_sdk
 from aiohttp import web
+from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
 from cronledger.app import Context, Retry
@@ -164,6 +166,54 @@ async def test_f66_a_check_that_is_unreachable_is_logged_without_its_key(
     assert "secret-key" not in str(lines)
 
 
+async def test_f66_an_address_that_cannot_be_requested_blocks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pings, "WAITS", (0.0,))
+    url = "http://\u00fc..example/secret-key"  # the empty label cannot be encoded
+    Job.model_validate({"name": "a", "handler": "external", "ping": url})
+    sender = Pings(allow_private=True)
+    with capture_logs() as lines:
+        for _ in range(pings.MOST_WAITING + 1):
+            sender.put(Ping(url, "start"))
+        await sender.close(10)
+    events = [line["event"] for line in lines]
+    assert events == ["ping_dropped"] + ["ping_failed"] * pings.MOST_WAITING
+    assert "secret-key" not in str(lines)
+
+
+async def test_f66_a_ping_that_waits_for_its_turn_is_not_given_up(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pings, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(pings, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(pings, "WAITS", (0.0,))
+    checks.open.clear()
+    sender = Pings(allow_private=True)
+    with capture_logs() as lines:
+        for name in ("hanging", "waiting"):
+            sender.put(Ping(f"{checks.url}/{name}"))
+        await eventually("the first one is given up", lambda: len(checks.requests) == 2)
+        checks.open.set()
+        await sender.close(10)
+    assert [line["event"] for line in lines] == ["ping_failed"]
+    assert checks.paths == ["/hanging", "/waiting"]
+
+
+async def test_f66_a_failed_ping_does_not_name_another_execution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pings, "WAITS", (0.0,))
+    sender = Pings(allow_private=True)
+    with capture_logs(processors=[merge_contextvars]) as lines:
+        with bound_contextvars(execution_id=7):
+            sender.put(Ping("http://127.0.0.1:1/"))
+        await sender.close(10)
+    (line,) = lines
+    assert line["event"] == "ping_failed"
+    assert "execution_id" not in line
+
+
 async def test_f66_a_private_address_needs_permission(checks: Checks) -> None:
     sender = Pings(allow_private=False)
     with capture_logs() as lines:
@@ -284,6 +334,14 @@ def test_f66_without_the_sdk_nothing_is_imported(monkeypatch: pytest.MonkeyPatch
     job = Job.model_validate({"name": "a", "handler": "external", "schedule": "@daily"})
     SentryCheckIns().started(job, ScopeKey("a", "global", "global"), "x")
     assert "sentry_sdk" not in sys.modules
+
+
+def test_f66_an_sdk_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentry_sdk", ModuleType("sentry_sdk"))
+    job = Job.model_validate({"name": "a", "handler": "external", "schedule": "@daily"})
+    with capture_logs() as lines:
+        SentryCheckIns().started(job, ScopeKey("a", "global", "global"), "x")
+    assert lines == []
 
 
 def test_f66_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transport) -> None:

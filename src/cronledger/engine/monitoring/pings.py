@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import deque
+from contextvars import Context
 from typing import NamedTuple
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import aiohttp
@@ -55,6 +57,8 @@ class Pings:
         self._waiting: dict[str, deque[Ping]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._session: aiohttp.ClientSession | None = None
+        # Not the limit of the session, in which waiting would count towards REQUEST_SECONDS.
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._closed = False
 
     def put(self, ping: Ping) -> None:
@@ -65,7 +69,10 @@ class Pings:
             return
         waiting.append(ping)
         if ping.url not in self._tasks:
-            task = asyncio.create_task(self._send_all(ping.url), name="cronledger pings")
+            # In a context of its own: log lines of later pings must not name this execution.
+            task = asyncio.create_task(
+                self._send_all(ping.url), name="cronledger pings", context=Context()
+            )
             self._tasks[ping.url] = task
 
     async def close(self, seconds: float) -> None:
@@ -98,7 +105,7 @@ class Pings:
         for wait in WAITS:
             await asyncio.sleep(wait)
             try:
-                async with asyncio.timeout(REQUEST_SECONDS):
+                async with self._turns, asyncio.timeout(REQUEST_SECONDS):
                     status = await self._request(ping)
             except AddressRefusedError:
                 error = "its address is not public; set ping_allow_private to permit it"
@@ -119,9 +126,7 @@ class Pings:
     async def _request(self, ping: Ping) -> int:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    resolver=Resolver(self._allow_private), limit=MOST_AT_ONCE
-                ),
+                connector=aiohttp.TCPConnector(resolver=Resolver(self._allow_private), limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "cronledger"},
             )
@@ -134,5 +139,11 @@ class Pings:
 
 
 def _host(ping: Ping) -> str:
-    """Return the host of a check. Its path is a key, which is not logged."""
-    return URL(ping.url).host or ""
+    """Return the host of a check. Its path is a key, which is not logged. Raises nothing.
+
+    `URL` refuses hosts that a job may have, such as one with an empty label.
+    """
+    try:
+        return urlsplit(ping.url).hostname or ""
+    except ValueError:
+        return ""

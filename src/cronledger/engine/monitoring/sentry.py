@@ -37,8 +37,9 @@ class SentryCheckIns:
         self, job: Job, scope: ScopeKey, check_in: str, status: str, seconds: float | None
     ) -> None:
         # Not imported here: without the program's own initialisation there is nowhere to send to.
-        sdk = sys.modules.get("sentry_sdk")
-        if sdk is None or not sdk.is_initialized():
+        # The function is missing in versions before 2.0, and while another thread imports the SDK.
+        initialized = getattr(sys.modules.get("sentry_sdk"), "is_initialized", None)
+        if initialized is None or not initialized():
             return
         config = monitor(job)
         if config is None:
