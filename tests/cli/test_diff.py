@@ -69,6 +69,19 @@ def test_a_diff_says_what_apply_then_does(cli: Cli, applied: Path, database_url:
     assert (after["jobs"], after["unchanged"]) == ([], 3)
 
 
+def test_f66_a_diff_hides_the_key_of_a_check(cli: Cli, applied: Path) -> None:
+    check = "https://hc-ping.com/hunter2"
+    ping = f'[jobs.hourly]\nping = "{check}"'
+    applied.write_text(UTC_JOBS.replace("[jobs.hourly]", ping))
+    shown = cli("jobs", "diff", "jobs.toml")
+    assert "    ping: none -> https://hc-ping.com/***\n" in shown.stdout
+    (change,) = json.loads(cli("jobs", "diff", "jobs.toml", "--json").stdout)["jobs"]
+    assert change["fields"] == {"ping": [None, "https://hc-ping.com/***"]}
+    assert cli("jobs", "apply", "jobs.toml").exit_code == 0
+    applied.write_text(UTC_JOBS)
+    assert "https://hc-ping.com/*** -> none" in cli("jobs", "diff", "jobs.toml").stdout
+
+
 def test_a_diff_counts_the_occurrences_that_come_and_go(cli: Cli, applied: Path) -> None:
     applied.write_text(CHANGED)
     found = json.loads(cli("jobs", "diff", "jobs.toml", "--json", "--days", "2").stdout)

@@ -9,7 +9,7 @@ import click
 
 from cronledger.cli import complete
 from cronledger.cli.parameters import BIGINT
-from cronledger.cli.show import cell, echo, json_option, print_json, without_secrets
+from cronledger.cli.show import cell, echo, host_only, json_option, print_json, without_secrets
 from cronledger.rules.problems import Exit
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ def _masked(change: "Change") -> dict[str, Any]:
     if "target" in shown["fields"]:
         pair = shown["fields"]["target"]
         shown["fields"]["target"] = [value and without_secrets(value) for value in pair]
+    if "ping" in shown["fields"]:
+        shown["fields"]["ping"] = [url and host_only(url) for url in shown["fields"]["ping"]]
     return shown
 
 

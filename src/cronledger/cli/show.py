@@ -165,11 +165,18 @@ def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def host_only(url: str) -> str:
+    """Return the URL with all but its scheme and host masked: its path may be a key."""
+    from cronledger.settings import MASK
+
+    return re.sub(r"(?s)^([a-z]+://)([^/?#]*@)?([^/?#]*).*$", rf"\1\3/{MASK}", url)
+
+
 def _channel_without_secrets(channel: dict[str, Any]) -> dict[str, Any]:
     """Return the channel as the view `job_targets` shows it: the path of a URL may be a secret."""
     from cronledger.settings import MASK
 
     shown = without_secrets(channel)
     if isinstance(url := channel.get("url"), str):
-        shown["url"] = re.sub(r"(?s)^([a-z]+://)([^/?#]*@)?([^/?#]*).*$", rf"\1\3/{MASK}", url)
+        shown["url"] = host_only(url)
     return shown | ({"urls": MASK} if "urls" in channel else {})
