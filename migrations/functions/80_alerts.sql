@@ -616,6 +616,20 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.deliver_alerts() IS 'Creates the executions that deliver the alerts which have none, with at most 500 alerts each, for channels that have had none for a minute. Returns how many.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.has_unobserved(handled pg_snapshot) RETURNS boolean LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+DECLARE
+    seen  constant pg_snapshot := pg_current_snapshot();
+    first constant xid8 := pg_snapshot_xmax(handled);
+BEGIN
+    RETURN first < pg_snapshot_xmax(seen) AND (
+        EXISTS (SELECT FROM {schema}.executions e
+                WHERE e.changed_xact >= first AND pg_visible_in_snapshot(e.changed_xact, seen))
+        OR EXISTS (SELECT FROM {schema}.deadline_breaches b
+                   WHERE b.recorded_xact >= first AND pg_visible_in_snapshot(b.recorded_xact, seen)));
+END $$;
+COMMENT ON FUNCTION {schema}_internal.has_unobserved(pg_snapshot) IS 'Returns whether there are visible changes from the end of this cursor on.';
+
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_alerts(most integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -649,11 +663,7 @@ BEGIN
     PERFORM {schema}_internal.deliver_alerts();
     UPDATE {schema}.alert_progress p
     SET handled = upto, since = progress.since, next_at = progress.next_at;
-    RETURN pg_snapshot_xmax(upto) < pg_snapshot_xmax(pg_current_snapshot()) AND (
-        EXISTS (SELECT FROM {schema}.executions e WHERE e.changed_xact >= pg_snapshot_xmax(upto)
-                AND pg_visible_in_snapshot(e.changed_xact, pg_current_snapshot()) LIMIT 1)
-        OR EXISTS (SELECT FROM {schema}.deadline_breaches b WHERE b.recorded_xact >= pg_snapshot_xmax(upto)
-                   AND pg_visible_in_snapshot(b.recorded_xact, pg_current_snapshot()) LIMIT 1));
+    RETURN {schema}_internal.has_unobserved(upto);
 END $$;
 COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions and new breaches, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';
 

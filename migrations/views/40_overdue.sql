@@ -34,12 +34,13 @@ WITH RECURSIVE due_queues AS (
     UNION ALL
     SELECT s.job_name, s.scope_kind, s.scope_id, s.queue, s.next_plan_time,
            coalesce(s.next_plan_time + j.schedule_delay, s.planned_through), NULL, s.parked, NULL
-    FROM {schema}.jobs j
-    LEFT JOIN {schema}.queues q ON q.name = j.queue
-    JOIN {schema}.schedules s ON s.job_name = j.name AND s.parked IN ('paused', 'spec_error')
-    WHERE j.retired_at IS NULL
-      AND (j.paused_at IS NOT NULL OR j.spec_error IS NOT NULL OR q.paused_at IS NOT NULL)
-      AND (s.parked = 'spec_error' OR s.next_plan_time IS NOT NULL)
+    -- OFFSET 0: the scopes of each such job are found by its key, and not among all schedules.
+    FROM (SELECT p.name, p.schedule_delay FROM {schema}.jobs p LEFT JOIN {schema}.queues q ON q.name = p.queue
+          WHERE p.retired_at IS NULL
+            AND (p.paused_at IS NOT NULL OR p.spec_error IS NOT NULL OR q.paused_at IS NOT NULL) OFFSET 0) j
+    CROSS JOIN LATERAL (SELECT x.* FROM {schema}.schedules x
+                        WHERE x.job_name = j.name AND x.parked IN ('paused', 'spec_error') OFFSET 0) s
+    WHERE s.parked = 'spec_error' OR s.next_plan_time IS NOT NULL
     UNION ALL
     SELECT e.job_name, e.scope_kind, e.scope_id, e.queue, e.plan_time, e.next_attempt_at, e.id, NULL,
            CASE WHEN e.trigger = 'manual' AND e.status = 'PENDING' THEN e.due_at END
