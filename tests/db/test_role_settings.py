@@ -276,7 +276,8 @@ CREATE CONSTRAINT TRIGGER zz_testify AFTER INSERT OR UPDATE OR DELETE ON cronled
 TABLES = (
     "queues", "jobs", "job_revisions", "schedules", "executions", "skips", "sources", "identity",
     "pruned", "acceptances", "verification_runs", "rolled_up_hours", "changed_hours",
-    "roll_up_state", "operator_actions",
+    "roll_up_state", "operator_actions", "tracked_states", "raised_alerts", "alert_progress",
+    "deadline_cursors", "manual_deadlines", "deadlines", "deadline_breaches", "deadline_months",
 )  # fmt: skip
 NOT_DURABLE = {
     "runners": "renewed every few seconds", "undated": "empty at every COMMIT",
@@ -318,6 +319,8 @@ CALLS: dict[str, str] = {
     "retire": "SELECT retire('job')",
     "an edit": "UPDATE jobs SET retired_at = NULL, schedule = '@daily'",
     "a new job": "INSERT INTO jobs (name, handler) VALUES ('new', 'external')",
+    "a rule": """UPDATE jobs SET notify = '[{{"channel": "ops"}}]' WHERE name = 'job'""",
+    "raise_alerts": "SELECT cronledger_internal.raise_alerts(100)",
     "a deletion": "DELETE FROM jobs WHERE name = 'new'",
     "a limit": "UPDATE queues SET max_running = 9",
 }
@@ -331,7 +334,8 @@ STEPS = {
     "assert_lease", "scope_changes", "date_at_commit", "refuse_start",
     "settle_inputs", "settle_left_behind", "job_definition", "create_missing_partitions",
     "maintain_partitions", "earliest_due", "left_behind", "parked_jobs", "unblocked_schedules",
-    "prune_hours",
+    "prune_hours", "prune_alerts", "is_delivery_due", "lock_deadlines", "take_manual_deadlines",
+    "add_deadlines", "advance_deadlines", "judge_deadlines", "close_breaches", "prune_breaches",
 }  # fmt: skip
 """What only steps of a replica call, or what writes nothing."""
 

@@ -14,7 +14,9 @@ from cronledger.engine.runtime.runtime import Runtime
 from tests.simulation.support.backend import Database
 from tests.simulation.support.run import SimHeartbeats, simulate
 
-IN_A_LOOP = {"check_in", "sweeper", "scopes", "dispatcher", "finisher", "listener"}
+IN_A_LOOP = {
+    "alerts", "check_in", "deliveries", "dispatcher", "finisher", "listener", "scopes", "sweeper",
+}  # fmt: skip
 
 
 def driven() -> Iterator[str]:
