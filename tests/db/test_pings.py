@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
+from uuid import UUID, uuid5
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from structlog.contextvars import bound_contextvars, merge_contextvars
 from structlog.testing import capture_logs
 
 from cronledger.app import Context, Retry
-from cronledger.engine.monitoring import pings
+from cronledger.engine.monitoring import monitoring, pings
 from cronledger.engine.monitoring.pings import Ping, Pings
 from cronledger.engine.monitoring.sentry import SentryCheckIns, monitor, slug
 from cronledger.rules.model import Job, ScopeKey
@@ -328,25 +329,43 @@ def test_f66_a_schedule_that_sentry_does_not_know_is_logged_once(sentry: Transpo
 
 
 def test_f66_without_the_sdk_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cronledger.engine.monitoring.sentry import SentryCheckIns
-
     monkeypatch.delitem(sys.modules, "sentry_sdk")
-    job = Job.model_validate({"name": "a", "handler": "external", "schedule": "@daily"})
-    SentryCheckIns().started(job, ScopeKey("a", "global", "global"), "x")
+    assert not SentryCheckIns().active
     assert "sentry_sdk" not in sys.modules
 
 
 def test_f66_an_sdk_without_the_function_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentry_sdk", ModuleType("sentry_sdk"))
-    job = Job.model_validate({"name": "a", "handler": "external", "schedule": "@daily"})
-    with capture_logs() as lines:
-        SentryCheckIns().started(job, ScopeKey("a", "global", "global"), "x")
-    assert lines == []
+    assert not SentryCheckIns().active
+
+
+async def test_f66_an_execution_that_nobody_is_told_of_gets_no_id(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The id of an attempt is a SHA-1, which would be a tenth of the cost of an execution."""
+    computed: list[str] = []
+
+    def record(namespace: UUID, name: str) -> UUID:
+        computed.append(name)
+        return uuid5(namespace, name)
+
+    def due() -> None: ...
+
+    monkeypatch.setattr(monitoring, "uuid5", record)
+    whole.job(due, schedule="* * * * *", catch_up="latest", grace="1h")
+    async with whole.replica():
+        whole.rows(
+            "UPDATE cronledger.schedules SET planned_through = planned_through - interval '1 min',"
+            " next_due_at = cronledger.db_now()"
+        )
+        await eventually(
+            "the execution has ended",
+            lambda: whole.rows("SELECT FROM cronledger.executions WHERE status = 'SUCCESS'"),
+        )
+    assert computed == []
 
 
 def test_f66_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Transport) -> None:
-    from cronledger.engine.monitoring.sentry import SentryCheckIns
-
     job = Job.model_validate(
         {"name": "Nightly Backup", "handler": "external", "schedule": "30 2 * * *",
          "timezone": "Europe/Berlin", "grace": "90s", "run_timeout": "4h"}

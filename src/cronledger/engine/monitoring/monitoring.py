@@ -36,8 +36,8 @@ class Monitoring:
         if job.ping is not None:
             self._pings.put(Ping(job.ping, "start", _run(claimed.id, claimed.attempt)))
         scheduled = claimed.trigger == Trigger.SCHEDULE
-        if self._sentry is not None and scheduled and claimed.attempt == 1:
-            self._sentry.started(job, claimed.key.scope, _run(claimed.id, 1).hex)
+        if scheduled and claimed.attempt == 1 and (sentry := self._active_sentry()) is not None:
+            sentry.started(job, claimed.key.scope, _run(claimed.id, 1).hex)
 
     def ended(self, lease: Lease, outcome: Outcome, *, release: bool, duration_ms: int) -> None:
         """Report that the end of an attempt is committed. `release`: it is not its end."""
@@ -47,11 +47,16 @@ class Monitoring:
             signal = "log" if retried else _signal(outcome)
             run = _run(claimed.id, claimed.attempt)
             self._pings.put(Ping(job.ping, signal, run, _body(outcome, release=release)))
-        if self._sentry is not None and claimed.trigger == Trigger.SCHEDULE and not retried:
-            self._sentry.ended(
+        scheduled = claimed.trigger == Trigger.SCHEDULE
+        if scheduled and not retried and (sentry := self._active_sentry()) is not None:
+            sentry.ended(
                 job, claimed.key.scope, _run(claimed.id, 1).hex,
                 ok=outcome.status is Status.SUCCESS, seconds=duration_ms / 1000,
             )  # fmt: skip
+
+    def _active_sentry(self) -> SentryCheckIns | None:
+        """Return where check-ins are sent; None: nowhere, so that no id has to be computed."""
+        return self._sentry if self._sentry is not None and self._sentry.active else None
 
     def swept(self, row: Swept) -> None:
         """Report an execution whose runner is gone, and which the sweeper has ended."""

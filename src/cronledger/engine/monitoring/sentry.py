@@ -19,11 +19,19 @@ _UNITS = {"m": "minute", "h": "hour", "d": "day", "w": "week"}
 class SentryCheckIns:
     """Sends one check-in at the first start of a scheduled execution, and one at its end.
 
-    Without an initialised `sentry_sdk` it does nothing. The SDK sends in a thread of its own.
+    Its methods may be called only while it is `active`. The SDK sends in a thread of its own.
     """
 
     def __init__(self) -> None:
         self._unsupported: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        """Return whether the program has initialised `sentry_sdk`."""
+        # Not imported here: without the program's own initialisation there is nowhere to send to.
+        # The function is missing in versions before 2.0, and while another thread imports the SDK.
+        initialized = getattr(sys.modules.get("sentry_sdk"), "is_initialized", None)
+        return initialized is not None and bool(initialized())
 
     def started(self, job: Job, scope: ScopeKey, check_in: str) -> None:
         """Send that an execution of the schedule has started."""
@@ -36,11 +44,6 @@ class SentryCheckIns:
     def _capture(
         self, job: Job, scope: ScopeKey, check_in: str, status: str, seconds: float | None
     ) -> None:
-        # Not imported here: without the program's own initialisation there is nowhere to send to.
-        # The function is missing in versions before 2.0, and while another thread imports the SDK.
-        initialized = getattr(sys.modules.get("sentry_sdk"), "is_initialized", None)
-        if initialized is None or not initialized():
-            return
         config = monitor(job)
         if config is None:
             if job.name not in self._unsupported:
