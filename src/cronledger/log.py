@@ -91,10 +91,10 @@ EVENTS: Mapping[str, str] = {
     "partitions_maintained": "A partition of executions was created or dropped, or skips were "
     "pruned.",
     "pause_ended": "A pause reached its end.",
-    "ping_dropped": "A ping was not sent, because too many for the same check wait, or because "
-    "the runner has stopped.",
-    "ping_failed": "A check did not accept a ping after three tries, or refused it. The "
-    "execution is not affected.",
+    "ping_dropped": "A ping was not sent, because too many pings of its check were waiting, or the "
+    "runner stopped.",
+    "ping_failed": "A ping failed three times, or the check refused it. The execution is not "
+    "affected.",
     "planner_crashed": "A defect of cronledger prevented the planning of a job. Nothing of it "
     "starts.",
     "planning_delegated": "The number of live runners with newer tzdata or croniter, or of those "
@@ -112,8 +112,8 @@ EVENTS: Mapping[str, str] = {
     "scopes_not_stored": "The result of a scope provider could not be stored, because of a lock or "
     "of an invalid scope. It is called again a minute later.",
     "sentry_check_in_failed": "The SDK of Sentry raised an error. The execution is not affected.",
-    "sentry_monitor_unsupported": "Sentry has no monitor for the schedule of this job, so it "
-    "receives no check-ins. Logged once for each job.",
+    "sentry_monitor_unsupported": "Sentry does not support the schedule of this job, so the runner "
+    "sends no check-ins for it. Logged once for each job.",
     "server_not_durable": "These settings of the server are `off`. A crash of its host may lose or "
     "corrupt committed data.",
     "setting_unknown": "An environment variable that begins with CRONLEDGER_ is not a setting.",

@@ -221,13 +221,13 @@ class Settings(BaseSettings):
     )
     alert_slots: Annotated[Number, Field(ge=0, le=1_000)] = Field(
         2,
-        description="Most deliveries of alerts that this runner carries out at once, beside its "
-        "slots. 0: it delivers none.",
+        description="Most deliveries of alerts that this runner carries out at once, in addition "
+        "to its slots. 0: none.",
     )
     ping_url: HttpUrl | None = Field(
         None,
-        description="URL of a check of Healthchecks for the whole ledger. Each runner reports "
-        "there, at most once a minute, that it can read and write the ledger.",
+        description="URL of a check of Healthchecks for the whole ledger. Each runner reports to "
+        "it, at most once a minute, that it can read and write the ledger.",
     )
     ping_allow_private: bool = Field(
         False, description="Send pings also to addresses that are not public."

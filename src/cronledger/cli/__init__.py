@@ -23,7 +23,7 @@ COMMANDS = {
     "backfill": ("backfill:backfill", "Run past plan_times of a job."),
     "executions": ("executions:executions", "List, show, retry and cancel executions."),
     "queues": ("queues:queues", "List, limit, pause and resume queues."),
-    "alerts": ("alerts:alerts", "List alerts, or the states that are open now."),
+    "alerts": ("alerts:alerts", "List alerts, or the open states."),
     "channels": ("channels:channels", "List the channels of alerts, and test one."),
     "audit": ("audit:audit", "List who did what to jobs, queues and executions."),
     "deadlines": ("deadlines:deadlines", "List missed deadlines."),

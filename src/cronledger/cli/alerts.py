@@ -2,9 +2,8 @@
 
 import click
 
-from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import owner_options
+from cronledger.cli.parameters import job_option, limit_option, owner_options
 from cronledger.cli.show import unknown_job
 
 LISTING = Listing(
@@ -26,16 +25,10 @@ LISTING = Listing(
 
 
 @click.command()
-@click.option("--open", "is_open", is_flag=True, help="List the states that are open now.")
-@click.option("--job", metavar="NAME", shell_complete=complete.jobs, help="Only of this job.")
+@click.option("--open", "is_open", is_flag=True, help="List the open states instead.")
+@job_option("alerts of")
 @owner_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    help="Most rows to list.",
-)
+@limit_option("alerts")
 @listed(LISTING)
 def alerts(
     *,

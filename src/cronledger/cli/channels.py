@@ -40,7 +40,7 @@ def channels() -> None:
 @channels.command("list")
 @listed(LISTING)
 def list_channels(*, show: Printer) -> None:
-    """List the channels, each with its last delivery and the error of that."""
+    """List the channels, each with its last delivery and its error."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -56,13 +56,13 @@ def list_channels(*, show: Printer) -> None:
 )  # fmt: skip
 @json_option
 def test(*, name: str, timeout: timedelta, as_json: bool) -> None:
-    """Send a test message to a channel, and wait for the end of its delivery.
+    """Send a test message to a channel, and wait for the end of the delivery.
 
-    A replica delivers it, with the environment and the network that alerts use. The message is an
-    alert with the event `test`. It is sent once: if that fails, or does not happen within
-    --timeout, it is cancelled.
+    A replica sends the message, in the environment and the network that alerts use. The message is
+    an alert with the event `test`. It is not retried: if the delivery fails, or does not end within
+    --timeout, the command cancels it.
 
-    Exit status: 0 if the channel accepted the message, otherwise 1.
+    Exit status: 0 if the receiver accepted the message, otherwise 1.
     """
     from cronledger.cli.session import session
     from cronledger.rules.problems import Exit

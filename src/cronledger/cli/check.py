@@ -43,7 +43,7 @@ FORMATS = ("text", "json", "github")
     help="Executions of one queue that may be due in a second [default: `slots` of the settings].",
 )  # fmt: skip
 @click.option("--no-import", is_flag=True, help="Do not import the Python functions of a FILE.")
-@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 def check(
     *,
     sources: tuple[str, ...],
@@ -61,11 +61,13 @@ def check(
     lists the next firings of each job, and the clock changes within a year that affect it. A time
     in --from without an offset is read in the time zone of the jobs.
 
-    Errors are what `run` would refuse, and a job in a queue that is not among --queue or the
-    `queues` that are set. Warnings are probable mistakes, a job that does not fire any more, and a
-    collision: a second of the 24 hours after --from in which more than --at-once executions of one
-    queue are due. Each scope of a job counts, and jitter spreads its executions. If at least one
-    source declares channels, a notify of a channel that none of them declares is a warning.
+    Errors are problems that `run` would refuse, and jobs whose queue is not listed by --queue or by
+    `queues` of the settings. If neither is given, such a job causes only a warning.
+
+    Other warnings are probable mistakes, jobs that never fire again, and collisions. A collision is
+    a second, within 24 hours after --from, in which more than --at-once executions of one queue are
+    due. Each scope of a job counts, and jitter spreads its executions. If any source declares
+    channels, a job that names an undeclared channel causes a warning.
 
     The command exits with 0 if it finds no error, and with 2 if a source is invalid. It exits with
     1 if valid jobs have an error, or a warning with --strict.

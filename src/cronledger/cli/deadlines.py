@@ -5,9 +5,8 @@ from datetime import date
 
 import click
 
-from cronledger.cli import complete
 from cronledger.cli.listing import Listing, Printer, listed
-from cronledger.cli.parameters import owner_options
+from cronledger.cli.parameters import job_option, limit_option, owner_options
 from cronledger.cli.show import unknown_job
 
 BREACHES = Listing(
@@ -53,22 +52,11 @@ def _month(_context: click.Context, _parameter: click.Parameter, given: str | No
     return date.fromisoformat(f"{given}-01")
 
 
-_job_option = click.option(
-    "--job", metavar="NAME", shell_complete=complete.jobs, help="Only deadlines of this job."
-)
-
-
 @click.command()
-@click.option("--open", "only_open", is_flag=True, help="Only breaches that were not met late.")
-@_job_option
+@click.option("--open", "only_open", is_flag=True, help="Only deadlines that were not met late.")
+@job_option("deadlines of")
 @owner_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=50,
-    show_default=True,
-    help="Most breaches to list.",
-)
+@limit_option("deadlines")
 @listed(BREACHES)
 def deadlines(
     *,
@@ -79,7 +67,7 @@ def deadlines(
     limit: int,
     show: Printer,
 ) -> None:
-    """List missed deadlines, the newest first."""
+    """List missed deadlines, newest plan_time first."""
     from cronledger.cli.session import session
 
     with session() as ledger:
@@ -95,7 +83,7 @@ def deadlines(
 
 @click.command()
 @click.option("--month", metavar="YYYY-MM", callback=_month, help="Only this month.")
-@_job_option
+@job_option("deadlines of")
 @owner_options
 @listed(COMPLIANCE)
 def compliance(
@@ -106,7 +94,7 @@ def compliance(
     labels: dict[str, str],
     show: Printer,
 ) -> None:
-    """List how many deadlines were met, by job and month, the newest first."""
+    """List how many deadlines of each job and scope were met each month, newest month first."""
     from cronledger.cli.session import session
 
     with session() as ledger:

@@ -47,8 +47,8 @@ def dev(*, source: str | None, at: str | None, count: int, no_reload: bool) -> N
     dev shows the errors, and the replica continues with the jobs that it has. If FILE or the
     package of APP does not exist at the start, dev exits with 2.
 
-    With --at, the clock of the ledger starts at that time when the first replica starts, and runs
-    on. A time without an offset is read in the time zone of the jobs.
+    With --at, the clock of the ledger starts at that time, when the first replica starts. A time
+    without an offset is read in the time zone of the jobs.
 
     Restarts need the extra `cronledger[reload]`. The first SIGTERM or Ctrl-C waits for running
     work, and the second stops it.

@@ -22,7 +22,7 @@ MARKS = {
 @click.command()
 @json_option
 @click.option("--all", "every", is_flag=True, help="Also print the checks that found no problem.")
-@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 def doctor(*, as_json: bool, every: bool, strict: bool) -> None:
     """Check the installation, and name a remedy for each problem. Changes nothing.
 

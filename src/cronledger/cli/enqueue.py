@@ -43,9 +43,10 @@ def enqueue(
     """Enqueue work for a job, and print the id of the execution that will do it.
 
     With --key, the work merges into the PENDING execution with that key, which takes the newest
-    payload and the greatest watermark. With only --watermark, no id is printed if an execution has
-    already processed the input up to that position. With --due-at, which excludes these two, the
-    work waits until then. Work for a paused job waits until the job is resumed.
+    payload and the greatest watermark. With --watermark and without --key, no id is printed if an
+    execution has already processed the input up to that position. With --due-at, the work waits
+    until that time; --due-at excludes --key and --watermark. Work for a paused job waits until the
+    job is resumed.
     """
     from cronledger.cli.session import session
 

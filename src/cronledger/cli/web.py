@@ -11,7 +11,7 @@ LIBRARIES = ("starlette", "jinja2", "jsonschema", "uvicorn")
 @click.command()
 @click.option(
     "--listen", metavar="ADDRESS",
-    help="HOST:PORT, [IPv6]:PORT or unix:PATH; port 0: any free port [default: 127.0.0.1:8642].",
+    help="HOST:PORT, [IPv6]:PORT or unix:PATH. Port 0: any free port [default: 127.0.0.1:8642].",
 )  # fmt: skip
 @click.option(
     "--auth", type=click.Choice(["loopback", "token", "proxy"]),
@@ -24,8 +24,8 @@ def web(*, listen: str | None, auth: str | None) -> None:
     CRONLEDGER_WEB_. The first line on standard error is the address of the page.
 
     Without a sign-in (loopback), the page serves only this machine, and everybody on it is an
-    operator. A database that is unreachable does not end the page: it shows its last data, and
-    recovers.
+    operator. While the database is unreachable, the page shows its last data. It recovers
+    automatically.
 
     Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if a setting cannot work, or
     the database refuses the connection; 4 if the schema is out of date. The page needs the extra

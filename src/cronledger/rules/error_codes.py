@@ -50,5 +50,5 @@ ERROR_MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.RESULT_CHANGED: "On a SUCCESS: the result contained NUL characters or halves of "
     "surrogate pairs, which PostgreSQL cannot store, and was stored without them.",
     ErrorCode.DELIVERY_FAILED: "The channel did not accept a delivery of alerts.",
-    ErrorCode.CHANNEL_INVALID: "No replica can use the channel of a delivery. Never retried.",
+    ErrorCode.CHANNEL_INVALID: "The replica cannot read the declared channel. Never retried.",
 }

@@ -249,13 +249,13 @@ class Job(BaseModel):
     )
     notify: Rules = Field(
         None,
-        description="Which changes are sent to which channel: the name of a channel, or rules such "
+        description="Which events are sent to which channel: the name of a channel, or rules such "
         'as `[{ channel = "ops", on = ["failed", "recovered"], after = 3, remind = "4h" }]`.',
     )
     ping: HttpUrl | None = Field(
         None,
-        description="URL of a check of Healthchecks, or of a service with the same protocol. Each "
-        "attempt reports its start and its end there.",
+        description="URL of a check of Healthchecks, or of a service with the same protocol. "
+        "Replicas report the start and the end of each attempt to it.",
     )
     schedule: str | None = Field(
         None,
@@ -313,8 +313,8 @@ class Job(BaseModel):
     )
     start_by: Deadline | None = Field(
         None,
-        description="Deadline of the start: a wall time in the zone of the job, such as `06:00`, "
-        "or a duration after plan_time, such as `15m`. A missed one is a "
+        description="Deadline of the start: a wall time in the time zone of the job, such as "
+        "`06:00`, or a duration after plan_time, such as `15m`. A missed deadline is a "
         "[breach](deadlines.md).",
     )
     finish_by: Deadline | None = Field(
@@ -322,8 +322,9 @@ class Job(BaseModel):
     )
     expect_duration: ExpectedDuration | None = Field(
         None,
-        description="An attempt that runs for longer is a breach. It is not stopped. A duration, "
-        "or a multiple of a quantile of the last successful attempts, such as `2*p95`.",
+        description="How long an attempt may take: a duration, or a multiple of a quantile of the "
+        "last successful executions, such as `2*p95`. A longer attempt is a breach, but is not "
+        "stopped.",
     )
     max_running: Annotated[Whole, Field(ge=1, le=LARGEST_INTEGER)] | None = Field(
         None,

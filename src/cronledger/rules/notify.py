@@ -43,10 +43,10 @@ class Notify(BaseModel):
         ge=1,
         le=9999,
         strict=True,
-        description="`failed` is raised after this many failures in a row.",
+        description="Number of failures in a row that opens the state `failed`.",
     )
     remind: Remind | None = Field(
-        None, description="While a state lasts, a reminder is sent each time this has passed."
+        None, description="Time between two reminders while a state is open."
     )
 
     @field_serializer("remind")
