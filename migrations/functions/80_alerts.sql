@@ -54,7 +54,7 @@ BEGIN
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.check_notify(text, text, jsonb) IS 'Raises unless these are possible rules for the alerts of a job in this queue.';
+COMMENT ON FUNCTION {schema}_internal.check_notify(text, text, jsonb) IS 'Raises unless these are valid rules for the alerts of a job in this queue.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.remind_problem(remind jsonb) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
@@ -65,7 +65,7 @@ BEGIN
 EXCEPTION WHEN data_exception THEN
     RETURN true;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.remind_problem(jsonb) IS 'Returns whether this is not a possible interval between reminders. NULL is one: there are no reminders.';
+COMMENT ON FUNCTION {schema}_internal.remind_problem(jsonb) IS 'Returns whether this is not a valid interval between reminders. NULL is valid: there are no reminders.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.jobs_watch_alerts() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -79,7 +79,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.jobs_watch_alerts() IS 'Runs after a write to jobs. Makes replicas call raise_alerts() from the first job with notify on.';
+COMMENT ON FUNCTION {schema}_internal.jobs_watch_alerts() IS 'Runs after a write to jobs. Makes replicas call raise_alerts() once a job has notify, or a channel exists.';
 CREATE OR REPLACE TRIGGER watch_alerts AFTER INSERT OR UPDATE ON {schema}.jobs
     FOR EACH ROW EXECUTE FUNCTION {schema}_internal.jobs_watch_alerts();
 
@@ -285,7 +285,7 @@ BEGIN
     END LOOP;
     RETURN {schema}_internal.unhandled_after(handled, seen, upto);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_executions(pg_snapshot, timestamptz, integer) IS 'Observes the executions that have changed and are not visible in this snapshot, and that ended from this instant on, in the order of their ends: about this many, with the new breaches, of whole transactions. Returns the next snapshot.';
+COMMENT ON FUNCTION {schema}_internal.observe_executions(pg_snapshot, timestamptz, integer) IS 'Observes executions whose changes are not visible in this snapshot, and that ended at or after this instant, in the order of their ends. Reads whole transactions, with about this many changed executions and new breaches. Returns the next snapshot.';
 
 -- The newest plan_time whose deadlines are judged decides: a state is open from a breach until its deadline is met late,
 -- or until a later plan_time has met its deadlines.
@@ -335,7 +335,7 @@ BEGIN
             found.after, found.opens, found.closes, found.paused);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.close_met_deadlines(text, text, text, timestamptz) IS 'Observes which open states of the event deadline no longer hold: those of one (job, scope), or of all if it is NULL. Looks only at plan_times before the given one; NULL: at all.';
+COMMENT ON FUNCTION {schema}_internal.close_met_deadlines(text, text, text, timestamptz) IS 'Observes which open states of the event deadline no longer hold: those of one (job, scope), or of all if it is NULL. Considers only plan_times before the given one; NULL: all.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_breaches(handled pg_snapshot, upto pg_snapshot, from_at timestamptz)
 RETURNS void LANGUAGE plpgsql
@@ -444,7 +444,7 @@ BEGIN
             found.after, found.opens, found.closes, found.paused);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_skips(timestamptz) IS 'Observes new skips, with the reason overlap or missed, of jobs with the event skipped. A scope that is not tracked yet has no skips before this instant and before the present revision of its job.';
+COMMENT ON FUNCTION {schema}_internal.observe_skips(timestamptz) IS 'Observes new skips, with the reason overlap or missed, of jobs with the event skipped. For a scope that is not tracked yet, skips before this instant or before the present revision of its job do not count.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_runners(from_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -478,7 +478,7 @@ BEGIN
                 NULL, found.summary, found.details)::{schema}.tracked_states, 1, true, true, false);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_runners(timestamptz) IS 'Observes which runners have not stopped and did not check in in time, at the earliest at this instant, and which have returned, stopped, or were removed.';
+COMMENT ON FUNCTION {schema}_internal.observe_runners(timestamptz) IS 'Observes which runners were due to check in at or after this instant and neither did so nor stopped, and which of them have returned, stopped, or were removed.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_verifications(from_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -515,7 +515,7 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_verifications(timestamptz) IS 'Observes the runs of verify that have ended since the last call, and not before this instant. Violations hold until a later run has checked the same range of the same job, or of all jobs, without any.';
+COMMENT ON FUNCTION {schema}_internal.observe_verifications(timestamptz) IS 'Observes the runs of verify that have ended since the last call, at or after this instant. The state is open until a later run has checked the same range, of the same job or of all jobs, and found no violation.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.settle_states() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -614,7 +614,7 @@ BEGIN
     END IF;
     RETURN total;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.deliver_alerts() IS 'Creates the executions that deliver the alerts which have none, with at most 500 alerts each, for channels that have had none for a minute. Returns how many.';
+COMMENT ON FUNCTION {schema}_internal.deliver_alerts() IS 'Creates deliveries, with at most 500 alerts each, for the alerts that have none. Leaves out a channel if its last delivery was created within the last minute. Returns the number of deliveries.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.has_unobserved(handled pg_snapshot) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -628,7 +628,7 @@ BEGIN
         OR EXISTS (SELECT FROM {schema}.deadline_breaches b
                    WHERE b.recorded_xact >= first AND pg_visible_in_snapshot(b.recorded_xact, seen)));
 END $$;
-COMMENT ON FUNCTION {schema}_internal.has_unobserved(pg_snapshot) IS 'Returns whether there are visible changes from the end of this cursor on.';
+COMMENT ON FUNCTION {schema}_internal.has_unobserved(pg_snapshot) IS 'Returns whether there are visible changes after this cursor.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.raise_alerts(most integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
@@ -697,4 +697,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         RETURNING 1
     ) SELECT count(*) FROM gone
 $$;
-COMMENT ON FUNCTION {schema}_internal.prune_alerts(integer) IS 'Deletes at most this many alerts from before the oldest executions that are kept, the oldest first, and returns how many.';
+COMMENT ON FUNCTION {schema}_internal.prune_alerts(integer) IS 'Deletes at most this many alerts that are older than all kept executions, the oldest first, and returns how many.';

@@ -65,7 +65,7 @@ BEGIN
     FROM {schema}.deadline_cursors c LEFT JOIN {schema}.pruned p ON true
     WHERE c.job_name = ANY (due) ORDER BY c.job_name;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.lock_deadlines(integer) IS 'Takes the turn of a step for deadlines. Returns a row without a job, and at most this many jobs whose deadlines have to be computed, locked against edits, with the cursor of each. No row: another process has its turn.';
+COMMENT ON FUNCTION {schema}_internal.lock_deadlines(integer) IS 'Takes the advisory lock of a step for deadlines. Returns a row without a job, and at most this many jobs whose deadlines have to be computed, locked against edits, with the cursor of each. No row: another process has the lock.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.deadline_schedules(jobs text[])
 RETURNS TABLE (job_name text, scope_kind text, scope_id text, created_at timestamptz, retired_at timestamptz,
@@ -108,7 +108,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WHERE m.ctid = ANY (ARRAY(SELECT o.ctid FROM {schema}.manual_deadlines o ORDER BY o.created_at LIMIT most))
     RETURNING m.job_name, m.scope_kind, m.scope_id, m.plan_time, m.revision, m.created_at
 $$;
-COMMENT ON FUNCTION {schema}_internal.take_manual_deadlines(integer) IS 'Removes and returns at most this many manual executions whose deadlines are to be computed, the oldest first. The caller has the turn of the step, and adds the deadlines in the same transaction.';
+COMMENT ON FUNCTION {schema}_internal.take_manual_deadlines(integer) IS 'Removes and returns at most this many manual executions whose deadlines are to be computed, the oldest first. The caller has the advisory lock of the step, and adds the deadlines in the same transaction.';
 
 -- A deadline is judged a second after it, so that the COMMIT of what met it has become visible.
 CREATE OR REPLACE FUNCTION {schema}_internal.add_deadlines(
@@ -144,7 +144,7 @@ RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     FROM known k WHERE k.policy <> 'expect_duration' OR k.expected IS NOT NULL
     ON CONFLICT DO NOTHING
 $$;
-COMMENT ON FUNCTION {schema}_internal.add_deadlines(text[], text[], text[], timestamptz[], text[], bigint[], timestamptz[], interval[], date[], float8[], float8[]) IS 'Adds deadlines that are to be judged. A deadline that is there already is left as it is. fractions and factors: an expected duration that is a multiple of a quantile; with fewer than 20 durations there is no deadline.';
+COMMENT ON FUNCTION {schema}_internal.add_deadlines(text[], text[], text[], timestamptz[], text[], bigint[], timestamptz[], interval[], date[], float8[], float8[]) IS 'Adds deadlines that are to be judged. Existing deadlines stay unchanged. fractions and factors: an expected duration that is a multiple of a quantile; with fewer than 20 durations there is no deadline.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.advance_deadlines(
     jobs text[], throughs timestamptz[], nexts timestamptz[], ended text[])
@@ -240,7 +240,7 @@ BEGIN
     SELECT count(*) INTO counted FROM judged;
     RETURN counted;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.judge_deadlines(integer) IS 'Judges at most this many deadlines that are past, records the missed ones, and counts all of them. Returns how many it looked at. The caller has the turn of the step.';
+COMMENT ON FUNCTION {schema}_internal.judge_deadlines(integer) IS 'Judges at most this many deadlines that have passed, records the missed ones, and counts all of them. Returns how many it examined. The caller has the advisory lock of the step.';
 
 -- An open breach is looked at again after a tenth of its age, at most after an hour, because any later attempt, retry
 -- or backfill may meet the deadline late.
@@ -283,7 +283,7 @@ BEGIN
     SELECT count(*) INTO counted FROM seen;
     RETURN counted;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.close_breaches(integer) IS 'Looks at most at this many open breaches whose time has come, and closes those whose deadline was met late. Returns how many it looked at. The caller has the turn of the step.';
+COMMENT ON FUNCTION {schema}_internal.close_breaches(integer) IS 'Checks at most this many open breaches that are due to be checked, and closes those whose deadline was met late. Returns how many it checked. The caller has the advisory lock of the step.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.prune_breaches(most integer) RETURNS bigint
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -116,6 +116,6 @@ COMMENT ON COLUMN {schema}.job_overview.source IS 'File or App that declared the
 COMMENT ON COLUMN {schema}.job_overview.description IS 'Description for people.';
 COMMENT ON COLUMN {schema}.job_overview.owner IS 'The person or team that is responsible for the job; NULL: none is declared.';
 COMMENT ON COLUMN {schema}.job_overview.labels IS 'Labels of the job, such as {"team": "data"}; NULL or empty: none.';
-COMMENT ON COLUMN {schema}.job_details.start_by IS 'Deadline of the start: a wall time in the zone of the job, or a duration after plan_time; NULL: none.';
-COMMENT ON COLUMN {schema}.job_details.finish_by IS 'Deadline of the success, as start_by; NULL: none.';
-COMMENT ON COLUMN {schema}.job_details.expect_duration IS 'Duration of an attempt, beyond which it is a breach; NULL: none.';
+COMMENT ON COLUMN {schema}.job_details.start_by IS 'Deadline of the start: a wall time in the time zone of the job, or a duration after plan_time; NULL: none.';
+COMMENT ON COLUMN {schema}.job_details.finish_by IS 'Deadline of the success, written like start_by; NULL: none.';
+COMMENT ON COLUMN {schema}.job_details.expect_duration IS 'How long an attempt may take; a longer one is a breach. NULL: none.';

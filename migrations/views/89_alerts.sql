@@ -7,7 +7,7 @@ SELECT a.id, a.at, a.event, a.kind, a.channel, a.job_name, a.scope_kind, a.scope
            AS delivered_at,
        a.owner, a.labels
 FROM {schema}.raised_alerts a;
-COMMENT ON VIEW {schema}.alerts IS 'Each change of a state that was raised for a channel, and each reminder. Use ORDER BY at, id.';
+COMMENT ON VIEW {schema}.alerts IS 'Alerts: for each channel, one row for each change of a state and for each reminder. Use ORDER BY at, id.';
 COMMENT ON COLUMN {schema}.alerts.id IS 'Id of the alert. Receivers recognise a repeated delivery by it.';
 COMMENT ON COLUMN {schema}.alerts.at IS 'When it was raised.';
 COMMENT ON COLUMN {schema}.alerts.event IS 'failed, recovered, overdue, late, skipped, deadline, violation or runner_lost.';
@@ -32,7 +32,7 @@ SELECT nullif(t.job_name, '') AS job_name, nullif(t.scope_kind, '') AS scope_kin
        t.channel
 FROM {schema}.tracked_states t LEFT JOIN {schema}.jobs j ON j.name = t.job_name
 WHERE t.since IS NOT NULL;
-COMMENT ON VIEW {schema}.alert_states IS 'The open states: the events that hold now, and have raised an alert.';
+COMMENT ON VIEW {schema}.alert_states IS 'Open states of alerts: for each channel, one row for each event and (job, scope) or runner.';
 COMMENT ON COLUMN {schema}.alert_states.job_name IS 'The job; NULL: the state is about the ledger.';
 COMMENT ON COLUMN {schema}.alert_states.scope_kind IS 'Kind of the scope; NULL: the state is not about one.';
 COMMENT ON COLUMN {schema}.alert_states.scope_id IS 'Id of the scope; NULL: the state is not about one.';
@@ -52,6 +52,6 @@ FROM {schema}.jobs j CROSS JOIN LATERAL jsonb_array_elements(j.notify) r(rule)
 WHERE j.notify IS NOT NULL AND j.retired_at IS NULL AND NOT EXISTS (
     SELECT FROM {schema}.jobs c
     WHERE c.name = 'alerts.' || (r.rule ->> 'channel') AND c.queue = 'alerts' AND c.retired_at IS NULL);
-COMMENT ON VIEW {schema}.missing_channels IS 'Channels that jobs name in notify and that do not exist. Their alerts wait.';
+COMMENT ON VIEW {schema}.missing_channels IS 'Channels that jobs name in notify, but that do not exist. Their alerts wait.';
 COMMENT ON COLUMN {schema}.missing_channels.channel IS 'The channel.';
 COMMENT ON COLUMN {schema}.missing_channels.job_name IS 'The job that names it.';
