@@ -67,7 +67,7 @@ def test_strict_fails_with_a_warning(well: Cli, database_url: str) -> None:
     assert well("doctor").exit_code == 0
     said = well("doctor", "--strict")
     assert said.exit_code == 1
-    assert "0 problems, 1 warnings" in said.stderr
+    assert "0 problems, 1 warning" in said.stderr
 
 
 def test_a_check_that_could_not_be_made_exits_1(well: Cli, database_url: str) -> None:

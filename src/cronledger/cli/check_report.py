@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cronledger.cli.listing import Listing, print_listing
-from cronledger.cli.show import echo, iso, print_json
+from cronledger.cli.show import counted, echo, iso, print_json
 
 if TYPE_CHECKING:
     from cronledger.cli.source import Source
@@ -142,10 +142,10 @@ def _print_text(report: Mapping[str, Any]) -> None:
     for finding in report["findings"]:
         echo(f"{finding['level'].capitalize()}: {finding['message']}", err=True)
     levels = Counter(finding["level"] for finding in report["findings"])
-    parts = [_counted(len(report["jobs"]), "job")]
+    parts = [counted(len(report["jobs"]), "job")]
     if report["channels"]:
-        parts.append(_counted(len(report["channels"]), "channel"))
-    parts += [_counted(levels[level], level) for level in ("error", "warning")]
+        parts.append(counted(len(report["channels"]), "channel"))
+    parts += [counted(levels[level], level) for level in ("error", "warning")]
     echo(f"{', '.join(report['sources'])}: {', '.join(parts)}", err=True)
 
 
@@ -161,10 +161,6 @@ def _rows(job: Mapping[str, Any]) -> list[dict[str, str]]:
         {"job": job["job"], "local": row["local"], "note": row["note"]}
         for _, row in sorted(found.items())
     ]
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _workflow_command(finding: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cronledger.cli.show import echo, json_option, print_json
+from cronledger.cli.show import counted, echo, json_option, print_json
 
 if TYPE_CHECKING:
     from cronledger.explain.findings import Finding
@@ -62,8 +62,8 @@ def _print(findings: "Sequence[Finding]", every: bool) -> None:
     count = Counter(finding.severity for finding in findings)
     unchecked = f", {count['unchecked']} not checked" if count["unchecked"] else ""
     echo(
-        f"{len(findings)} findings: {count['problem']} problems, {count['warning']} warnings"
-        f"{unchecked}",
+        f"{counted(len(findings), 'finding')}: {counted(count['problem'], 'problem')}, "
+        f"{counted(count['warning'], 'warning')}{unchecked}",
         err=True,
     )
 

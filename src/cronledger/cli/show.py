@@ -33,6 +33,11 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     click.echo(clean(text), err=err, nl=nl)
 
 
+def counted(count: int, word: str) -> str:
+    """Return a number and its noun, such as `1 job` or `2 jobs`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def print_json(value: object) -> None:
     """Print `value` as JSON, with instants in UTC and durations in the format of files."""
     click.echo(json_text(value, indent=2))

@@ -263,7 +263,8 @@ def jobs(context: DoctorContext) -> Iterator[Finding]:
     ]
     if alone:
         remedy = (
-            "start a replica with this queue and function (external: its worker), or pause the jobs"
+            "start a replica with this queue and function (external: its worker; queue alerts: any "
+            "replica), or pause the jobs"
         )
         yield Finding("jobs", "problem", f"no live runner can run {named(alone)}", remedy)
 
