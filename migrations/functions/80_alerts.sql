@@ -385,6 +385,7 @@ BEGIN
             SELECT DISTINCT ON (o.job_name, o.scope_kind, o.scope_id) o.*
             FROM {schema}.overdue o
             WHERE o.scope_id IS NOT NULL AND o.job_name IN (SELECT r.job_name FROM rules r)
+              AND NOT {schema}_internal.is_scope_retired(o.job_name, o.scope_kind, o.scope_id)
             ORDER BY o.job_name, o.scope_kind, o.scope_id, o.due_at
         ), open AS MATERIALIZED (
             SELECT t.* FROM {schema}.tracked_states t WHERE t.event = 'overdue' AND t.count > 0
@@ -416,8 +417,20 @@ DECLARE
 BEGIN
     -- The last skip of each scope, by the key of skips. A range that grows has a new end.
     FOR found IN
-        SELECT r.*, s.scope_kind, s.scope_id, k.from_plan_time, k.through_plan_time, k.reason, k.blocked_by
-        FROM {schema}_internal.alert_rules() r
+        WITH rules AS MATERIALIZED (
+            -- An edit of something else does not begin the rule again.
+            SELECT r.*, (
+                SELECT min(v.effective_from) FROM {schema}.job_revisions v
+                WHERE v.job_name = r.job_name AND v.revision > coalesce((
+                    SELECT max(o.revision) FROM {schema}.job_revisions o
+                    WHERE o.job_name = r.job_name AND (o.state = 'retired' OR NOT coalesce(
+                        o.definition -> 'notify' @> jsonb_build_array(
+                            jsonb_build_object('channel', r.channel, 'on', '["skipped"]'::jsonb)), false))), 0)) AS declared_at
+            FROM {schema}_internal.alert_rules() r WHERE r.event = 'skipped'
+        )
+        SELECT r.*, s.scope_kind, s.scope_id, s.retired_at IS NOT NULL AND s.returned_at IS NULL AS retired,
+               k.from_plan_time, k.through_plan_time, k.reason, k.blocked_by
+        FROM rules r
         JOIN {schema}.schedules s ON s.job_name = r.job_name
         CROSS JOIN LATERAL (
             SELECT x.* FROM {schema}.skips x
@@ -427,10 +440,7 @@ BEGIN
         LEFT JOIN {schema}.tracked_states t
             ON (t.job_name, t.scope_kind, t.scope_id, t.runner_id, t.event, t.channel)
              = (s.job_name, s.scope_kind, s.scope_id, '', 'skipped', r.channel)
-        WHERE r.event = 'skipped' AND k.through_plan_time > coalesce(t.seen_plan_time, greatest(from_at, (
-            SELECT max(v.effective_from) FROM {schema}.job_revisions v
-            WHERE (v.job_name, v.revision) = (s.job_name, (SELECT j.revision FROM {schema}.jobs j
-                                                           WHERE j.name = s.job_name)))))
+        WHERE k.through_plan_time > coalesce(t.seen_plan_time, greatest(from_at, r.declared_at))
         ORDER BY r.job_name, r.channel, s.scope_kind, s.scope_id
     LOOP
         PERFORM {schema}_internal.observe_event(
@@ -441,10 +451,10 @@ BEGIN
                                          ELSE 'it was not started within grace' END),
                 jsonb_build_object('reason', found.reason, 'from_plan_time', found.from_plan_time,
                                    'through_plan_time', found.through_plan_time))::{schema}.tracked_states,
-            found.after, found.opens, found.closes, found.paused);
+            found.after, found.opens, found.closes, found.paused OR found.retired);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_skips(timestamptz) IS 'Observes new skips, with the reason overlap or missed, of jobs with the event skipped. For a scope that is not tracked yet, skips before this instant or before the present revision of its job do not count.';
+COMMENT ON FUNCTION {schema}_internal.observe_skips(timestamptz) IS 'Observes new skips, with the reason overlap or missed, of jobs with the event skipped. For a scope that is not tracked yet, skips before this instant or before its job had the rule do not count. Skips of a retired scope raise no alert.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_runners(from_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -517,27 +527,43 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.observe_verifications(timestamptz) IS 'Observes the runs of verify that have ended since the last call, at or after this instant. The state is open until a later run has checked the same range, of the same job or of all jobs, and found no violation.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.settle_states() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.is_scope_retired(job text, kind text, scope text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM {schema}.schedules s
+                   WHERE (s.job_name, s.scope_kind, s.scope_id) = (job, kind, scope)
+                     AND s.retired_at IS NOT NULL AND s.returned_at IS NULL)
+$$;
+COMMENT ON FUNCTION {schema}_internal.is_scope_retired(text, text, text) IS 'Returns whether this scope is retired, and has not returned.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.forget_states() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- Silently: what has no rule any more, because its job was edited, retired or deleted, or its scope was retired.
+    -- What has no rule any more, because its job was edited, retired or deleted.
     DELETE FROM {schema}.tracked_states t
-    WHERE t.job_name <> '' AND (NOT EXISTS (
-            SELECT FROM {schema}_internal.alert_rules() r
-            WHERE (r.job_name, r.event, r.channel) = (t.job_name, t.event, t.channel))
-        OR EXISTS (SELECT FROM {schema}.schedules s
-                   WHERE (s.job_name, s.scope_kind, s.scope_id) = (t.job_name, t.scope_kind, t.scope_id)
-                     AND s.retired_at IS NOT NULL AND s.returned_at IS NULL));
+    WHERE t.job_name <> '' AND NOT EXISTS (
+        SELECT FROM {schema}_internal.alert_rules() r
+        WHERE (r.job_name, r.event, r.channel) = (t.job_name, t.event, t.channel));
     DELETE FROM {schema}.tracked_states t
     WHERE t.job_name = '' AND NOT EXISTS (
         SELECT FROM unnest({schema}_internal.ledger_channels(t.event)) c(channel) WHERE c.channel = t.channel);
-    -- What was counted while the job was paused.
+    DELETE FROM {schema}.tracked_states t
+    WHERE t.job_name <> '' AND t.event <> 'skipped'
+      AND {schema}_internal.is_scope_retired(t.job_name, t.scope_kind, t.scope_id);
+    -- It remembers the skips that it has seen, for the return of the scope.
+    UPDATE {schema}.tracked_states t SET count = 0, since = NULL, last_alert_at = NULL
+    WHERE t.job_name <> '' AND t.event = 'skipped' AND (t.count > 0 OR t.since IS NOT NULL)
+      AND {schema}_internal.is_scope_retired(t.job_name, t.scope_kind, t.scope_id);
+END $$;
+COMMENT ON FUNCTION {schema}_internal.forget_states() IS 'Closes the states that have no rule any more, and those of retired scopes, without an alert.';
+
+CREATE OR REPLACE FUNCTION {schema}_internal.settle_states() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     PERFORM {schema}_internal.flip_state(t, r.after, r.opens, r.closes, r.paused)
     FROM {schema}.tracked_states t
     JOIN {schema}_internal.alert_rules() r
         ON (r.job_name, r.event, r.channel) = (t.job_name, t.event, t.channel)
     WHERE NOT r.paused AND (t.since IS NULL AND t.count >= r.after OR t.since IS NOT NULL AND t.count = 0);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.settle_states() IS 'Closes the states that have no rule any more, without an alert, and flips those of jobs that were resumed.';
+COMMENT ON FUNCTION {schema}_internal.settle_states() IS 'Flips the states whose events were counted while their jobs were paused.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.remind_of_states() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -651,6 +677,7 @@ BEGIN
     upto := {schema}_internal.observe_executions(progress.handled, progress.since, most);
     PERFORM {schema}_internal.observe_breaches(progress.handled, upto, progress.since);
     IF progress.next_at <= {schema}.db_now() OR progress.next_at > {schema}.db_now() + interval '1 minute' THEN
+        PERFORM {schema}_internal.forget_states();
         PERFORM {schema}_internal.close_met_deadlines(NULL, NULL, NULL, NULL);
         PERFORM {schema}_internal.observe_overdue();
         PERFORM {schema}_internal.observe_skips(progress.since);

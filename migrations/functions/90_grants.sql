@@ -68,7 +68,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'EXECUTE',
             'check_notify remind_problem jobs_watch_alerts alert_rules ledger_channels write_alert flip_state observe_event
              unhandled_after observe_executions observe_breaches close_met_deadlines has_unobserved observe_overdue observe_skips observe_runners
-             observe_verifications settle_states remind_of_states alert_values deliver_alerts'),
+             observe_verifications is_scope_retired forget_states settle_states remind_of_states alert_values deliver_alerts'),
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance

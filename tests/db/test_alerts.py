@@ -237,12 +237,13 @@ def test_f64_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> No
     assert raised(ledger) == [("late", "opened"), ("late", "closed")]
 
 
-def skip(ledger: Ledger, reason: str) -> None:
+def skip(ledger: Ledger, reason: str, scope: str = "global") -> None:
     ledger.travel(by=timedelta(minutes=5))
+    kind = "global" if scope == "global" else "shard"
     ledger.values(
         "INSERT INTO skips (job_name, scope_kind, scope_id, from_plan_time, through_plan_time,"
         " count, reason, revision)"
-        " VALUES ('job', 'global', 'global', db_now(), db_now(), 1, %s, 1)", reason,
+        " VALUES ('job', %s, %s, db_now(), db_now(), 1, %s, 1)", kind, scope, reason,
     )  # fmt: skip
 
 
@@ -268,6 +269,64 @@ def test_f64_a_skip_opens_and_the_next_run_closes(ledger: Ledger, reason: str) -
 def test_f64_skips_that_were_intended_raise_nothing(ledger: Ledger, reason: str) -> None:
     watched(ledger, "skipped")
     skip(ledger, reason)
+    step(ledger)
+    assert raised(ledger) == []
+
+
+def scopes(ledger: Ledger, *ids: str) -> None:
+    """A scope provider has returned these scopes."""
+    ledger.values("SELECT FROM cronledger_internal.set_scopes('job', 'shard', %s)", list(ids))
+
+
+def test_f64_a_skip_of_a_scope_that_retires_is_raised_once(ledger: Ledger) -> None:
+    channel(ledger)
+    ledger.job("job", handler="external", scope_kind="shard", notify=rule("skipped"))
+    scopes(ledger, "a", "b")
+    skip(ledger, "overlap", scope="a")
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened")]
+    for wanted in ("b",), ("a", "b"):
+        scopes(ledger, *wanted)
+        for _ in range(3):
+            step(ledger)
+    assert raised(ledger) == [("skipped", "opened")]
+    assert open_states(ledger) == []
+    skip(ledger, "overlap", scope="a")
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened")] * 2
+
+
+def test_f64_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
+    ledger: Ledger,
+) -> None:
+    channel(ledger)
+    ledger.job("job", handler="external", scope_kind="shard", notify=rule("overdue"))
+    scopes(ledger, "a", "b")
+    ledger.trigger("job", scope="a")
+    ledger.travel(by=timedelta(minutes=5))
+    step(ledger)
+    scopes(ledger, "b")
+    for _ in range(3):
+        step(ledger)
+    assert raised(ledger) == [("overdue", "opened")]
+
+
+def test_f64_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None:
+    watched(ledger, "skipped")
+    skip(ledger, "overlap")
+    ledger.travel(by=timedelta(seconds=1))
+    ledger.edit(grace="2 min")
+    ledger.values("SELECT pause('job')")
+    ledger.values("SELECT resume('job')")
+    step(ledger)
+    assert raised(ledger) == [("skipped", "opened")]
+
+
+def test_f64_a_skip_from_before_its_rule_raises_nothing(ledger: Ledger) -> None:
+    watched(ledger, "failed")
+    skip(ledger, "overlap")
+    ledger.travel(by=timedelta(seconds=1))
+    ledger.edit(notify=rule("failed", "skipped"))
     step(ledger)
     assert raised(ledger) == []
 
