@@ -209,6 +209,8 @@ DECLARE
     seen    constant pg_snapshot := pg_current_snapshot();
     left_   constant xid8[] := ARRAY(SELECT pg_snapshot_xip(handled));
     first   constant xid8 := pg_snapshot_xmax(handled);
+    -- A restored dump may contain numbers that this server has not reached. They are not read.
+    last    constant xid8 := pg_snapshot_xmax(seen);
     numbers xid8[];
     upto    xid8;
     found   record;
@@ -219,13 +221,14 @@ BEGIN
             (SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact = ANY (left_)
              ORDER BY e.changed_xact LIMIT most + 1)
             UNION ALL
-            (SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact >= first
+            (SELECT e.changed_xact FROM {schema}.executions e WHERE e.changed_xact >= first AND e.changed_xact < last
              ORDER BY e.changed_xact LIMIT most + 1)
             UNION ALL
             (SELECT b.recorded_xact FROM {schema}.deadline_breaches b WHERE b.recorded_xact = ANY (left_)
              ORDER BY b.recorded_xact LIMIT most + 1)
             UNION ALL
-            (SELECT b.recorded_xact FROM {schema}.deadline_breaches b WHERE b.recorded_xact >= first
+            (SELECT b.recorded_xact FROM {schema}.deadline_breaches b
+             WHERE b.recorded_xact >= first AND b.recorded_xact < last
              ORDER BY b.recorded_xact LIMIT most + 1)) n(x)
         ORDER BY n.x LIMIT most + 1);
     IF cardinality(numbers) > most THEN
@@ -233,8 +236,7 @@ BEGIN
         IF upto = numbers[1] THEN
             upto := (upto::text::numeric + 1)::text::xid8;
         END IF;
-        -- A restored dump may contain numbers that this server has not reached.
-        upto := CASE WHEN upto < pg_snapshot_xmax(seen) THEN upto END;
+        upto := CASE WHEN upto < last THEN upto END;
     ELSIF cardinality(numbers) = 0 THEN
         RETURN {schema}_internal.unhandled_after(handled, seen, NULL);
     END IF;
@@ -242,7 +244,7 @@ BEGIN
         SELECT e.*, s.*, r.channel, r.event, r.after, r.opens, r.closes, r.paused, r.grace
         FROM (SELECT x.* FROM {schema}.executions x WHERE x.changed_xact = ANY (left_)
               UNION ALL
-              SELECT x.* FROM {schema}.executions x WHERE x.changed_xact >= first) e
+              SELECT x.* FROM {schema}.executions x WHERE x.changed_xact >= first AND x.changed_xact < last) e
         JOIN {schema}_internal.alert_rules() r USING (job_name)
         CROSS JOIN LATERAL (
             SELECT CASE WHEN e.attempts = '[]' THEN e.started_at
@@ -343,13 +345,15 @@ SET enable_seqscan = off SET enable_sort = on SET plan_cache_mode = force_generi
 DECLARE
     left_ constant xid8[] := ARRAY(SELECT pg_snapshot_xip(handled));
     first constant xid8 := pg_snapshot_xmax(handled);
+    last  constant xid8 := pg_snapshot_xmax(upto);
     found record;
 BEGIN
     FOR found IN
         SELECT b.*, r.channel, r.after, r.opens, r.closes, r.paused
         FROM (SELECT x.* FROM {schema}.deadline_breaches x WHERE x.recorded_xact = ANY (left_)
               UNION ALL
-              SELECT x.* FROM {schema}.deadline_breaches x WHERE x.recorded_xact >= first) b
+              SELECT x.* FROM {schema}.deadline_breaches x
+              WHERE x.recorded_xact >= first AND x.recorded_xact < last) b
         JOIN {schema}_internal.alert_rules() r ON r.job_name = b.job_name AND r.event = 'deadline'
         WHERE pg_visible_in_snapshot(b.recorded_xact, upto) AND b.breached_at >= from_at
           -- Otherwise it is no breach (see the view breaches).
@@ -647,12 +651,14 @@ SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off 
 DECLARE
     seen  constant pg_snapshot := pg_current_snapshot();
     first constant xid8 := pg_snapshot_xmax(handled);
+    last  constant xid8 := pg_snapshot_xmax(seen);
 BEGIN
-    RETURN first < pg_snapshot_xmax(seen) AND (
-        EXISTS (SELECT FROM {schema}.executions e
-                WHERE e.changed_xact >= first AND pg_visible_in_snapshot(e.changed_xact, seen))
+    RETURN EXISTS (SELECT FROM {schema}.executions e
+                   WHERE e.changed_xact >= first AND e.changed_xact < last
+                     AND pg_visible_in_snapshot(e.changed_xact, seen))
         OR EXISTS (SELECT FROM {schema}.deadline_breaches b
-                   WHERE b.recorded_xact >= first AND pg_visible_in_snapshot(b.recorded_xact, seen)));
+                   WHERE b.recorded_xact >= first AND b.recorded_xact < last
+                     AND pg_visible_in_snapshot(b.recorded_xact, seen));
 END $$;
 COMMENT ON FUNCTION {schema}_internal.has_unobserved(pg_snapshot) IS 'Returns whether there are visible changes after this cursor.';
 
