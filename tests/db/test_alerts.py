@@ -447,18 +447,21 @@ def test_f64_a_restored_dump_with_greater_numbers_is_not_read_in_each_step(
         "INSERT INTO executions (job_name, scope_kind, scope_id, plan_time, status, trigger,"
         " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
         " duration_ms, error_code, changed_xact)"
-        " SELECT job_name, scope_kind, scope_id, plan_time - n * interval '1 ms', 'FAILED', trigger,"
-        " revision, queue, due_at, 1, 1, gen_random_uuid(), started_at, finished_at, 1, 'failed',"
-        " '1000000000000' FROM executions, generate_series(1, 2000) n"
+        " SELECT job_name, scope_kind, scope_id, plan_time - n * interval '1 ms', 'FAILED',"
+        " trigger, revision, queue, due_at, 1, 1, gen_random_uuid(), started_at, finished_at,"
+        " 1, 'failed', '1000000000000' FROM executions, generate_series(1, 2000) n"
     )
     step(ledger)
     end(ledger, False)
     with psycopg.connect(database_url) as c:
         c.execute("SELECT cronledger_internal.raise_alerts(1000)")
-        (read,) = c.execute(
-            "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
-            " WHERE relname LIKE 'executions%'"
-        ).fetchone() or ()
+        (read,) = (
+            c.execute(
+                "SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
+                " WHERE relname LIKE 'executions%'"
+            ).fetchone()
+            or ()
+        )
     assert raised(ledger) == [OPENED]
     assert read < 100
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import logging
 import ssl
 import subprocess
 import sys
@@ -180,6 +181,18 @@ async def test_f65_slack_receives_a_text(
     text = json.loads(body)["text"]
     assert "report failed: no disk" in text
     assert "no space left" in text
+
+
+async def test_f65_slack_shows_a_text_as_it_is_and_notifies_nobody_by_it(
+    ledger: Ledger, deliveries: Deliveries, site: Site
+) -> None:
+    declare(ledger, channels.Slack(url=site.url, allow_private=True))
+    enqueue(ledger, {**ALERT, "summary": "report failed: <!channel> a & b"})
+    await deliveries.run_all()
+    ((_, body),) = site.requests
+    text = json.loads(body)["text"]
+    assert text.startswith("*Cron &lt;report&gt; failed*\n")
+    assert "report failed: &lt;!channel&gt; a &amp; b" in text
 
 
 # -- mail ------------------------------------------------------------------------------------------
@@ -395,6 +408,22 @@ async def test_f65_secrets_are_in_no_log_line_and_no_row(
     rows = ledger.values("SELECT e::text || j::text FROM executions e, jobs j")
     assert len(rows) == 3
     assert SECRET not in str(rows)
+
+
+@pytest.mark.parametrize("prefix", ["", "nonsense://", "slack://x/", "json://{}/"])
+async def test_f65_apprise_writes_no_url_to_the_log(
+    ledger: Ledger,
+    deliveries: Deliveries,
+    site: Site,
+    caplog: pytest.LogCaptureFixture,
+    prefix: str,
+) -> None:
+    caplog.set_level(logging.CRITICAL, "aiohttp.access")  # of the receiver
+    caplog.set_level(logging.DEBUG)
+    url = key(prefix.format(site.url.removeprefix("http://")))
+    status, *_ = await delivered(ledger, deliveries, channels.Apprise(urls=(url,)))
+    assert (status == "SUCCESS") == bool(site.requests) == prefix.startswith("json")
+    assert SECRET not in caplog.text
 
 
 async def test_f65_a_channel_that_nobody_can_use_fails_at_once(

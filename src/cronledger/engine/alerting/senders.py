@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import logging
 import os
 import smtplib
 import ssl
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from email.message import EmailMessage
 from functools import partial
+from html import escape
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -65,7 +67,9 @@ class Sender:
             case Webhook():
                 await self._webhook(channel, message)
             case Slack():
-                body = {"text": f"*{subject(message)}*\n{text(message)}"}
+                # Otherwise a text such as <!channel> in an error would notify everybody.
+                shown = escape(f"*{subject(message)}*\n{text(message)}", quote=False)
+                body = {"text": shown}
                 await self._post(self._value(channel.url), json.dumps(body).encode(), {},
                                  channel.allow_private)  # fmt: skip
             case Email():
@@ -208,6 +212,9 @@ def _apprise(urls: list[str], message: Message) -> None:
             "a channel of the kind apprise needs `pip install 'cronledger[apprise]'` on every"
             " replica"
         ) from None
+    # Their lines contain the URLs, and so their secrets.
+    logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("urllib3").setLevel(logging.INFO)
     notifier = Notifier()
     if not all(notifier.add(url) for url in urls):
         raise DeliveryError("Apprise does not know one of the urls of the channel")
