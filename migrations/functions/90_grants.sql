@@ -67,7 +67,7 @@ LANGUAGE sql IMMUTABLE AS $$
         ('', 'SELECT', 'tracked_states raised_alerts alert_progress'), ('', 'USAGE', 'alert_id'),
         ('', 'EXECUTE',
             'check_notify remind_problem jobs_watch_alerts alert_rules ledger_channels write_alert flip_state observe_event
-             unhandled_after observe_executions observe_breaches close_met_deadlines has_unobserved observe_overdue observe_skips observe_runners
+             unhandled_after observe_executions observe_breaches close_met_deadline close_met_deadlines has_unobserved observe_overdue observe_skips observe_runners
              observe_verifications is_scope_retired forget_states settle_states remind_of_states alert_values deliver_alerts'),
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',

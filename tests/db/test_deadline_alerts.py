@@ -131,3 +131,54 @@ async def test_f64_the_end_of_all_deadlines_closes_with_the_next_success(
         await one.finish(start)
     await judge(ledger, one, first + MINUTE + seconds(20))
     assert raised(ledger) == [OPENED, CLOSED]
+
+
+async def test_f64_a_start_in_time_closes_although_the_execution_fails(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, start_by="10s")
+    await judge(ledger, one, first + seconds(12))
+    ledger.travel(to=first + seconds(20))
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(ValueError("no")))
+    ledger.values("UPDATE deadline_breaches SET look_at = 'infinity'")  # the first stays open
+    ledger.travel(to=first + MINUTE + seconds(2))
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(ValueError("no")))
+    await judge(ledger, one, first + MINUTE + seconds(15))
+    await judge(ledger, one, first + MINUTE + seconds(30))
+    assert raised(ledger) == [OPENED, CLOSED]
+    assert summaries(ledger)[1] == "job met its deadlines again"
+
+
+async def test_f64_a_message_without_deadlines_closes_nothing(ledger: Ledger, one: Runner) -> None:
+    first = job(ledger, finish_by="30s")
+    ledger.travel(to=first + seconds(2))
+    (start,) = await one.settle()
+    await one.finish(start, outcome.failure(ValueError("no")))
+    await judge(ledger, one, first + seconds(35))
+    ledger.values("SELECT enqueue('job')")
+    (start,) = await one.settle()
+    assert start.claimed.trigger == "enqueue"
+    await one.finish(start)
+    await judge(ledger, one, first + seconds(50))
+    assert raised(ledger) == [OPENED]
+
+
+async def test_f64_a_breach_of_an_earlier_plan_time_does_not_hide_that_of_a_later_one(
+    ledger: Ledger, one: Runner
+) -> None:
+    first = job(ledger, start_by="10s", finish_by="150s")
+    ledger.edit(overlap="allow")
+    ledger.travel(to=first + seconds(2))
+    (failing,) = await one.settle()
+    await one.finish(failing, outcome.failure(ValueError("no")))
+    await run(ledger, one, first + MINUTE + seconds(2))
+    # The third plan_time starts too late.
+    await judge(ledger, one, first + 2 * MINUTE + seconds(15))
+    assert raised(ledger) == [OPENED]
+    # Then the first one misses its finish_by. The second one has met its deadlines before.
+    await judge(ledger, one, first + seconds(155))
+    await judge(ledger, one, first + seconds(170))
+    await judge(ledger, one, first + 2 * MINUTE + seconds(100))
+    assert raised(ledger) == [OPENED]
