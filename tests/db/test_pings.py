@@ -92,6 +92,22 @@ async def test_f66_the_exit_status_of_a_command_is_part_of_its_address(
     assert "no space left" in checks.requests[1][2]
 
 
+async def test_f66_a_failure_that_the_ledger_writes_as_cancelled_is_reported_as_such(
+    whole: Whole, checks: Checks, database_url: str
+) -> None:
+    def failing() -> None:
+        with psycopg.connect(database_url) as c:  # the replica is not notified
+            c.execute("UPDATE cronledger.executions SET cancel_requested_at = cronledger.db_now()")
+        raise ValueError("no disk")
+
+    job = whole.job(failing, ping=f"{checks.url}/uuid")
+    async with whole.replica(ping_allow_private=True):
+        assert (await whole.run(job))["status"] == "CANCELLED"
+        await eventually("both pings are received", lambda: len(checks.requests) == 2)
+    assert checks.paths == ["/uuid/start", "/uuid/log"]
+    assert checks.requests[1][2].startswith("CANCELLED\n")
+
+
 async def test_f66_a_check_that_hangs_delays_no_execution_and_no_drain(
     whole: Whole, checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,14 +57,23 @@ class Ended:
         )  # fmt: skip
         return replace(self, outcome=outcome, stripped=True)
 
-    def is_committed(self, state: LeaseState | None) -> bool:
+    def as_written(self, status: str) -> "Ended":
+        """Return the end with the status that the ledger has given to the execution.
+
+        A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
+        """
+        if self.release or status != Status.CANCELLED or self.outcome.status is not Status.FAILED:
+            return self
+        outcome = replace(self.outcome, status=Status.CANCELLED, retry_after=None)
+        return replace(self, outcome=outcome)
+
+    def is_committed(self, state: LeaseState) -> bool:
         """Return whether this state of the row shows that this outcome was committed before."""
-        if state is None or state.error_code != self.outcome.error_code:
+        if state.error_code != self.outcome.error_code:
             return False
         if self.release or not state.ours:
             # A release, or a failure that is retried since: the row has another token or none, and
             # only the error_code shows who wrote it. A SUCCESS keeps its token, so it is not one.
             return state.error_code is not None
-        # A requested cancel, which the runner may not know of yet, turns FAILED into CANCELLED.
         cancelled = self.outcome.status is Status.FAILED and state.status == Status.CANCELLED
         return state.status == self.outcome.status or cancelled

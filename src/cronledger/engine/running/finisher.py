@@ -17,6 +17,7 @@ from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.follow_up import FollowUp
 from cronledger.ledger.connections import AsyncPool, StepConnection
 from cronledger.ledger.database_errors import BAD_VALUE_ERRORS
+from cronledger.ledger.rows import Finished
 from cronledger.ledger.statements import Statements
 from cronledger.ledger.transactions import step_transaction
 from cronledger.logger import get_logger
@@ -145,24 +146,28 @@ class Finisher:
     async def _write_once(self, batch: Sequence[Ended], settled: Settled) -> None:
         async with self._pool.connection() as c:
             written = await self._send(c, batch)
-            settled.committed.extend(x for x in batch if x.token in written)
+            settled.committed.extend(
+                x.as_written(written[x.token].status) for x in batch if x.token in written
+            )
             # The handler's own transaction, or an earlier attempt of this write, may have left
             # input to settle.
             self._follow_up.settle_later(
-                x.lease.claimed.key.scope for x in batch if written.get(x.token, True)
+                x.lease.claimed.key.scope
+                for x in batch
+                if x.token not in written or written[x.token].has_input
             )
             missing = [x for x in batch if x.token not in written]
             if missing:
                 await self._look_up(c, missing, settled)
 
-    async def _send(self, c: StepConnection, batch: Sequence[Ended]) -> dict[UUID, bool]:
+    async def _send(self, c: StepConnection, batch: Sequence[Ended]) -> dict[UUID, Finished]:
         """Write the batch in one transaction, and re-arm what waited for it in another one.
 
         Both are one round trip. They are two transactions, because schedules come before executions
         in the lock order, and because a claim that parks a schedule must see the outcome. If the
         second one fails, the outcomes are written nevertheless.
 
-        Return the written tokens, and for each whether its scope has input to settle.
+        Return what was written, by token.
         """
         finishing = [x.row for x in batch if not x.release]
         transaction, finished, released = None, None, []
@@ -185,11 +190,12 @@ class Finisher:
                 raise
             self._follow_up.rearm_later(batch)  # a later step reports an error that lasts
         # These results arrived before the error, if there was one.
-        written: dict[UUID, bool] = {}
+        written: dict[UUID, Finished] = {}
         if finished is not None:
-            written.update((row.token, row.has_input) for row in await finished.fetchall())
+            written.update((row.token, row) for row in await finished.fetchall())
         for cursor in released:
-            written.update((token, False) for token in await cursor.fetchall())
+            for token in await cursor.fetchall():
+                written[token] = Finished(token, Status.PENDING, has_input=False)
         return written
 
     async def _look_up(self, c: StepConnection, missing: Sequence[Ended], settled: Settled) -> None:
@@ -207,8 +213,8 @@ class Finisher:
             state = states.get(ended.token)
             if state is not None and state.ours and state.status == Status.RUNNING:
                 continue
-            if ended.is_committed(state):
-                settled.committed.append(ended)
+            if state is not None and ended.is_committed(state):
+                settled.committed.append(ended.as_written(state.status))
                 continue
             settled.dropped.append(ended)
             if self._leases.lose(ended.token) is not None:
