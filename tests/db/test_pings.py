@@ -1,9 +1,9 @@
 """Pings of Healthchecks and check-ins of Sentry: what is reported of an execution, and when."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
 from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid5
@@ -391,7 +391,8 @@ def test_f66_the_start_and_the_end_of_an_execution_are_one_check_in(sentry: Tran
     check_ins.started(job, scope, "5a9f4c1e00004000800000000000000a")
     check_ins.ended(job, scope, "5a9f4c1e00004000800000000000000a", ok=False, seconds=1.5)
     begun, ended = sentry.check_ins
-    assert begun["monitor_slug"] == ended["monitor_slug"] == "nightly-backup"
+    assert begun["monitor_slug"] == ended["monitor_slug"] == slug(job, scope)
+    assert begun["monitor_slug"].startswith("nightly-backup-")
     assert (begun["status"], ended["status"], ended["duration"]) == ("in_progress", "error", 1.5)
     assert begun["check_in_id"] == ended["check_in_id"]
     assert begun["monitor_config"] == {
@@ -420,7 +421,34 @@ def test_f66_sentry_gets_the_schedules_that_it_knows(schedule: str | None, expec
 
 def test_f66_a_scope_has_a_monitor_of_its_own() -> None:
     job = Job.model_validate({"name": "sync", "handler": "external"})
-    assert slug(job, ScopeKey("sync", "tenant", "ACME Inc.")) == "sync-acme-inc"
     assert slug(job, ScopeKey("sync", "global", "global")) == "sync"
-    assert len(slug(job, ScopeKey("sync", "tenant", "x" * 99))) == 50
-    assert job.grace > timedelta(0)
+    scopes = ["ACME Inc.", "ACME-Inc", "acme.inc", "acme-inc", "é", "ü", "x" * 99, "x" * 98]
+    slugs = [slug(job, ScopeKey("sync", "tenant", scope)) for scope in scopes]
+    assert len(set(slugs)) == len(scopes)
+    assert all(re.fullmatch("[a-z0-9_-]{1,50}", found) for found in slugs)
+    assert slugs[0].startswith("sync-acme-inc-")
+
+
+def test_f66_jobs_with_similar_names_have_monitors_of_their_own() -> None:
+    def of(name: str, kind: str = "global", scope: str = "global") -> str:
+        job = Job.model_validate({"name": name, "handler": "external"})
+        return slug(job, ScopeKey(name, kind, scope))
+
+    found = [of("sync.acme"), of("sync-acme"), of("Sync.Acme"), of("sync", "tenant", "acme")]
+    assert len(set(found)) == 4
+    assert not of("123").isdecimal()
+
+
+def test_f66_the_margin_of_a_monitor_contains_the_delay_of_the_start() -> None:
+    job = Job.model_validate(
+        {"name": "a", "handler": "external", "schedule": "@daily", "grace": "90s",
+         "schedule_delay": "10m", "jitter": "5m"}
+    )  # fmt: skip
+    assert monitor(job)["checkin_margin"] == 17
+
+
+def test_f66_sentry_gets_no_schedule_that_it_would_read_differently() -> None:
+    job = {"name": "a", "handler": "external", "schedule": "0 9 1 * MON"}
+    assert monitor(Job.model_validate(job)) is not None
+    assert monitor(Job.model_validate(job | {"day_or": False})) is None
+    assert monitor(Job.model_validate(job | {"schedule": "0 9 1 * *", "day_or": False})) is not None

@@ -1,5 +1,6 @@
 """Check-ins of Sentry's monitors, where the program has initialised `sentry_sdk`."""
 
+import hashlib
 import math
 import re
 import sys
@@ -11,6 +12,9 @@ from cronledger.rules.model import GLOBAL, Job, ScopeKey
 log = get_logger(__name__)
 
 LONGEST_SLUG = 50
+HASH_LENGTH = 8
+_SLUG = re.compile(rf"(?![0-9]+$)[a-z0-9_-]{{1,{LONGEST_SLUG}}}")
+"""Sentry refuses a number."""
 _ALIASES = {"@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"}
 _EVERY = re.compile(r"@every (\d+)([mhdw])", re.IGNORECASE)
 _UNITS = {"m": "minute", "h": "hour", "d": "day", "w": "week"}
@@ -62,24 +66,35 @@ class SentryCheckIns:
 
 
 def slug(job: Job, scope: ScopeKey) -> str:
-    """Return the slug of the monitor of a (job, scope): lower-case letters, digits, - and _."""
-    name = job.name if scope.scope_kind == GLOBAL else f"{job.name}-{scope.scope_id}"
-    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:LONGEST_SLUG] or "job"
+    """Return the slug of the monitor of a (job, scope): lower-case letters, digits, - and _.
+
+    It ends with a hash unless it is the name of a job without scopes, so that no two are equal.
+    """
+    scoped = scope.scope_kind != GLOBAL
+    name = f"{job.name}-{scope.scope_id}" if scoped else job.name
+    if not scoped and _SLUG.fullmatch(name):
+        return name
+    whole = "\0".join((job.name, scope.scope_kind, scope.scope_id))
+    end = "-" + hashlib.sha256(whole.encode()).hexdigest()[:HASH_LENGTH]
+    kept = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[: LONGEST_SLUG - len(end)]
+    return (kept.rstrip("-") or "job") + end
 
 
 def monitor(job: Job) -> Any:
     """Return the configuration of the monitor of a job; None: Sentry has no such schedule.
 
     Sentry knows crontabs of five fields and intervals of whole minutes, and limits of whole
-    minutes, which are rounded up.
+    minutes, which are rounded up. The margin counts from the plan_time. With both days restricted,
+    Sentry takes either of them.
     """
-    schedule = _schedule(" ".join((job.schedule or "").split()))
-    if schedule is None:
+    text = " ".join((job.schedule or "").split())
+    schedule = _schedule(text)
+    if schedule is None or (not job.day_or and _has_both_days(text)):
         return None
     config: dict[str, Any] = {
         "schedule": schedule,
         "timezone": job.timezone,
-        "checkin_margin": _minutes(job.grace.total_seconds()),
+        "checkin_margin": _minutes((job.schedule_delay + job.jitter + job.grace).total_seconds()),
     }
     if job.run_timeout is not None:
         config["max_runtime"] = _minutes(job.run_timeout.total_seconds())
@@ -96,6 +111,11 @@ def _schedule(text: str) -> dict[str, Any] | None:
     ):
         return {"type": "crontab", "value": text}
     return None
+
+
+def _has_both_days(text: str) -> bool:
+    fields = text.split(" ")
+    return len(fields) == 5 and not fields[2].startswith("*") and not fields[4].startswith("*")
 
 
 def _minutes(seconds: float) -> int:
