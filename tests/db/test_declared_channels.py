@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from cronledger.explain.findings import DoctorContext
 from cronledger.rules.channels import Channel
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
-from cronledger.sources.apply import Applied, apply, retire
+from cronledger.sources.apply import Applied, _Applying, apply, retire
 from cronledger.sources.diff import diff
 from cronledger.sources.toml import load
-from tests.db.support.engine import Ledger
+from tests.db.support.engine import Ledger, waiting
 from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
 
 SLACK = Slack(url="https://hooks.example.org/services/hunter2")
 WORKS = {"kind": "command", "command": ["true"]}
@@ -67,6 +69,25 @@ def test_f65_a_channel_that_no_source_declares_is_refused(
         "correct the name"
     )
     assert ledger.values("SELECT name FROM jobs") == []
+
+
+@pytest.mark.parametrize("first", ["drops", "names"])
+async def test_f65_of_two_sources_that_drop_and_name_a_channel_at_once_one_is_refused(
+    ledger: Ledger, database_url: str, first: str
+) -> None:
+    applied(database_url, jobs(channels={"ops": SLACK}), "channels")
+    changes = {"drops": (jobs(), "channels"), "names": (jobs("a"), "app")}
+    declared, source = changes.pop(first)
+    ((later, other),) = changes.values()
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as c:
+        _Applying(c, "cronledger", source, None).apply(declared, None, force=False)
+        second = pool.submit(applied, database_url, later, other)
+        await eventually("it waits, or has ended", lambda: waiting(ledger) or second.done())
+        assert not second.done()
+        c.commit()
+        with pytest.raises(ConfigurationError, match=r"channel|notify"):
+            second.result(timeout=60)
+    assert ledger.values("SELECT FROM missing_channels") == []
 
 
 @pytest.mark.parametrize("call", [apply, lambda *a, **k: diff(*a, **k, days=1)])

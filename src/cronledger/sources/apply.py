@@ -165,6 +165,8 @@ class _Applying:
             refuse_foreign(self.source, _owners(self.rows("read_job_revisions", jobs=names)))
         retired = self.rows("retire_missing", source=self.source, jobs=names, requested_by=self.by)
         gone = missing_channels.names(retired)
+        if gone or any(job.notify for job in jobs):
+            self.rows("lock_channels", drops=bool(gone))
         missing = self.rows("list_missing_channels", jobs=names, channels=gone)
         missing_channels.refuse(self.source, names, missing)
         self.rows("record_deploy", source=self.source, deploy=deploy, requested_by=self.by)
