@@ -14,7 +14,9 @@ CREATE OR REPLACE FUNCTION {schema}_internal.masked_channel(channel jsonb) RETUR
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(f.key, CASE
         WHEN f.key = 'url' AND jsonb_typeof(f.value) = 'string' THEN
-            to_jsonb(regexp_replace(f.value #>> '{}', '^([a-z]+://)([^/?#]*@)?([^/?#]*)([/?#].*)?$', E'\\1\\3/***'))
+            to_jsonb(coalesce(
+                (SELECT m[1] || m[3] || '/' FROM regexp_matches(f.value #>> '{}', '^([a-z]+://)([^/?#]*@)?([^/?#]*)', 'i') m), '')
+                || '***')
         WHEN f.key IN ('headers', 'env') AND jsonb_typeof(f.value) = 'object' THEN
             (SELECT coalesce(jsonb_object_agg(v.key, '***'), '{}') FROM jsonb_each(f.value) v)
         WHEN f.key IN ('urls', 'headers', 'env') THEN to_jsonb('***'::text)

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from cronledger import App
 from cronledger.channels import Function, Slack, Webhook
+from cronledger.cli.show import without_secrets
 from cronledger.explain.doctor_ledger import jobs as check_jobs
 from cronledger.explain.findings import DoctorContext
 from cronledger.rules.channels import Channel
@@ -225,6 +226,11 @@ def test_f65_sql_accepts_every_kind_that_a_source_declares(ledger: Ledger) -> No
             {"kind": "command", "command": ["page", "--password=***"], "env": {"A": "***"}},
         ),
         ({"kind": "slack", "url": {"env": "URL"}}, {"kind": "slack", "url": {"env": "URL"}}),
+        (
+            {"kind": "slack", "url": "HTTPS://u:hunter2@Example.org/hunter2"},
+            {"kind": "slack", "url": "HTTPS://Example.org/***"},
+        ),
+        ({"kind": "slack", "url": "hooks/hunter2"}, {"kind": "slack", "url": "***"}),
     ],
 )  # fmt: skip
 def test_f65_what_may_be_secret_is_masked(
@@ -232,6 +238,7 @@ def test_f65_what_may_be_secret_is_masked(
 ) -> None:
     row(ledger, target={"channel": channel})
     assert ledger.one("SELECT target FROM job_targets") == {"channel": shown}
+    assert without_secrets({"channel": channel}) == {"channel": shown}
     assert "hunter2" not in json.dumps(ledger.values("SELECT to_jsonb(c) FROM channels c"))
 
 

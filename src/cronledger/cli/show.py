@@ -165,6 +165,8 @@ def without_secrets(target: dict[str, Any]) -> dict[str, Any]:
             shown[key] = _channel_without_secrets(value)
         elif key in ("env", "headers") and isinstance(value, dict):
             shown[key] = dict.fromkeys(value, MASK)
+        elif isinstance(value, list):
+            shown[key] = [masked(item) if isinstance(item, str) else item for item in value]
         else:
             shown[key] = masked(value) if isinstance(value, str) else value
     return shown
@@ -174,7 +176,8 @@ def host_only(url: str) -> str:
     """Return the URL with all but its scheme and host masked: its path may be a key."""
     from cronledger.settings import MASK
 
-    return re.sub(r"(?s)^([a-z]+://)([^/?#]*@)?([^/?#]*).*$", rf"\1\3/{MASK}", url)
+    found = re.match(r"(?i)([a-z]+://)([^/?#]*@)?([^/?#]*)", url)
+    return MASK if found is None else f"{found[1]}{found[3]}/{MASK}"
 
 
 def _channel_without_secrets(channel: dict[str, Any]) -> dict[str, Any]:
