@@ -14,9 +14,9 @@ LEVELS["exception"] = "error"
 INTRODUCTION = """\
 Each line that a replica logs is one of these events. On a terminal a line is text; otherwise it is
 one JSON object with `time`, `level`, `event`, and the values of the event. Lines about an execution
-also contain `job`, `scope`, `execution_id`, `plan_time` and `attempt`. Names of events and values
-are stable: alerts may depend on them. `log_level` and `log_format` are
-[settings](configuration.md#settings-of-a-runner).
+also contain `job`, `scope`, `execution_id`, `plan_time` and `attempt`, and `trace_id` if the
+attempt is [traced](howto/traces.md). Names of events and values are stable: alerts may depend on
+them. `log_level` and `log_format` are [settings](configuration.md#settings-of-a-runner).
 """
 
 

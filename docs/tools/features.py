@@ -117,6 +117,9 @@ GROUPS: dict[str, dict[int, str]] = {
     "Deadlines": {
         67: "deadlines of starts, ends and durations: each missed one is recorded exactly once",
     },
+    "Metrics and traces": {
+        70: "a span for each attempt, with a link to the span that enqueued the execution",
+    },
 }
 """Every feature by its number."""
 

@@ -144,10 +144,24 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.free_plan_time({schema}.schedules, timestamptz, interval) IS 'Returns the first instant from here on that no execution of this scope has, and that neither a schedule nor a message can have. The caller holds the lock of the schedule row.';
 
+CREATE OR REPLACE FUNCTION {schema}_internal.check_traceparent(job text, traceparent text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    -- Version ff, and ids of zeros only, are invalid. A later version may have further fields, which are not stored.
+    IF traceparent !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' THEN
+        RAISE EXCEPTION 'job %: traceparent % is not a W3C trace context', job, quote_literal(left(traceparent, 80))
+            USING HINT = 'Its form is 00-TRACE-SPAN-01, with 32 and 16 lower-case hexadecimal digits, not all of them 0. Leave it out if there is no span.',
+                  ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+COMMENT ON FUNCTION {schema}_internal.check_traceparent(text, text) IS 'Raises unless this is a traceparent of W3C Trace Context.';
+
+-- Without traceparent. With both functions a call would be ambiguous.
+DROP FUNCTION IF EXISTS {schema}.trigger(text, text, text, jsonb, boolean, text, boolean);
 CREATE OR REPLACE FUNCTION {schema}.trigger(
     job text, scope_kind text DEFAULT 'global', scope_id text DEFAULT 'global',
     payload jsonb DEFAULT NULL, force boolean DEFAULT false, requested_by text DEFAULT NULL,
-    require_runner boolean DEFAULT false)
+    require_runner boolean DEFAULT false, traceparent text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     requester  text := coalesce(requested_by, session_user);
@@ -158,6 +172,9 @@ DECLARE
     created    timestamptz;
 BEGIN
     PERFORM {schema}_internal.check_json(job, 'payload', payload);
+    IF traceparent IS NOT NULL THEN
+        PERFORM {schema}_internal.check_traceparent(job, traceparent);
+    END IF;
     -- The schedule row first. An edit needs this lock to commit, so the job that the next statement reads is
     -- valid until our commit.
     SELECT s.* INTO scope FROM {schema}.schedules s
@@ -175,10 +192,10 @@ BEGIN
     at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
-         next_attempt_at, payload, attempt, max_attempts, requested_by)
+         next_attempt_at, payload, attempt, max_attempts, requested_by, traceparent)
     VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, 'PENDING', 'manual',
             definition.revision, definition.queue, at, at, coalesce(payload, definition.payload), 0,
-            definition.max_attempts, requester)
+            definition.max_attempts, requester, traceparent)
     RETURNING id, created_at INTO made, created;
     PERFORM {schema}_internal.note_manual_deadlines(definition, scope, at, created);
     PERFORM {schema}_internal.record_action('trigger', 'job', job, requester, 'done', job, execution_ids => ARRAY[made],
@@ -187,4 +204,4 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text, boolean) IS 'Makes one execution of a job due now, in addition to its schedule, and returns its id. schedule_delay and jitter do not apply. Raises if the job is unknown or retired, if it is paused unless force is true, and with overlap = skip while an execution is RUNNING. If no live runner can run it: a WARNING, or with require_runner an error. Waits for the lock of the schedule row (lock_timeout).';
+COMMENT ON FUNCTION {schema}.trigger(text, text, text, jsonb, boolean, text, boolean, text) IS 'Makes one execution of a job due now, in addition to its schedule, and returns its id. schedule_delay and jitter do not apply. traceparent: the span that triggers it, see enqueue. Raises if the job is unknown or retired, if it is paused unless force is true, and with overlap = skip while an execution is RUNNING. If no live runner can run it: a WARNING, or with require_runner an error. Waits for the lock of the schedule row (lock_timeout).';

@@ -211,15 +211,16 @@ BEGIN
         -- db_clock(), because the execution that blocked it may have ended after this statement began.
         started_at = {schema}.db_clock(), finished_at = NULL, duration_ms = NULL, rows_affected = NULL,
         result = NULL, result_taken_at = NULL, output = NULL, error_code = NULL, error_msg = NULL,
-        cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
+        trace_id = NULL, cancel_requested_at = NULL, cancel_requested_by = NULL, updated_at = {schema}.db_now(),
         watermark = coalesce(h.input, e.watermark),
         attempts = CASE WHEN e.status = 'PENDING' THEN e.attempts
-            ELSE e.attempts || jsonb_build_object(
+            ELSE e.attempts || (jsonb_build_object(
                 'attempt', e.attempt, 'runner_id', e.runner_id, 'lease_token', e.lease_token,
                 'started_at', e.started_at, 'last_seen', e.heartbeat_at, 'ended_at', e.finished_at,
                 'error_code', CASE e.status WHEN 'RUNNING' THEN 'runner_crashed' ELSE e.error_code END,
                 'error_msg', CASE e.status WHEN 'RUNNING' THEN 'lease not renewed; stolen by ' || by_runner
-                             ELSE e.error_msg END) END
+                             ELSE e.error_msg END)
+                || CASE WHEN e.trace_id IS NULL THEN '{}' ELSE jsonb_build_object('trace_id', e.trace_id) END) END
     FROM held h
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (h.job, h.kind, h.scope, h.plan)
       AND e.plan_time BETWEEN first_plan AND last_plan

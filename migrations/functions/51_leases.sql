@@ -35,11 +35,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.heartbeat_leases(text[], text[], text[], timestamptz[], uuid[], interval[], timestamptz, timestamptz) IS 'Renews these leases, and returns the tokens of those that were renewed with whether a cancel was requested. Skips locked rows: a row that is being finished must not hold up the others.';
 
+-- Without of_traces. With both functions a call would be ambiguous; here, no caller finds neither.
+DROP FUNCTION IF EXISTS {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz);
 CREATE OR REPLACE FUNCTION {schema}_internal.finish_executions(
     of_jobs text[], of_kinds text[], of_scopes text[], of_plans timestamptz[], of_tokens uuid[],
     new_statuses text[], new_results jsonb[], new_rows_affected bigint[], new_outputs text[],
     new_error_codes text[], new_error_msgs text[], of_durations_ms bigint[], of_retries_after interval[],
-    new_watermarks bigint[], of_covers boolean[], first_plan timestamptz, last_plan timestamptz)
+    new_watermarks bigint[], of_covers boolean[], first_plan timestamptz, last_plan timestamptz,
+    of_traces text[] DEFAULT NULL)
 RETURNS TABLE (token uuid, status text, has_input boolean) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 BEGIN
@@ -49,10 +52,10 @@ BEGIN
         FROM (SELECT * FROM unnest(of_jobs, of_kinds, of_scopes, of_plans, of_tokens, new_statuses,
                                    new_results, new_rows_affected, new_outputs, new_error_codes,
                                    new_error_msgs, of_durations_ms, of_retries_after, new_watermarks,
-                                   of_covers)
+                                   of_covers, of_traces)
               LIMIT cardinality(of_tokens))
             AS u(job, kind, scope, plan, token, status, result, rows_affected, output, error_code,
-                 error_msg, duration_ms, retry_after, watermark, covers)
+                 error_msg, duration_ms, retry_after, watermark, covers, trace)
         JOIN {schema}.executions e
             ON (e.job_name, e.scope_kind, e.scope_id, e.plan_time) = (u.job, u.kind, u.scope, u.plan)
         WHERE e.plan_time BETWEEN first_plan AND last_plan
@@ -64,7 +67,7 @@ BEGIN
     SET status = CASE WHEN h.status = 'FAILED' AND e.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
                       ELSE h.status END,
         result = h.result, rows_affected = h.rows_affected, output = h.output,
-        error_code = h.error_code, error_msg = h.error_msg,
+        error_code = h.error_code, error_msg = h.error_msg, trace_id = h.trace,
         duration_ms = coalesce(h.duration_ms, greatest(
             0, extract(epoch FROM {schema}.db_clock() - e.started_at) * 1000)::bigint),
         finished_at = {schema}.db_clock(), updated_at = {schema}.db_clock(),
@@ -79,7 +82,7 @@ BEGIN
       AND e.lease_token = h.token AND e.status = (SELECT 'RUNNING')
     RETURNING e.lease_token, e.status, h.has_input OR e.watermark IS NOT NULL;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz) IS 'Writes the ends of these attempts, and returns the tokens of those that were written. A FAILED attempt is retried after its retry_after while attempts are left; NULL: never. After a requested cancel it is CANCELLED instead, and keeps its error. duration_ms NULL: counted from started_at. watermark replaces the one of the claim where covers is true. has_input: settle_inputs has to follow.';
+COMMENT ON FUNCTION {schema}_internal.finish_executions(text[], text[], text[], timestamptz[], uuid[], text[], jsonb[], bigint[], text[], text[], text[], bigint[], interval[], bigint[], boolean[], timestamptz, timestamptz, text[]) IS 'Writes the ends of these attempts, and returns the tokens of those that were written. A FAILED attempt is retried after its retry_after while attempts are left; NULL: never. After a requested cancel it is CANCELLED instead, and keeps its error. duration_ms NULL: counted from started_at. watermark replaces the one of the claim where covers is true. of_traces: the trace_id of each; NULL: none was traced. has_input: settle_inputs has to follow.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.release_executions(
     of_jobs text[], of_kinds text[], of_scopes text[], of_plans timestamptz[], of_tokens uuid[],

@@ -21,23 +21,26 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.covered_watermark({schema}.schedules) IS 'Returns the greatest watermark of a SUCCESS of this scope; NULL: there is none.';
 
+-- Without enqueued_by.
+DROP FUNCTION IF EXISTS {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text);
 CREATE OR REPLACE FUNCTION {schema}_internal.create_enqueued(
     definition {schema}.jobs, scope {schema}.schedules, at timestamptz, due timestamptz, slot text,
-    new_payload jsonb, new_watermark bigint, of_group uuid, requester text)
+    new_payload jsonb, new_watermark bigint, of_group uuid, requester text, enqueued_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     made bigint;
 BEGIN
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, status, trigger, revision, queue, due_at,
-         next_attempt_at, payload, enqueue_key, watermark, group_id, attempt, max_attempts, requested_by)
+         next_attempt_at, payload, enqueue_key, watermark, group_id, attempt, max_attempts, requested_by,
+         traceparent)
     VALUES (scope.job_name, scope.scope_kind, scope.scope_id, at, 'PENDING', 'enqueue',
             definition.revision, definition.queue, due, due, coalesce(new_payload, definition.payload),
-            slot, new_watermark, of_group, 0, definition.max_attempts, requester)
+            slot, new_watermark, of_group, 0, definition.max_attempts, requester, enqueued_by)
     RETURNING id INTO made;
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text) IS 'Creates a PENDING execution with the attempts of the job, and returns its id. The caller holds the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.create_enqueued({schema}.jobs, {schema}.schedules, timestamptz, timestamptz, text, jsonb, bigint, uuid, text, text) IS 'Creates a PENDING execution with the attempts of the job, and returns its id. enqueued_by: its traceparent. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.message_plan_time(execution_id bigint, before timestamptz)
 RETURNS timestamptz LANGUAGE sql STABLE AS $$
@@ -46,9 +49,11 @@ RETURNS timestamptz LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION {schema}_internal.message_plan_time(bigint, timestamptz) IS 'Returns the last instant up to before whose fraction of a second is that of this id: an even number of microseconds, 2 to 999,998. Within a second two messages share a fraction only if 499,999 ids lie between them.';
 
+-- Without enqueued_by.
+DROP FUNCTION IF EXISTS {schema}_internal.create_message({schema}.jobs, text, text, timestamptz, jsonb, uuid, text);
 CREATE OR REPLACE FUNCTION {schema}_internal.create_message(
     definition {schema}.jobs, kind text, scope text, due timestamptz, new_payload jsonb, of_group uuid,
-    requester text)
+    requester text, enqueued_by text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     made constant bigint := nextval('{schema}.execution_id');
@@ -63,13 +68,13 @@ BEGIN
     PERFORM {schema}_internal.check_partition(definition.name, at);
     INSERT INTO {schema}.executions
         (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
-         next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
+         next_attempt_at, payload, group_id, attempt, max_attempts, requested_by, traceparent)
     VALUES (definition.name, kind, scope, at, made, 'PENDING', 'enqueue', definition.revision, definition.queue,
             greatest(due, now_), greatest(due, now_), coalesce(new_payload, definition.payload), of_group, 0,
-            definition.max_attempts, requester);
+            definition.max_attempts, requester, enqueued_by);
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_message({schema}.jobs, text, text, timestamptz, jsonb, uuid, text) IS 'Creates a PENDING execution that is merged with no other one, due now or at due, and returns its id. It needs no lock.';
+COMMENT ON FUNCTION {schema}_internal.create_message({schema}.jobs, text, text, timestamptz, jsonb, uuid, text, text) IS 'Creates a PENDING execution that is merged with no other one, due now or at due, and returns its id. enqueued_by: its traceparent. It needs no lock.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.lock_or_create_scope(job text, kind text, scope text)
 RETURNS {schema}.schedules LANGUAGE plpgsql AS $$
@@ -309,8 +314,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_enqueue(text, text, uuid, bigint, uuid) IS 'Raises if this key or this group cannot be enqueued.';
 
+-- Without enqueued_by.
+DROP FUNCTION IF EXISTS {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text);
 CREATE OR REPLACE FUNCTION {schema}_internal.merge_enqueued(
-    scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text)
+    scope {schema}.schedules, slot text, watermark bigint, payload jsonb, group_id uuid, requester text,
+    enqueued_by text)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     held record;
@@ -336,12 +344,12 @@ BEGIN
         due_at = least(e.due_at, at), next_attempt_at = least(e.due_at, at),
         max_attempts = greatest(e.max_attempts,
             e.attempt + (SELECT j.max_attempts FROM {schema}.jobs j WHERE j.name = e.job_name)),
-        requested_by = requester, updated_at = at
+        requested_by = requester, traceparent = coalesce(enqueued_by, e.traceparent), updated_at = at
     WHERE (e.job_name, e.scope_kind, e.scope_id, e.plan_time)
         = (scope.job_name, scope.scope_kind, scope.scope_id, held.plan_time);
     RETURN held.id;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text) IS 'Merges work into the PENDING execution of its key: the greater watermark, the newest payload, due now, all attempts of the job. Returns its id; NULL: there is none. The caller holds the lock of the schedule row.';
+COMMENT ON FUNCTION {schema}_internal.merge_enqueued({schema}.schedules, text, bigint, jsonb, uuid, text, text) IS 'Merges work into the PENDING execution of its key: the greater watermark, the newest payload, the newest traceparent (enqueued_by), due now, all attempts of the job. Returns its id; NULL: there is none. The caller holds the lock of the schedule row.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.covering_execution(scope {schema}.schedules) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -377,12 +385,14 @@ COMMENT ON FUNCTION {schema}_internal.check_due_at(text, timestamptz, text, bigi
 
 DROP FUNCTION IF EXISTS {schema}_internal.enqueue_messages({schema}.jobs, {schema}.schedules[], text[], jsonb[], uuid, text);
 DROP FUNCTION IF EXISTS {schema}_internal.free_plan_times({schema}.schedules, timestamptz, integer);
--- Without due_at. With both functions a call would be ambiguous; here, no caller finds neither.
+-- Without due_at, and without traceparent. With both functions a call would be ambiguous; here, no caller finds
+-- neither.
 DROP FUNCTION IF EXISTS {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text);
+DROP FUNCTION IF EXISTS {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz);
 CREATE OR REPLACE FUNCTION {schema}.enqueue(
     job text, scope_id text DEFAULT 'global', watermark bigint DEFAULT NULL, payload jsonb DEFAULT NULL,
     key text DEFAULT NULL, scope_kind text DEFAULT NULL, group_id uuid DEFAULT NULL,
-    requested_by text DEFAULT NULL, due_at timestamptz DEFAULT NULL)
+    requested_by text DEFAULT NULL, due_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -401,6 +411,9 @@ BEGIN
     IF due_at IS NOT NULL THEN
         PERFORM {schema}_internal.check_due_at(job, due_at, key, watermark);
     END IF;
+    IF traceparent IS NOT NULL THEN
+        PERFORM {schema}_internal.check_traceparent(job, traceparent);
+    END IF;
     IF payload IS NOT NULL THEN
         PERFORM {schema}_internal.check_json(job, 'payload', payload);
     END IF;
@@ -414,7 +427,8 @@ BEGIN
         IF definition.retired_at IS NOT NULL OR (scope.retired_at IS NOT NULL AND scope.returned_at IS NULL) THEN
             PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
         END IF;
-        made := {schema}_internal.create_message(definition, kind, scope_id, due_at, payload, group_id, requester);
+        made := {schema}_internal.create_message(definition, kind, scope_id, due_at, payload, group_id, requester,
+                                                      traceparent);
         PERFORM pg_notify('{schema}', 'pending');
         RETURN made;
     END IF;
@@ -445,12 +459,13 @@ BEGIN
         END IF;
     END IF;
     IF slot IS NOT NULL THEN
-        made := {schema}_internal.merge_enqueued(scope, slot, watermark, payload, group_id, requester);
+        made := {schema}_internal.merge_enqueued(scope, slot, watermark, payload, group_id, requester,
+                                                      traceparent);
     END IF;
     IF made IS NULL THEN
         at := {schema}_internal.free_plan_time(scope, {schema}.db_clock());
         made := {schema}_internal.create_enqueued(
-            definition, scope, at, at, slot, payload, watermark, group_id, requester);
+            definition, scope, at, at, slot, payload, watermark, group_id, requester, traceparent);
     END IF;
     IF slot IS NOT NULL THEN
         PERFORM {schema}_internal.give_up_superseded(scope);
@@ -458,7 +473,7 @@ BEGIN
     PERFORM pg_notify('{schema}', 'pending');
     RETURN made;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution, which starts at due_at or later if that is given. In a pause the work waits. A missing scope is created if the job has a scope_kind and no fixed scopes. Without key and watermark, a call for an existing scope takes no lock. Otherwise it waits for the lock of the schedule row (lock_timeout), and holds it until the transaction ends.';
+COMMENT ON FUNCTION {schema}.enqueue(text, text, bigint, jsonb, text, text, uuid, text, timestamptz, text) IS 'Enqueues work for a job, and returns the id of the execution that does it. With a key, it merges into the PENDING execution of this key: the greater watermark, the newest payload, due now. While an execution of the key is RUNNING, one successor waits. If one awaits a retry, the new execution replaces it, with all attempts of the job. A watermark alone merges with the pending input of the scope; it returns NULL if a success covers it already. Without key and watermark, each call creates an execution, which starts at due_at or later if that is given. In a pause the work waits. traceparent: the span that enqueues, in the W3C format, to which the traces of the attempts link. A missing scope is created if the job has a scope_kind and no fixed scopes. Without key and watermark, a call for an existing scope takes no lock. Otherwise it waits for the lock of the schedule row (lock_timeout), and holds it until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.check_items(
     job text, payloads jsonb[], keys text[], watermarks bigint[], scope_ids text[])
@@ -481,8 +496,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.check_items(text, jsonb[], text[], bigint[], text[]) IS 'Returns the number of items. Raises unless the arrays have one length, of at most 100,000.';
 
+-- Without enqueued_by.
+DROP FUNCTION IF EXISTS {schema}_internal.create_messages({schema}.jobs, text, text[], jsonb[], uuid, text);
 CREATE OR REPLACE FUNCTION {schema}_internal.create_messages(
-    definition {schema}.jobs, kind text, scope_ids text[], payloads jsonb[], of_group uuid, requester text)
+    definition {schema}.jobs, kind text, scope_ids text[], payloads jsonb[], of_group uuid, requester text,
+    enqueued_by text)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     microsecond constant interval := '1 microsecond';
@@ -501,11 +519,11 @@ BEGIN
         PERFORM {schema}_internal.check_partition(definition.name, last);
         INSERT INTO {schema}.executions
             (job_name, scope_kind, scope_id, plan_time, id, status, trigger, revision, queue, due_at,
-             next_attempt_at, payload, group_id, attempt, max_attempts, requested_by)
+             next_attempt_at, payload, group_id, attempt, max_attempts, requested_by, traceparent)
         SELECT definition.name, kind, m.scope_id, {schema}_internal.message_plan_time(m.id, last), m.id, 'PENDING',
                'enqueue', definition.revision, definition.queue, now_ - (count - m.n) * microsecond,
                now_ - (count - m.n) * microsecond, coalesce(m.payload, definition.payload), of_group, 0,
-               definition.max_attempts, requester
+               definition.max_attempts, requester, enqueued_by
         FROM unnest(ids, scope_ids, payloads) WITH ORDINALITY m(id, scope_id, payload, n)
         -- Of the second round on. The first one creates all, unless the clock was set back.
         WHERE missing = count OR NOT EXISTS (SELECT FROM {schema}.executions e WHERE e.id = m.id)
@@ -517,12 +535,14 @@ BEGIN
     END LOOP;
     RETURN ids;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.create_messages({schema}.jobs, text, text[], jsonb[], uuid, text) IS 'Creates a PENDING execution for each of these payloads as create_message does, due now, and returns their ids. It needs no lock.';
+COMMENT ON FUNCTION {schema}_internal.create_messages({schema}.jobs, text, text[], jsonb[], uuid, text, text) IS 'Creates a PENDING execution for each of these payloads as create_message does, due now, and returns their ids. It needs no lock.';
 
+-- Without traceparent, see enqueue.
+DROP FUNCTION IF EXISTS {schema}.enqueue_many(text, jsonb[], text[], bigint[], text[], text, uuid, text);
 CREATE OR REPLACE FUNCTION {schema}.enqueue_many(
     job text, payloads jsonb[] DEFAULT NULL, keys text[] DEFAULT NULL, watermarks bigint[] DEFAULT NULL,
     scope_ids text[] DEFAULT NULL, scope_kind text DEFAULT NULL, group_id uuid DEFAULT NULL,
-    requested_by text DEFAULT NULL)
+    requested_by text DEFAULT NULL, traceparent text DEFAULT NULL)
 RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -537,6 +557,9 @@ DECLARE
     made       bigint;
     ids        bigint[] := array_fill(NULL::bigint, ARRAY[count]);
 BEGIN
+    IF traceparent IS NOT NULL THEN
+        PERFORM {schema}_internal.check_traceparent(job, traceparent);
+    END IF;
     SELECT j.* INTO definition FROM {schema}.jobs j WHERE j.name = job;
     IF NOT FOUND THEN
         PERFORM {schema}_internal.raise_unknown_job(job);
@@ -552,7 +575,8 @@ BEGIN
                 PERFORM {schema}_internal.check_trigger(definition, scope, force => true);
             END IF;
         END LOOP;
-        ids := {schema}_internal.create_messages(definition, kind, of_scopes, payloads, group_id, requester);
+        ids := {schema}_internal.create_messages(definition, kind, of_scopes, payloads, group_id, requester,
+                                                      traceparent);
         PERFORM pg_notify('{schema}', 'pending');
         RETURN ids;
     END IF;
@@ -577,14 +601,14 @@ BEGIN
         ORDER BY min(u.n)
     LOOP
         made := {schema}.enqueue(job, item.scope_id, item.watermark, item.payload, item.key, kind,
-                                 group_id, requester);
+                                 group_id, requester, traceparent => traceparent);
         FOR place IN 1 .. cardinality(item.places) LOOP
             ids[item.places[place]] := made;
         END LOOP;
     END LOOP;
     RETURN ids;
 END $$;
-COMMENT ON FUNCTION {schema}.enqueue_many(text, jsonb[], text[], bigint[], text[], text, uuid, text) IS 'Enqueues many items of one job in one transaction, as enqueue does one by one, and returns an id for each item, in their order. The item n has the elements n of these arrays; an array that is left out is NULL for every item (scope_ids: the scope of a global job). Items of one scope and key are merged first, and so are watermarks alone of one scope: the greatest watermark, the newest payload that is not NULL. Their ids are the same. At most 100,000 items. Without keys and watermarks, a call for existing scopes takes no lock. Otherwise it locks the schedule rows of all scopes in key order, and waits for them (lock_timeout).';
+COMMENT ON FUNCTION {schema}.enqueue_many(text, jsonb[], text[], bigint[], text[], text, uuid, text, text) IS 'Enqueues many items of one job in one transaction, as enqueue does one by one, and returns an id for each item, in their order. The item n has the elements n of these arrays; an array that is left out is NULL for every item (scope_ids: the scope of a global job). Items of one scope and key are merged first, and so are watermarks alone of one scope: the greatest watermark, the newest payload that is not NULL. Their ids are the same. traceparent: the span that enqueues all of them, see enqueue. At most 100,000 items. Without keys and watermarks, a call for existing scopes takes no lock. Otherwise it locks the schedule rows of all scopes in key order, and waits for them (lock_timeout).';
 
 CREATE OR REPLACE FUNCTION {schema}.is_dirty(
     job text, scope_id text DEFAULT 'global', scope_kind text DEFAULT NULL)

@@ -72,7 +72,7 @@ LANGUAGE sql IMMUTABLE AS $$
         -- No role: only functions that run with the rights of their owner call these.
         ('', 'EXECUTE',
             'covering_execution cancel_waiting check_acceptance check_backfill check_backoff check_json check_labels check_maintenance
-             bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_trigger
+             bucket_bounds hours_to_count check_due_at check_enqueue check_queue check_retry check_retry_filter check_runner check_scopes check_target check_traceparent check_trigger
              apply_overlap covered_watermark current_timeline jobs_check_values json_problem target_problem check_channel channel_problem
              drop_partition due_in_scope end_attempt free_plan_time give_up_superseded grant_roles
              create_role has_live_runner has_uncovered_input is_full backfill_actions jobs_append_revision jobs_mark_editor

@@ -12,7 +12,8 @@ SELECT e.id, e.job_name, e.scope_kind, e.scope_id, e.plan_time, e.status, e.trig
        CASE WHEN e.attempts = '[]' THEN e.started_at
             ELSE (e.attempts #>> '{0,started_at}')::timestamptz END AS first_started_at,
        (SELECT j.owner FROM {schema}.jobs j WHERE j.name = e.job_name) AS owner,
-       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels
+       (SELECT j.labels FROM {schema}.jobs j WHERE j.name = e.job_name) AS labels,
+       e.traceparent, e.trace_id
 FROM {schema}.executions e
 WHERE e.attempt >= 0;  -- always true: the condition of executions_plan_time
 COMMENT ON VIEW {schema}.execution_status IS 'Executions, one row each, without payload and lease token.';
@@ -50,10 +51,12 @@ COMMENT ON COLUMN {schema}.execution_status.cancel_requested_by IS 'The person w
 COMMENT ON COLUMN {schema}.execution_status.requested_by IS 'The person or program that requested this execution; NULL for the schedule. The view audit has its retries.';
 COMMENT ON COLUMN {schema}.execution_status.created_at IS 'When the row was created.';
 COMMENT ON COLUMN {schema}.execution_status.updated_at IS 'Last write other than a heartbeat.';
-COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg.';
+COMMENT ON COLUMN {schema}.execution_status.attempts IS 'Earlier attempts, with their holders and their ends: attempt, runner_id, started_at, last_seen, ended_at, error_code, error_msg, and trace_id if it was traced.';
 COMMENT ON COLUMN {schema}.execution_status.first_started_at IS 'When the first attempt was claimed.';
 COMMENT ON COLUMN {schema}.execution_status.owner IS 'Present owner of the job; NULL: it has none.';
 COMMENT ON COLUMN {schema}.execution_status.labels IS 'Present labels of the job; NULL or empty: it has none.';
+COMMENT ON COLUMN {schema}.execution_status.traceparent IS 'Span that enqueued or triggered it, in the format of the W3C header traceparent; NULL: none was given. The trace of each attempt links to it.';
+COMMENT ON COLUMN {schema}.execution_status.trace_id IS 'Trace of the attempt that ended last; NULL: it was not traced, or a later attempt is RUNNING. Not the trace in traceparent.';
 
 -- Payloads may be personal or secret, so only operators and runners may read them.
 CREATE OR REPLACE VIEW {schema}.execution_payloads AS

@@ -2,7 +2,7 @@
 
 One renderer writes the events of structlog and the lines of the standard `logging` (those of
 handlers and libraries). During an execution, each line contains job, scope, execution_id, plan_time
-and attempt. Passwords of connection strings are masked.
+and attempt, and trace_id if it is traced. Passwords of connection strings are masked.
 """
 
 import logging

@@ -19,6 +19,7 @@ from cronledger.logger import follow
 from cronledger.resources import LifespanError
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
+from cronledger.telemetry.tracing import require_extra
 
 __all__ = [
     "Applied", "Diagnostics", "DrainReport", "Health", "LifespanError", "Ran", "Replica", "Retired",
@@ -47,6 +48,7 @@ class Replica:
         manual: bool = False,
     ) -> None:
         self.settings = settings or Settings.load()
+        require_extra(self.settings)
         registry = AppRegistry(functions or {})
         for app in apps:
             if not applied:

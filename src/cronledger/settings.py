@@ -237,6 +237,11 @@ class Settings(BaseSettings):
         description="Send check-ins of scheduled executions to Sentry, where the program has "
         "initialised `sentry_sdk`.",
     )
+    tracing: bool = Field(
+        False,
+        description="Make a span of OpenTelemetry for each attempt and each enqueuing call, where "
+        "the program has configured its SDK. Needs the extra `cronledger[tracing]`.",
+    )
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."
     )

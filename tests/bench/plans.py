@@ -411,6 +411,7 @@ def leases(rows: Rows, batch: int) -> dict[str, Call]:
     return {
         "heartbeat_leases": lambda s, c: s.heartbeat_leases(c, beats),
         "read_leases": lambda s, c: s.read_leases(c, keys, tokens),
+        "read_traceparents": lambda s, c: s.read_traceparents(c, keys),
         "finish_executions": lambda s, c: s.finish_executions(c, ends),
         "rearm_unblocked": lambda s, c: s.rearm_unblocked(c, ended),
         "release_executions": lambda s, c: s.release_executions(

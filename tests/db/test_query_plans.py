@@ -54,7 +54,7 @@ def test_hot_statements_read_what_they_claim_and_no_more(filled: psycopg.Connect
         "try_claim_existing",
     ):
         assert used[name] == {"pkey"}, name
-    assert used["read_leases"] == {"pkey"}
+    assert used["read_leases"] == used["read_traceparents"] == {"pkey"}
     assert used["read_running"] == {RUNNING}
     assert used["advance_schedules"] == {"schedules_pkey"}
     assert "job_name_next_attempt_at_idx" in used["lock_due_existing"]

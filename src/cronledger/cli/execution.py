@@ -27,6 +27,7 @@ FIELDS = (
     "created_at", "runner_id", "started_at", "heartbeat_at", "stale_after", "finished_at",
     "duration_ms", "next_attempt_at", "cancel_requested_at", "cancel_requested_by",
     "rows_affected", "payload", "result", "result_taken_at", "error_code", "error_msg",
+    "traceparent", "trace_id",
 )  # fmt: skip
 
 

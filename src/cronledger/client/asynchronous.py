@@ -20,6 +20,7 @@ from cronledger.ledger.values import Execution, SkippedRange
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import GLOBAL
 from cronledger.settings import Settings
+from cronledger.telemetry.tracing import tracing_of
 
 T = TypeVar("T")
 
@@ -45,12 +46,13 @@ class AsyncClient(HasSender[AsyncSender]):
         if url is not None and connection is not None:
             raise TypeError("AsyncClient has a url and a connection; pass one of them")
         settings = settings or Settings.load()
+        tracing = tracing_of(settings)
         if connection is not None:
-            super().__init__(AsyncCallerSender(connection, settings.schema_name))
+            super().__init__(AsyncCallerSender(connection, settings.schema_name, tracing))
             return
         access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
         schema, listens = settings.schema_name, access.for_listening(settings)
-        super().__init__(AsyncOwnSender(access, schema, settings.lock_timeout, listens))
+        super().__init__(AsyncOwnSender(access, schema, settings.lock_timeout, listens, tracing))
 
     async def __aenter__(self) -> Self:
         return self

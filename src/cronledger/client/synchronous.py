@@ -20,6 +20,7 @@ from cronledger.ledger.values import Execution, SkippedRange
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import GLOBAL
 from cronledger.settings import Settings
+from cronledger.telemetry.tracing import tracing_of
 
 
 class Client(HasSender[Sender]):
@@ -52,12 +53,14 @@ class Client(HasSender[Sender]):
         if url is not None and connection is not None:
             raise TypeError("Client has a url and a connection; pass one of them")
         settings = settings or Settings.load()
+        tracing = tracing_of(settings)
         if connection is not None:
-            super().__init__(CallerSender(connection, settings.schema_name))
+            super().__init__(CallerSender(connection, settings.schema_name, tracing))
             return
         access = Access.from_settings(settings, dsn_of(settings) if url is None else url)
         listens = access.for_listening(settings)
-        super().__init__(OwnSender(access, settings.schema_name, settings.lock_timeout, listens))
+        schema, lock_timeout = settings.schema_name, settings.lock_timeout
+        super().__init__(OwnSender(access, schema, lock_timeout, listens, tracing))
 
     def __enter__(self) -> Self:
         return self

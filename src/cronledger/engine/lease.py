@@ -39,17 +39,21 @@ class Lease:
     move any more, but the lease is kept until the handler has ended.
     `held`: the lease is in `Leases`, or will be added to it.
     `ended`: the handler has ended, and the finisher has the outcome.
+    `traceparent`: that of the span that enqueued the execution. `trace_id`: that of the attempt.
+    Both are None without traces.
     """
 
     claimed: Claimed
     job: Job
     sent: float
+    traceparent: str | None = None
     deadline: float = field(init=False)
     next_beat: float = field(init=False)
     stop: Callable[[Stop], None] = field(init=False, repr=False)
     stopped: bool = field(default=False, init=False)
     held: bool = field(default=True, init=False)
     ended: bool = field(default=False, init=False)
+    trace_id: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.renew(self.sent)

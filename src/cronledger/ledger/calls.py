@@ -33,7 +33,8 @@ class Call(Generic[T]):
     """The statement of `sql/NAME.sql`, and its parameters. `decode` returns its rows' value.
 
     `function`, `arguments`: the operator function that it calls, by which the audit trail records
-    a refusal.
+    a refusal. `enqueues`: the number of executions that it requests. Then it has the parameters
+    `job` and `traceparent`, and the sender makes a span of it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Call(Generic[T]):
     decode: Callable[[list[Row]], T]
     function: str | None = None
     arguments: Mapping[str, object] = field(default_factory=dict)
+    enqueues: int = 0
 
     def refused(self, message: str) -> "Call[None] | None":
         """Return the call that records its refusal, or None if it is not recorded."""
@@ -75,9 +77,9 @@ def enqueue(
     params = {
         "job": job, "scope": scope, "scope_kind": scope_kind, "watermark": watermark,
         "payload": _json(payload, "the payload"), "key": key, "group_id": group_id,
-        "due_at": _aware("due_at", due_at),
+        "due_at": _aware("due_at", due_at), "traceparent": None,
     }  # fmt: skip
-    return Call("call_enqueue", params, _value)
+    return Call("call_enqueue", params, _value, enqueues=1)
 
 
 def enqueue_many(
@@ -107,14 +109,15 @@ def enqueue_many(
             )
     arrays["payloads"] = texts
     size = MOST_ITEMS if scopes is None else max(len(texts), 1)
-    rest = {"job": job, "scope_kind": scope_kind, "group_id": group_id}
+    rest = {"job": job, "scope_kind": scope_kind, "group_id": group_id, "traceparent": None}
     calls: list[Call[list[int | None]]] = []
     for start in range(0, max(len(texts), 1), size):
         part = {
             name: None if given is None else list(given[start : start + size])
             for name, given in arrays.items()
         }
-        calls.append(Call("call_enqueue_many", {**rest, **part}, _value))
+        count = len(texts[start : start + size])
+        calls.append(Call("call_enqueue_many", {**rest, **part}, _value, enqueues=count))
     return calls
 
 
@@ -155,12 +158,13 @@ def trigger(
     params = {
         "job": job, "scope": scope, "scope_kind": scope_kind, "force": force,
         "payload": _json(payload, "the payload"), "require_runner": require_runner,
+        "traceparent": None,
     }  # fmt: skip
     given = {
         "job": job, "scope_id": scope, "scope_kind": scope_kind, "force": force,
         "require_runner": require_runner,
     }  # fmt: skip
-    return Call("call_trigger", params, _value, "trigger", given)
+    return Call("call_trigger", params, _value, "trigger", given, enqueues=1)
 
 
 def pause(job: str, reason: str | None = None, *, until: datetime | None = None) -> Call[bool]:

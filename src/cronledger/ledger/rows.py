@@ -74,6 +74,13 @@ class Claimed(NamedTuple):
     how: str
 
 
+class Enqueuer(NamedTuple):
+    """The span that enqueued an execution."""
+
+    execution_id: int
+    traceparent: str
+
+
 class AlertsRaised(NamedTuple):
     """The result of one step of the alerts.
 
@@ -188,8 +195,11 @@ class LeaseKey(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """One element of `finish_executions`; `result` is JSON text. `covers`: `watermark` takes the
-    place of the one that the claim took."""
+    """One element of `finish_executions`; `result` is JSON text.
+
+    `covers`: `watermark` takes the place of the one that the claim took. `trace_id`: of the
+    attempt; None: it is not traced.
+    """
 
     key: ExecutionKey
     token: UUID
@@ -203,6 +213,7 @@ class Ending(NamedTuple):
     retry_after: timedelta | None
     watermark: int | None = None
     covers: bool = False
+    trace_id: str | None = None
 
 
 class Renewed(NamedTuple):

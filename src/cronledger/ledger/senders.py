@@ -5,7 +5,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -38,6 +38,7 @@ from cronledger.ledger.ends import (
 from cronledger.ledger.refusals import LedgerError, refusals
 from cronledger.ledger.transactions import transaction, transaction_async
 from cronledger.settings import Settings
+from cronledger.telemetry.tracing import Tracing, tracing_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
@@ -111,18 +112,27 @@ def default_schema() -> str:
     return Settings.load().schema_name
 
 
+@cache
+def default_tracing() -> Tracing | None:
+    """Return what traces as the environment says, read at the first call.
+
+    Raises ConfigurationError.
+    """
+    return tracing_of(Settings.load())
+
+
 def sender_of(caller: object) -> Sender:
     """Return the sender of a client, or a new one for the connection of a caller."""
     if isinstance(caller, HasSender) and isinstance(caller.sender, Sender):
         return caller.sender
-    return CallerSender(caller, default_schema())
+    return CallerSender(caller, default_schema(), default_tracing())
 
 
 def async_sender_of(caller: object) -> AsyncSender:
     """Return the sender of an async client, or a new one for the connection of a caller."""
     if isinstance(caller, HasSender) and isinstance(caller.sender, AsyncSender):
         return caller.sender
-    return AsyncCallerSender(caller, default_schema())
+    return AsyncCallerSender(caller, default_schema(), default_tracing())
 
 
 # --- in the transaction of a caller ---------------------------------------------------------------
@@ -135,15 +145,16 @@ class CallerSender(Sender):
     up, because a session has another one in each of its transactions.
     """
 
-    def __init__(self, caller: object, schema: str) -> None:
+    def __init__(self, caller: object, schema: str, tracing: Tracing | None) -> None:
         self._caller = caller
         self._schema = schema
+        self._tracing = tracing
 
     def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         connection = psycopg_connection(self._caller)
         try:
             with refusals(), _together(connection, len(calls)):
-                return [_send(connection, self._schema, call) for call in calls]
+                return [_send(connection, self._schema, call, self._tracing) for call in calls]
         except LedgerError as error:
             # In a transaction of the caller nothing more can be written, and no row remains.
             if _is_idle(connection):
@@ -161,9 +172,10 @@ class CallerSender(Sender):
 class AsyncCallerSender(AsyncSender):
     """The same for an event loop."""
 
-    def __init__(self, caller: object, schema: str) -> None:
+    def __init__(self, caller: object, schema: str, tracing: Tracing | None) -> None:
         self._caller = caller
         self._schema = schema
+        self._tracing = tracing
 
     async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
         connection = await psycopg_async_connection(self._caller)
@@ -171,13 +183,16 @@ class AsyncCallerSender(AsyncSender):
             with refusals():
                 if len(calls) > 1 and _is_idle(connection):
                     async with connection.transaction():
-                        return [await _send_async(connection, self._schema, call) for call in calls]
-                return [await _send_async(connection, self._schema, call) for call in calls]
+                        return [await self._send(connection, call) for call in calls]
+                return [await self._send(connection, call) for call in calls]
         except LedgerError as error:
             if _is_idle(connection):
                 with suppress(psycopg.Error):
                     await _record_async(connection, self._schema, calls, error)
             raise
+
+    async def _send(self, connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
+        return await _send_async(connection, self._schema, call, self._tracing)
 
     def require_no_transaction(self) -> None:
         _require_no_transaction(self._caller)
@@ -269,11 +284,17 @@ class OwnSender(Sender):
     """
 
     def __init__(
-        self, access: Access, schema: str, lock_timeout: timedelta, listens: Access | None
+        self,
+        access: Access,
+        schema: str,
+        lock_timeout: timedelta,
+        listens: Access | None,
+        tracing: Tracing | None,
     ) -> None:
         self._access = access
         self._schema = schema
         self._lock_timeout = lock_timeout
+        self._tracing = tracing
         self._listener = None if listens is None else EndListener(listens, schema)
         self._idle = _Idle[psycopg.Connection[Any]]()
         self._turns = threading.BoundedSemaphore(MOST_CONNECTIONS)
@@ -282,7 +303,7 @@ class OwnSender(Sender):
         with self._turns, self._connection() as connection:
             try:
                 with refusals(), transaction(connection, self._lock_timeout):
-                    return [_send(connection, self._schema, call) for call in calls]
+                    return [_send(connection, self._schema, call, self._tracing) for call in calls]
             except LedgerError as error:
                 with suppress(psycopg.Error), transaction(connection, self._lock_timeout):
                     _record(connection, self._schema, calls, error)
@@ -370,11 +391,17 @@ class AsyncOwnSender(AsyncSender):
     """
 
     def __init__(
-        self, access: Access, schema: str, lock_timeout: timedelta, listens: Access | None
+        self,
+        access: Access,
+        schema: str,
+        lock_timeout: timedelta,
+        listens: Access | None,
+        tracing: Tracing | None,
     ) -> None:
         self._connections = AsyncConnections(access, APPLICATION_NAME, MOST_CONNECTIONS)
         self._schema = schema
         self._lock_timeout = lock_timeout
+        self._tracing = tracing
         self._listener = None if listens is None else AsyncEndListener(listens, schema)
 
     async def send_all(self, calls: Sequence[Call[T]]) -> list[T]:
@@ -382,12 +409,15 @@ class AsyncOwnSender(AsyncSender):
             try:
                 with refusals():
                     async with transaction_async(connection, self._lock_timeout):
-                        return [await _send_async(connection, self._schema, call) for call in calls]
+                        return [await self._send(connection, call) for call in calls]
             except LedgerError as error:
                 with suppress(psycopg.Error):
                     async with transaction_async(connection, self._lock_timeout):
                         await _record_async(connection, self._schema, calls, error)
                 raise
+
+    async def _send(self, connection: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
+        return await _send_async(connection, self._schema, call, self._tracing)
 
     def require_no_transaction(self) -> None:
         return
@@ -407,19 +437,40 @@ class AsyncOwnSender(AsyncSender):
 # the settings of the session, nor on the loaders that other libraries register for text.
 
 
-def _send(connection: psycopg.Connection[Any], schema: str, call: Call[T]) -> T:
-    with psycopg.Cursor(connection, row_factory=dict_row) as cursor:
-        queries.run(cursor, call.name, schema, call.params, binary=True)
+def _send(
+    connection: psycopg.Connection[Any], schema: str, call: Call[T], tracing: Tracing | None = None
+) -> T:
+    with (
+        _traced(call, tracing) as params,
+        psycopg.Cursor(connection, row_factory=dict_row) as cursor,
+    ):
+        queries.run(cursor, call.name, schema, params, binary=True)
         rows = cursor.fetchall()
     return call.decode(rows)
 
 
-async def _send_async(connection: psycopg.AsyncConnection[Any], schema: str, call: Call[T]) -> T:
-    async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
-        cursor.format = Format.BINARY
-        await queries.run_async(cursor, call.name, schema, call.params)
-        rows = await cursor.fetchall()
+async def _send_async(
+    connection: psycopg.AsyncConnection[Any],
+    schema: str,
+    call: Call[T],
+    tracing: Tracing | None = None,
+) -> T:
+    with _traced(call, tracing) as params:
+        async with psycopg.AsyncCursor(connection, row_factory=dict_row) as cursor:
+            cursor.format = Format.BINARY
+            await queries.run_async(cursor, call.name, schema, params)
+            rows = await cursor.fetchall()
     return call.decode(rows)
+
+
+@contextmanager
+def _traced(call: Call[Any], tracing: Tracing | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the parameters of a call, in a span if the call enqueues and `tracing` is on."""
+    if tracing is None or not call.enqueues:
+        yield call.params
+        return
+    with tracing.enqueuing(call.params["job"], call.enqueues) as traceparent:
+        yield {**call.params, "traceparent": traceparent}
 
 
 # A refusal that could not be recorded, such as for a role without the right to, stays the error of

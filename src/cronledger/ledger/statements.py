@@ -27,6 +27,7 @@ from cronledger.ledger.rows import (
     Delivery,
     DeliveryEnd,
     Ending,
+    Enqueuer,
     Finished,
     LeaseKey,
     LeaseState,
@@ -298,6 +299,11 @@ class Statements:
     ) -> StepCursor[LeaseState]:
         return await self._made(c, "read_leases", LeaseState, **_keys(keys), tokens=array(tokens))
 
+    async def read_traceparents(
+        self, c: Connection, keys: Sequence[ExecutionKey]
+    ) -> StepCursor[Enqueuer]:
+        return await self._made(c, "read_traceparents", Enqueuer, **_keys(keys))
+
     async def finish_executions(
         self, c: Connection, endings: Sequence[Ending]
     ) -> StepCursor[Finished]:
@@ -307,12 +313,14 @@ class Statements:
     @staticmethod
     def finish_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
         """Return the parameters of `finish_executions`, for connections that are not async too."""
-        rest = _attributes(
+        rest: dict[str, Any] = _attributes(
             endings, tokens="token", statuses="status", results="result",
             rows_affected="rows_affected", outputs="output", error_codes="error_code",
             error_msgs="error_msg", durations_ms="duration_ms", retries_after="retry_after",
             watermarks="watermark", covers="covers",
         )  # fmt: skip
+        traces = [ending.trace_id for ending in endings]
+        rest["traces"] = array(traces) if any(traces) else None
         return _keys([ending.key for ending in endings]) | rest
 
     async def release_executions(

@@ -37,6 +37,7 @@ from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import EMBEDDED, PREFIX, Settings
 from cronledger.sources.apply import apply
 from cronledger.tables import print_table
+from cronledger.telemetry.tracing import require_extra
 
 log = get_logger(__name__)
 
@@ -90,6 +91,7 @@ class DaemonOptions:
         """
         logs.configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
+        require_extra(self.settings)
         watchdog = Watchdog()
         code = Exit.FAILED
         try:

@@ -36,6 +36,7 @@ from cronledger.ledger.rows import (
     Claimed,
     ClaimLook,
     DueExecution,
+    Enqueuer,
     JobFacts,
     NewClaim,
     NextDue,
@@ -57,7 +58,10 @@ class ClockLeaptError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClaimContext:
-    """The objects that all claims of one runner share."""
+    """The objects that all claims of one runner share.
+
+    `traces`: attempts have spans, which link to those that enqueued the executions.
+    """
 
     pool: AsyncPool
     statements: Statements
@@ -70,6 +74,7 @@ class ClaimContext:
     tokens: Tokens
     breadth: Breadth
     unknown_commits: UnknownCommits
+    traces: bool
 
 
 class Claim:
@@ -87,6 +92,8 @@ class Claim:
         self._found: Sequence[DueExecution] = ()
         self._won: list[Claimed] = []
         self._inserted: StepCursor[Claimed] | None = None
+        self._enqueuers: StepCursor[Enqueuer] | None = None
+        self._traceparents: Mapping[int, str] = {}  # by the ids of executions
         self._sent = self._read_at = 0.0
         self.schedules: Sequence[ScheduleRow] = ()
         self.jobs: Mapping[str, JobFacts] = {}
@@ -107,9 +114,15 @@ class Claim:
                     if self._won or self.schedules:
                         self.decision = await self._decide(c, look)  # 4
                         await self._write(c)  # 5
+                    if self._won and self._context.traces:
+                        self._enqueuers = await self._statements.read_traceparents(
+                            c, [row.key for row in self._won]
+                        )
                     reading = await self._read_next_due(c, look.since)  # 6, and COMMIT
                 committed = True
                 won = [*self._won, *await self._fetch_inserted()]
+                if self._enqueuers is not None:
+                    self._traceparents = dict(await self._enqueuers.fetchall())
                 next_due = await reading.fetchone()
                 rearmed = await self._after_commit(c)  # 7
         except (BrokenJobsError, ClockLeaptError, psycopg.Error) as error:
@@ -271,7 +284,7 @@ class Claim:
 
     def _lease(self, claimed: Claimed) -> Lease:
         job = self._context.revisions.newest(claimed.key.job_name).job
-        return Lease(claimed, job, self._sent)
+        return Lease(claimed, job, self._sent, self._traceparents.get(claimed.id))
 
     def _lag(self, won: Sequence[Claimed]) -> timedelta | None:
         due_at = {new.key: new.due_at for new in self.decision.new}

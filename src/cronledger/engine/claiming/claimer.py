@@ -41,6 +41,7 @@ class Claimer:
         *,
         runner: str,
         queues: Sequence[str],
+        traces: bool = False,
     ) -> None:
         self._idle = asyncio.Event()
         self._idle.set()
@@ -51,7 +52,7 @@ class Claimer:
         self._bad_values = BadValues(pool, statements)
         self._context = ClaimContext(
             pool, statements, clock, abilities, runner, queues, revisions, self.reader, Tokens(),
-            self.breadth, self.unknown_commits,
+            self.breadth, self.unknown_commits, traces,
         )  # fmt: skip
 
     @property

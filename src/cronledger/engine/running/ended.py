@@ -41,6 +41,7 @@ class Ended:
         return Ending(
             claimed.key, claimed.token, o.status.value, o.result_json, o.rows_affected, o.output,
             o.error_code, o.error_msg, self.duration_ms, o.retry_after, o.watermark, o.covers,
+            self.lease.trace_id,
         )  # fmt: skip
 
     def without_values(self, error: Exception) -> "Ended":

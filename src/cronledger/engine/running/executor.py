@@ -13,6 +13,7 @@ from structlog.contextvars import bind_contextvars, bound_contextvars
 
 from cronledger.app import CancelToken, Context
 from cronledger.engine.lease import Lease, Leases, Stop
+from cronledger.engine.running import attempt_spans
 from cronledger.engine.running.ended import Ended
 from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.handlers.command import CommandHandlers
@@ -31,6 +32,7 @@ from cronledger.logger import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Status, Trigger
 from cronledger.rules.outcome import Outcome
+from cronledger.telemetry.tracing import AttemptSpan, Tracing
 
 log = get_logger(__name__)
 
@@ -41,7 +43,7 @@ class Running:
 
     `called_at`: the monotonic instant at which its task began, or None before that. `stop`: the
     reason why the handler was requested to end, or None. `overran`: it did not end in time.
-    `abandoned`: the executor no longer waits for its end.
+    `abandoned`: the executor no longer waits for its end. `span`: of the attempt, if it is traced.
     """
 
     lease: Lease
@@ -52,6 +54,7 @@ class Running:
     stop_again: asyncio.TimerHandle | None = None
     overran: bool = False
     abandoned: bool = False
+    span: AttemptSpan | None = None
 
     @property
     def duration_ms(self) -> int:
@@ -84,6 +87,7 @@ class Executor:
         freed: Callable[[], None],
         added: Callable[[Sequence[Lease]], None],
         begun: Callable[[Lease], None],
+        tracing: Tracing | None = None,
     ) -> None:
         self._leases = leases
         self._finisher = finisher
@@ -97,6 +101,7 @@ class Executor:
         self._freed = freed
         self._added = added
         self._begun = begun
+        self._tracing = tracing
         self._running: dict[UUID, Running] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -219,6 +224,10 @@ class Executor:
         bind_contextvars(
             **running.lease.log_fields, plan_time=claimed.key.plan_time.isoformat()
         )  # fmt: skip
+        if self._tracing is not None:
+            running.span = attempt_spans.begin(self._tracing, running.lease)
+            if running.lease.trace_id is not None:
+                bind_contextvars(trace_id=running.lease.trace_id)
         log.info("execution_started", how=claimed.how, trigger=claimed.trigger)
         self._begun(running.lease)
         self._end(running, await self._outcome(running))
@@ -268,11 +277,11 @@ class Executor:
                 name = job.target["python"]
                 ended = await self._python.run(name, context, transaction, guard)
             case Handler.COMMAND:
-                ended = await self._commands.run(job, context, running.lease)
+                ended = await self._commands.run(job, context, running.lease, running.span)
             case Handler.SQL:
-                ended = await self._sql.run(job, context, transaction)
+                ended = await self._sql.run(job, context, transaction, running.span)
             case Handler.HTTP:
-                ended = await self._http.run(job, context, guard)
+                ended = await self._http.run(job, context, guard, running.span)
             case Handler.EXTERNAL:
                 return outcome.not_started(
                     "handler external: a replica cannot run it; its workers have to claim it"
@@ -341,6 +350,8 @@ class Executor:
                 ended, lease.job, claimed.attempt, claimed.max_attempts, random.random()
             )
         _log_end(decided, running.duration_ms, release=release)
+        if running.span is not None:
+            attempt_spans.end(running.span, decided, release=release, held=lease.held)
         if lease.held:
             self._finisher.put(Ended(lease, decided, running.duration_ms, release))
         self._freed()
@@ -354,8 +365,11 @@ class Executor:
         if running.abandoned:
             return
         running.abandoned = True
+        ended = outcome.shutdown(end_known=False)
+        if running.span is not None:
+            held = running.lease.held and not running.lease.job.reentrant
+            attempt_spans.end(running.span, ended, release=False, held=held)
         if running.lease.held and not running.lease.job.reentrant:
-            ended = outcome.shutdown(end_known=False)
             with bound_contextvars(**running.lease.log_fields):
                 _log_end(ended, running.duration_ms, release=False)
             self._finisher.put(Ended(running.lease, ended, running.duration_ms))

@@ -46,6 +46,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger, OtherLedger
 from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
+from cronledger.telemetry.tracing import tracing_of
 
 LONGEST_REST = 180.0
 """The time in seconds after which an idle runner claims although no poll found anything due, so
@@ -135,6 +136,7 @@ class Components:
             freed=self._slot_freed,
             added=self.heartbeats.added,
             begun=self.monitoring.started,
+            tracing=tracing_of(s),
         )
         self.claimer = Claimer(
             self._pool,
@@ -143,6 +145,7 @@ class Components:
             Abilities(self._apps.claimable, s.allow_sql_commands, peers=self.peers),
             runner=self._runner,
             queues=s.queues,
+            traces=s.tracing,
         )
         self.dispatcher = Dispatcher(
             self.claimer,

@@ -3,4 +3,5 @@
 SELECT {schema}.enqueue_many(
     %(job)s::text, payloads => %(payloads)s::text[]::jsonb[], keys => %(keys)s::text[],
     watermarks => %(watermarks)s::bigint[], scope_ids => %(scopes)s::text[],
-    scope_kind => %(scope_kind)s::text, group_id => %(group_id)s::uuid) AS value
+    scope_kind => %(scope_kind)s::text, group_id => %(group_id)s::uuid,
+    traceparent => %(traceparent)s::text) AS value

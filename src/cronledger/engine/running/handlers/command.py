@@ -10,6 +10,7 @@ from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.rules import outcome
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
+from cronledger.telemetry.tracing import AttemptSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +20,23 @@ class CommandHandlers:
     supervisor: Supervisor
     tail_bytes: int
 
-    async def run(self, job: Job, context: Context, lease: Lease) -> Outcome:
+    async def run(
+        self, job: Job, context: Context, lease: Lease, span: AttemptSpan | None
+    ) -> Outcome:
         """Run the command to its end. A cancellation stops all its processes and then propagates.
+
+        The variables TRACEPARENT and TRACESTATE are those of `span`.
 
         Raises LeaseEndedError if the command was killed at the end of its lease, or if the lease
         had ended before the command could start.
         """
         deadline = lease.deadline
-        end = await self._run(job, context, deadline)
+        variables = {**job.target.get("env", {}), **environment(context), **_trace_context(span)}
+        end = await self._run(job, context, variables, deadline)
         # Nothing has run. If the lease was renewed meanwhile, there is time for it again.
         while end.reason == "too_late" and lease.usable and lease.deadline > deadline:
             deadline = lease.deadline
-            end = await self._run(job, context, deadline)
+            end = await self._run(job, context, variables, deadline)
         match end.reason:
             case "too_late":
                 raise LeaseEndedError
@@ -49,14 +55,16 @@ class CommandHandlers:
                     return outcome.lease_over("guardian_died", end.output)
                 return outcome.exited(end.returncode, end.output)
 
-    async def _run(self, job: Job, context: Context, deadline: float) -> CommandEnd:
+    async def _run(
+        self, job: Job, context: Context, variables: Mapping[str, str], deadline: float
+    ) -> CommandEnd:
         target = job.target
         command = target["command"]
         return await self.supervisor.run(
             str(context.lease_token),
             argv=None if isinstance(command, str) else command,
             shell=command if isinstance(command, str) else None,
-            env={**target.get("env", {}), **environment(context)},
+            env=variables,
             cwd=target.get("cwd"),
             deadline=deadline,
             tail_bytes=self.tail_bytes,
@@ -76,3 +84,9 @@ def environment(context: Context) -> Mapping[str, str]:
         "CRONLEDGER_LEASE_TOKEN": str(context.lease_token),
         "CRONLEDGER_RUNNER_ID": context.runner_id,
     }
+
+
+def _trace_context(span: AttemptSpan | None) -> Mapping[str, str]:
+    if span is None:
+        return {}
+    return {name.upper(): value for name, value in span.trace_context().items()}

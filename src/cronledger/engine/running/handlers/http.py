@@ -26,6 +26,7 @@ from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome, clean_text
 from cronledger.rules.retry_filters import one_cause
 from cronledger.rules.targets import FromEnvironment, HttpTarget
+from cronledger.telemetry.tracing import AttemptSpan
 
 LONGEST_RETRY_AFTER = timedelta(days=1)
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -52,8 +53,12 @@ class HttpHandlers:
     tail_bytes: int
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
-    async def run(self, job: Job, context: Context, guard: Guard) -> Outcome:
+    async def run(
+        self, job: Job, context: Context, guard: Guard, span: AttemptSpan | None
+    ) -> Outcome:
         """Send the request and read the response. A cancellation closes the connection.
+
+        The headers of `span` belong to the request, except those that the job declares.
 
         An expected status is a SUCCESS, with the tail of the body as output and `{"status": …}` as
         result.
@@ -66,6 +71,8 @@ class HttpHandlers:
                 "headers of the job use it; set it for every replica"
             )
         request = _request(target, context, self.environ)
+        for name, value in ({} if span is None else span.headers()).items():
+            request.headers.setdefault(name, value)
         connector = aiohttp.TCPConnector(resolver=Resolver(target.allow_private), limit=1)
         # The executor enforces run_timeout by a cancellation.
         timeout = aiohttp.ClientTimeout(total=None)

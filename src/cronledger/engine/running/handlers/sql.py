@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
 from psycopg import AsyncCursor
@@ -19,6 +20,7 @@ from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import LeaseLost, Outcome, Result
 from cronledger.rules.retry_filters import causes_of
+from cronledger.telemetry.tracing import AttemptSpan
 
 LONGEST_TIMEOUT_MS = 2**31 - 1
 COUNTED = ("INSERT", "UPDATE", "DELETE", "MERGE")
@@ -31,8 +33,16 @@ class SqlHandlers:
 
     tail_bytes: int
 
-    async def run(self, job: Job, context: Context, transaction: ExecutionTransaction) -> Outcome:
+    async def run(
+        self,
+        job: Job,
+        context: Context,
+        transaction: ExecutionTransaction,
+        span: AttemptSpan | None,
+    ) -> Outcome:
         """Run the statement to its end. A cancellation cancels it in the server and propagates.
+
+        With a `span`, a comment behind the statement names its trace context.
 
         `rows_affected` is the number of rows that INSERT, UPDATE, DELETE and MERGE changed, over
         all statements, or None without any of these. The output contains the notices and the tag of
@@ -50,7 +60,8 @@ class SqlHandlers:
                 )
                 cursor = AsyncCursor(connection)
                 # Without parameters it is sent as it is: it may be a script, and may contain %.
-                await cursor.execute(job.target["sql"].encode(), prepare=False)
+                text = job.target["sql"] + _comment(span)
+                await cursor.execute(text.encode(), prepare=False)
                 rows = await _affected(cursor, output)
             return await transaction.commit(outcome.success(Result(None, rows), output.text()))
         except LeaseLost as error:
@@ -67,6 +78,17 @@ class SqlHandlers:
             )
         finally:
             await transaction.close()
+
+
+def _comment(span: AttemptSpan | None) -> str:
+    """Return the trace context as a comment in the format of sqlcommenter.
+
+    It begins a line, because the statement may end with a comment. It comes last, so that the
+    positions in the server's messages stay those of the statement.
+    """
+    fields = {} if span is None else span.trace_context()
+    pairs = ",".join(f"{name}='{quote(value)}'" for name, value in sorted(fields.items()))
+    return f"\n/*{pairs}*/" if pairs else ""
 
 
 def _milliseconds(limit: timedelta | None) -> str:

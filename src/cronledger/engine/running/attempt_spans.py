@@ -1,0 +1,54 @@
+"""The span of an attempt: its name, its attributes and its status."""
+
+from cronledger.engine.lease import Lease
+from cronledger.rules.error_codes import ErrorCode
+from cronledger.rules.model import Status
+from cronledger.rules.outcome import Outcome
+from cronledger.telemetry.tracing import AttemptSpan, Tracing
+
+LOST = "lost"
+RELEASED = "released"
+
+
+def begin(tracing: Tracing, lease: Lease) -> AttemptSpan:
+    """Begin the span of an attempt in the task of the attempt, and record its trace in the lease.
+
+    `tracing` makes it.
+    """
+    claimed, job = lease.claimed, lease.job
+    key = claimed.key
+    span = tracing.begin(
+        f"run {key.job_name}",
+        {
+            "cronledger.job": key.job_name,
+            "cronledger.scope_kind": key.scope_kind,
+            "cronledger.scope_id": key.scope_id,
+            "cronledger.plan_time": key.plan_time.isoformat(),
+            "cronledger.attempt": claimed.attempt,
+            "cronledger.queue": lease.queue,
+            "cronledger.handler": job.handler.value,
+            "cronledger.trigger": claimed.trigger,
+            "cronledger.execution_id": claimed.id,
+        },
+        lease.traceparent,
+    )
+    lease.trace_id = span.trace_id
+    return span
+
+
+def end(span: AttemptSpan, ended: Outcome, *, release: bool, held: bool) -> None:
+    """End the span of an attempt. `held`: its runner still has the lease, as far as it knows."""
+    if not held:
+        outcome = LOST
+    elif release:
+        outcome = RELEASED
+    else:
+        outcome = ended.status.value.lower()
+    attributes: dict[str, str | int] = {"cronledger.outcome": outcome}
+    if ended.error_code is not None:
+        attributes["cronledger.error_code"] = ended.error_code
+    # A drain releases work that is in order.
+    in_order = release and held and ended.error_code == ErrorCode.SHUTDOWN
+    failed = not held or (ended.status is Status.FAILED and not in_order)
+    line = (ended.error_msg or "").partition("\n")[0]
+    span.end(attributes, f"{ended.error_code}: {line}" if failed else None)

@@ -1,0 +1,1 @@
+"""Metrics and traces for systems outside. Only this package imports the libraries of its extras."""

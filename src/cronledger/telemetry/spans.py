@@ -1,0 +1,89 @@
+"""Spans of the API of OpenTelemetry. The program configures the SDK and its exporter.
+
+Without an SDK the spans have no trace, and nothing is recorded or propagated.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from cronledger.telemetry.tracing import Attributes
+
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
+TRACEPARENT = "traceparent"
+
+
+class OpenTelemetrySpan:
+    """The span of one attempt: see `AttemptSpan`."""
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+        # The values of the task that called start() of the replica are not those of the attempt.
+        self._context = trace.set_span_in_context(span, context.Context())
+        # Never detached, because the context of the task ends with the task.
+        context.attach(self._context)
+        self._is_ended = False
+
+    @property
+    def trace_id(self) -> str | None:
+        found = self._span.get_span_context()
+        return trace.format_trace_id(found.trace_id) if found.is_valid else None
+
+    def trace_context(self) -> Mapping[str, str]:
+        fields: dict[str, str] = {}
+        _TRACE_CONTEXT.inject(fields, self._context)
+        return fields
+
+    def headers(self) -> Mapping[str, str]:
+        fields: dict[str, str] = {}
+        propagate.inject(fields, self._context)
+        return fields
+
+    def end(self, attributes: Attributes, error: str | None) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._span.set_attributes(attributes)
+        if error is not None:
+            self._span.set_status(Status(StatusCode.ERROR, error))
+        self._span.end()
+
+
+class OpenTelemetry:
+    """Makes spans with the tracer provider of the program: see `Tracing`."""
+
+    def __init__(self) -> None:
+        # It uses the provider that the program sets, even if it is set later.
+        self._tracer = trace.get_tracer("cronledger")
+
+    def begin(
+        self, name: str, attributes: Attributes, enqueued_by: str | None
+    ) -> OpenTelemetrySpan:
+        return OpenTelemetrySpan(
+            self._tracer.start_span(
+                name, context.Context(), SpanKind.CONSUMER, attributes, _links(enqueued_by)
+            )
+        )
+
+    @contextmanager
+    def enqueuing(self, job: str, count: int) -> Iterator[str | None]:
+        attributes: dict[str, str | int] = {"cronledger.job": job}
+        if count > 1:
+            attributes["cronledger.items"] = count
+        with self._tracer.start_as_current_span(
+            f"enqueue {job}", kind=SpanKind.PRODUCER, attributes=attributes
+        ):
+            fields: dict[str, str] = {}
+            _TRACE_CONTEXT.inject(fields)
+            yield fields.get(TRACEPARENT)
+
+
+def _links(traceparent: str | None) -> list[Link]:
+    if traceparent is None:
+        return []
+    extracted = _TRACE_CONTEXT.extract({TRACEPARENT: traceparent}, context.Context())
+    found = trace.get_current_span(extracted).get_span_context()
+    return [Link(found)] if found.is_valid else []

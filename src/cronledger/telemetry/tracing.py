@@ -1,0 +1,79 @@
+"""Traces: what the engine and the clients know of them, and whether this process makes them.
+
+`telemetry.spans` makes them with the API of OpenTelemetry. It is imported when tracing is on.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from typing import Protocol
+
+from cronledger.rules.problems import ConfigurationError, Problem
+from cronledger.settings import PREFIX, Settings
+
+Attributes = Mapping[str, str | int]
+LIBRARY = "opentelemetry.trace"
+
+
+class AttemptSpan(Protocol):
+    """The span of one attempt. It is the current one in the task that began it."""
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of its trace, 32 hexadecimal digits; None: the program has configured no SDK."""
+
+    def trace_context(self) -> Mapping[str, str]:
+        """Return `traceparent`, and `tracestate` if there is one. Empty without a trace."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers of a request that belongs to the attempt."""
+
+    def end(self, attributes: Attributes, error: str | None) -> None:
+        """End the span with these attributes. `error`: what failed, and otherwise None.
+
+        Further calls do nothing.
+        """
+
+
+class Tracing(Protocol):
+    """Makes spans."""
+
+    def begin(self, name: str, attributes: Attributes, enqueued_by: str | None) -> AttemptSpan:
+        """Begin the span of an attempt in a new trace, and make it the current one.
+
+        `enqueued_by`: the traceparent of the span to which it links, or None.
+        """
+
+    def enqueuing(self, job: str, count: int) -> AbstractContextManager[str | None]:
+        """Return the span of an enqueuing call, which lasts until the end of the block.
+
+        The block receives its traceparent, or None without a trace. An error ends it as failed.
+        """
+
+
+def require_extra(settings: Settings) -> None:
+    """Raise ConfigurationError if tracing is on and its library is missing."""
+    if settings.tracing and not _has_library():
+        message = "is on, and opentelemetry-api is not installed"
+        remedy = "run `pip install 'cronledger[tracing]'`, or turn it off"
+        raise ConfigurationError([Problem(None, None, PREFIX + "TRACING", "true", message, remedy)])
+
+
+def tracing_of(settings: Settings) -> Tracing | None:
+    """Return what makes the spans of this process, or None if tracing is off.
+
+    Raises ConfigurationError if the library is missing.
+    """
+    if not settings.tracing:
+        return None
+    require_extra(settings)
+    from cronledger.telemetry.spans import OpenTelemetry  # noqa: PLC0415 - of an extra
+
+    return OpenTelemetry()
+
+
+def _has_library() -> bool:
+    try:
+        return find_spec(LIBRARY) is not None
+    except ModuleNotFoundError:  # of the package that contains it
+        return False

@@ -1,0 +1,535 @@
+"""Traces: a span for each attempt, its link to the span that enqueued, and what carries it on."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from aiohttp import web
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from cronledger import AsyncClient, Client, Replica
+from cronledger.app import Context, Retry
+from cronledger.client import LedgerError
+from cronledger.ledger import senders
+from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
+from cronledger.sources.apply import apply
+from cronledger.telemetry import tracing
+from tests.db.support.frameworks import sqlalchemy_engine
+from tests.db.support.rows import Db, value
+from tests.db.support.whole_replica import Whole
+from tests.waiting import eventually
+
+TRACED = Settings(tracing=True)
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Spans:
+    """The spans that have ended, in the order of their ends."""
+
+    def __init__(self, exporter: InMemorySpanExporter) -> None:
+        self._exporter = exporter
+        self.tracer = trace.get_tracer("tests")
+
+    @property
+    def all(self) -> tuple[ReadableSpan, ...]:
+        return self._exporter.get_finished_spans()
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.all if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        (span,) = self.named(name)
+        return span
+
+
+@pytest.fixture(scope="session")
+def exporter() -> InMemorySpanExporter:
+    """Return what keeps the spans of this process, which can have one provider only."""
+    made = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(made))
+    trace.set_tracer_provider(provider)
+    return made
+
+
+@pytest.fixture
+def spans(exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    exporter.clear()
+    monkeypatch.setenv("CRONLEDGER_TRACING", "true")
+    senders.default_tracing.cache_clear()
+    yield Spans(exporter)
+    senders.default_tracing.cache_clear()
+
+
+def context(span: ReadableSpan) -> trace.SpanContext:
+    found = span.get_span_context()
+    assert found is not None
+    return found
+
+
+def trace_id(span: ReadableSpan) -> str:
+    return format_trace_id(context(span).trace_id)
+
+
+def traceparent(span: ReadableSpan) -> str:
+    found = context(span)
+    return f"00-{trace_id(span)}-{format_span_id(found.span_id)}-{found.trace_flags:02x}"
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def ends(span: ReadableSpan) -> tuple[Any, Any, StatusCode]:
+    found = attributes(span)
+    return (
+        found["cronledger.outcome"], found.get("cronledger.error_code"), span.status.status_code,
+    )  # fmt: skip
+
+
+def parent_is(child: ReadableSpan, parent: ReadableSpan) -> bool:
+    return child.parent is not None and child.parent.span_id == context(parent).span_id
+
+
+# --- one span for each attempt --------------------------------------------------------------------
+
+
+async def test_f70_an_attempt_is_a_span_of_its_own_trace(whole: Whole, spans: Spans) -> None:
+    async def report() -> str:
+        with spans.tracer.start_as_current_span("inside"):
+            return "done"
+
+    job = whole.job(report)
+    with spans.tracer.start_as_current_span("host"), capture_logs([merge_contextvars]) as lines:
+        async with whole.replica(tracing=True):
+            row = await whole.run(job)
+    span = spans.one("run report")
+    assert (span.kind, span.parent, span.links) == (SpanKind.CONSUMER, None, ())
+    assert attributes(span) == {
+        "cronledger.job": "report", "cronledger.scope_kind": "global",
+        "cronledger.scope_id": "global", "cronledger.plan_time": row["plan_time"].isoformat(),
+        "cronledger.attempt": 1, "cronledger.queue": "default", "cronledger.handler": "python",
+        "cronledger.trigger": "manual", "cronledger.execution_id": row["id"],
+        "cronledger.outcome": "success",
+    }  # fmt: skip
+    assert span.status.status_code is StatusCode.UNSET
+    assert parent_is(spans.one("inside"), span)
+    assert (row["trace_id"], row["traceparent"]) == (trace_id(span), None)
+    traced = {x["event"]: x["trace_id"] for x in lines if "trace_id" in x}
+    assert traced == dict.fromkeys(("execution_started", "execution_succeeded"), trace_id(span))
+
+
+async def test_f70_the_span_is_current_in_the_thread_of_a_sync_handler(
+    whole: Whole, spans: Spans
+) -> None:
+    def report() -> bool:
+        with spans.tracer.start_as_current_span("inside"):
+            return threading.current_thread() is threading.main_thread()
+
+    job = whole.job(report)
+    async with whole.replica(tracing=True):
+        row = await whole.run(job)
+    assert row["result"] is False
+    assert parent_is(spans.one("inside"), spans.one("run report"))
+
+
+async def test_f70_a_retry_is_a_span_of_its_own(whole: Whole, spans: Spans) -> None:
+    def flaky(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise Retry("0s", "no disk")
+        raise ValueError("no luck\nat all")
+
+    job = whole.job(flaky, max_attempts=2)
+    async with whole.replica(tracing=True):
+        row = await whole.run(job)
+    first, second = spans.named("run flaky")
+    assert ends(first) == ("failed", "retry_requested", StatusCode.ERROR)
+    assert ends(second) == ("failed", "handler_error", StatusCode.ERROR)
+    assert "no disk" in (first.status.description or "")
+    assert "no luck" in (second.status.description or "")
+    assert [attributes(x)["cronledger.attempt"] for x in (first, second)] == [1, 2]
+    assert trace_id(first) != trace_id(second) == row["trace_id"]
+    assert [entry["trace_id"] for entry in row["attempts"]] == [trace_id(first)]
+
+
+async def test_f70_a_timeout_ends_the_span_as_failed(whole: Whole, spans: Spans) -> None:
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    job = whole.job(slow, run_timeout=timedelta(seconds=1))
+    async with whole.replica(tracing=True):
+        await whole.run(job)
+    assert ends(spans.one("run slow")) == ("failed", "timeout", StatusCode.ERROR)
+
+
+async def test_f70_a_cancelled_attempt_is_no_error(whole: Whole, spans: Spans) -> None:
+    started = asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = whole.job(slow, stale_timeout=timedelta(seconds=3))
+    async with whole.replica(tracing=True):
+        made = await whole.trigger(job)
+        await started.wait()
+        whole.rows("SELECT cronledger.cancel(%s)", made)
+        row = await whole.end(made)
+    span = spans.one("run slow")
+    assert ends(span) == ("cancelled", "cancelled", StatusCode.UNSET)
+    assert row["trace_id"] == trace_id(span)
+
+
+async def test_f70_a_drain_releases_and_the_span_is_no_error(whole: Whole, spans: Spans) -> None:
+    started = asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = whole.job(slow, allow_stale_reentry=True)
+    async with whole.replica(tracing=True) as replica:
+        made = await whole.trigger(job)
+        await started.wait()
+        await replica.drain(timeout=0)
+    assert whole.get(made)["status"] == "PENDING"
+    assert ends(spans.one("run slow")) == ("released", "shutdown", StatusCode.UNSET)
+
+
+async def test_f70_a_handler_that_a_drain_gives_up_has_one_span(
+    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronledger.engine.running.executor.Executor.GRACE", 0.1)
+    started, leave = threading.Event(), threading.Event()
+
+    def deaf() -> None:
+        started.set()
+        leave.wait()
+
+    job = whole.job(deaf)
+    async with whole.replica(tracing=True) as replica:
+        made = await whole.trigger(job)
+        await asyncio.to_thread(started.wait)
+        await replica.drain(timeout=0)
+        row = whole.get(made)
+        leave.set()
+        await eventually("the handler has ended", lambda: not replica.diagnostics().executions)
+    assert ends(spans.one("run deaf")) == ("failed", "shutdown", StatusCode.ERROR)
+    assert row["trace_id"] == trace_id(spans.one("run deaf"))
+
+
+async def test_f70_a_lost_lease_ends_the_span_as_lost(whole: Whole, spans: Spans) -> None:
+    started = asyncio.Event()
+
+    async def slow() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = whole.job(slow, stale_timeout=timedelta(seconds=3))
+    async with whole.replica(tracing=True):
+        made = await whole.trigger(job)
+        await started.wait()
+        # As another runner that has stolen it.
+        whole.rows(
+            "UPDATE cronledger.executions SET lease_token = gen_random_uuid() WHERE id = %s", made
+        )
+        await eventually("its span has ended", lambda: spans.named("run slow"))
+    outcome, _, status = ends(spans.one("run slow"))
+    assert (outcome, status) == ("lost", StatusCode.ERROR)
+    assert whole.get(made)["trace_id"] is None
+
+
+async def test_f70_without_an_sdk_nothing_is_stored(
+    whole: Whole, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = trace.NoOpTracerProvider()
+    monkeypatch.setattr("opentelemetry.trace.get_tracer", provider.get_tracer)
+    whole.declare("tell", "command", {"command": 'echo "<${TRACEPARENT-none}>"'})
+    async with whole.replica(tracing=True):
+        row = await whole.run("tell")
+    assert (row["output"], row["trace_id"]) == ("<none>\n", None)
+
+
+# --- the span that enqueued -----------------------------------------------------------------------
+
+
+async def test_f70_each_way_to_enqueue_is_a_span_to_which_the_attempt_links(
+    whole: Whole, spans: Spans
+) -> None:
+    def ship(payload: int) -> None: ...
+
+    job = whole.job(ship)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    calls: Any = ship
+    made: list[tuple[int | None, str]] = []
+    with (
+        spans.tracer.start_as_current_span("request"),
+        Client(whole.url) as client,
+        psycopg.connect(whole.url) as connection,
+        sqlalchemy_engine(whole.url) as engine,
+        engine.begin() as other,
+    ):
+        made.append((client.enqueue(job, 1), "Client.enqueue"))
+        made += [(found, "Client.enqueue_many") for found in client.enqueue_many(job, [2, 3])]
+        made.append((client.trigger(job, 4), "Client.trigger"))
+        made.append((calls.enqueue(5, conn=connection), "psycopg"))
+        made.append((calls.enqueue(6, conn=other), "SQLAlchemy"))
+        made.append((calls.trigger(7, conn=client), "trigger on a client"))
+        async with AsyncClient(whole.url) as asynchronous:
+            made.append((await asynchronous.enqueue(job, 8), "AsyncClient.enqueue"))
+            made += [
+                (found, "AsyncClient.enqueue_many")
+                for found in await asynchronous.enqueue_many(job, [9, 10])
+            ]
+            made.append((await calls.enqueue_async(11, conn=asynchronous), "enqueue_async"))
+    producers = {traceparent(span): span for span in spans.named("enqueue ship")}
+    assert len(producers) == 9
+    async with whole.replica(tracing=True):
+        for execution, way in made:
+            assert execution is not None
+            row = await whole.end(execution)
+            assert row["traceparent"] in producers, way
+            span = next(x for x in spans.named("run ship") if trace_id(x) == row["trace_id"])
+            (link,) = span.links
+            assert link.context.span_id == context(producers[row["traceparent"]]).span_id, way
+            assert span.parent is None
+    assert len(spans.named("run ship")) == len(made)
+    request = spans.one("request")
+    assert {span.kind for span in producers.values()} == {SpanKind.PRODUCER}
+    assert all(parent_is(span, request) for span in producers.values())
+    counted = [attributes(span).get("cronledger.items") for span in producers.values()]
+    assert counted.count(2) == 2
+
+
+async def test_f70_what_a_handler_enqueues_links_to_its_attempt(whole: Whole, spans: Spans) -> None:
+    def second() -> None: ...
+
+    async def first() -> int:
+        async with AsyncClient(whole.url) as client:
+            return await client.enqueue("second")
+
+    whole.job(first)
+    whole.job(second)
+    async with whole.replica(tracing=True):
+        row = await whole.run("first")
+        after = await whole.end(row["result"])
+    (link,) = spans.one("run second").links
+    producer = spans.one("enqueue second")
+    assert link.context.span_id == context(producer).span_id
+    assert parent_is(producer, spans.one("run first"))
+    assert after["traceparent"] == traceparent(producer)
+
+
+async def test_f70_every_attempt_links_to_what_enqueued(whole: Whole, spans: Spans) -> None:
+    def flaky(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise Retry("0s")
+
+    job = whole.job(flaky, max_attempts=2)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    made = whole.one("SELECT cronledger.enqueue(%s, traceparent => %s)", job, PARENT)
+    async with whole.replica(tracing=True):
+        await whole.end(made)
+    found = [link.context for span in spans.named("run flaky") for link in span.links]
+    assert [format_span_id(x.span_id) for x in found] == ["b7ad6b7169203331"] * 2
+
+
+def test_f70_a_refused_call_ends_its_span_as_failed(whole: Whole, spans: Spans) -> None:
+    with Client(whole.url) as client, pytest.raises(LedgerError, match="nothing"):
+        client.enqueue("nothing")
+    assert spans.one("enqueue nothing").status.status_code is StatusCode.ERROR
+
+
+def test_f70_with_tracing_off_a_current_span_is_not_stored(
+    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ship() -> None: ...
+
+    whole.job(ship)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    monkeypatch.delenv("CRONLEDGER_TRACING")
+    with spans.tracer.start_as_current_span("request"), Client(whole.url) as client:
+        made = client.enqueue("ship")
+    assert whole.get(made)["traceparent"] is None
+    assert [span.name for span in spans.all] == ["request"]
+
+
+# --- what carries the trace on --------------------------------------------------------------------
+
+
+async def test_f70_a_command_receives_the_trace_in_its_environment(
+    whole: Whole, spans: Spans
+) -> None:
+    whole.declare(
+        "tell",
+        "command",
+        {
+            "command": ["sh", "-c", 'echo "$TRACEPARENT ${TRACESTATE-none}"'],
+            "env": {"TRACEPARENT": "of the job"},
+        },
+    )
+    async with whole.replica(tracing=True):
+        row = await whole.run("tell")
+    assert row["output"] == f"{traceparent(spans.one('run tell'))} none\n"
+
+
+async def test_f70_a_request_has_the_header_unless_the_job_declares_one(
+    whole: Whole, spans: Spans
+) -> None:
+    received: list[str | None] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        received.append(request.headers.get("traceparent"))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    target = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/", "allow_private": True}
+    whole.declare("ask", "http", target)
+    whole.declare("own", "http", {**target, "headers": {"Traceparent": PARENT}})
+    async with whole.replica(tracing=True):
+        await whole.run("ask")
+        await whole.run("own")
+    await runner.cleanup()
+    assert received == [traceparent(spans.one("run ask")), PARENT]
+
+
+@pytest.mark.parametrize("end", ["", ";", " -- all of them", ";\n-- all"])
+async def test_f70_sql_has_the_trace_in_a_comment(whole: Whole, spans: Spans, end: str) -> None:
+    whole.rows("CREATE TABLE said (text text)")
+    whole.declare("tell", "sql", {"sql": f"INSERT INTO said SELECT current_query(){end}"})
+    async with whole.replica(tracing=True):
+        row = await whole.run("tell")
+    assert (row["status"], row["rows_affected"]) == ("SUCCESS", 1)
+    text = whole.one("SELECT text FROM said")
+    assert text.endswith(f"{end}\n/*traceparent='{traceparent(spans.one('run tell'))}'*/")
+
+
+# --- SQL ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(db: Db, whole: Whole) -> Db:
+    def work() -> None: ...
+
+    whole.job(work)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    return db
+
+
+CALLS = {
+    "enqueue": "SELECT cronledger.enqueue('work', traceparent => %s)",
+    "keyed": "SELECT cronledger.enqueue('work', key => 'k', traceparent => %s)",
+    "many": "SELECT (cronledger.enqueue_many('work', ARRAY['1'::jsonb], traceparent => %s))[1]",
+    "many keyed": "SELECT (cronledger.enqueue_many('work', keys => ARRAY['a'],"
+    " traceparent => %s))[1]",
+    "trigger": "SELECT cronledger.trigger('work', traceparent => %s)",
+}
+STORED = "SELECT traceparent FROM cronledger.execution_status WHERE id = %s"
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+def test_f70_functions_store_the_traceparent(jobs: Db, call: str) -> None:
+    for given in (PARENT, None):
+        (made,) = jobs.execute(call.encode(), [given]).fetchall()
+        assert value(jobs, STORED, *made.values()) == given or "key" in call
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "", "abc", PARENT.upper(), PARENT + "-00", "ff" + PARENT[2:], PARENT[:-1],
+        "00-" + "0" * 32 + PARENT[35:], PARENT[:36] + "0" * 16 + "-01", PARENT + "\n",
+    ],
+)  # fmt: skip
+def test_f70_functions_refuse_what_is_not_a_traceparent(jobs: Db, call: str, bad: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="W3C trace context") as refused:
+        jobs.execute(call.encode(), [bad])
+    assert "00-TRACE-SPAN-01" in (refused.value.diag.message_hint or "")
+    assert value(jobs, "SELECT count(*) FROM cronledger.executions") == 0
+
+
+def test_f70_merged_work_keeps_the_newest_traceparent(jobs: Db) -> None:
+    other = PARENT.replace("b7ad", "b7ae")
+    for given, kept in ((PARENT, PARENT), (other, other), (None, other)):
+        made = value(jobs, CALLS["keyed"], given)
+        assert value(jobs, STORED, made) == kept
+
+
+# --- the switch -----------------------------------------------------------------------------------
+
+
+def test_f70_without_the_extra_the_remedy_is_named(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "LIBRARY", "no_such_library.trace")
+    makers: list[Callable[[], object]] = [
+        lambda: Replica(whole.app, url=whole.url, settings=TRACED),
+        lambda: Client(whole.url, settings=TRACED),
+        lambda: AsyncClient(whole.url, settings=TRACED),
+    ]
+    for make in makers:
+        with pytest.raises(ConfigurationError, match=r"pip install 'cronledger\[tracing\]'"):
+            make()
+    with closing(Client(whole.url, settings=Settings(tracing=False))):
+        pass
+
+
+async def test_f70_off_imports_nothing_and_stores_nothing(whole: Whole) -> None:
+    def ship() -> None: ...
+
+    whole.job(ship)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    code = f"""
+import asyncio, sys
+from cronledger import App, Client, Replica
+with Client({whole.url!r}) as client:
+    made = client.enqueue("ship")
+app = App()
+async def main():
+    async with Replica(app, url={whole.url!r}, applied=True):
+        pass
+asyncio.run(main())
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+    ran = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == "[]"
+    async with whole.replica():
+        (row,) = whole.rows("SELECT id FROM cronledger.executions")
+        ended = await whole.end(row["id"])
+    assert (ended["status"], ended["traceparent"], ended["trace_id"]) == ("SUCCESS", None, None)
+
+
+async def test_f70_rows_of_traces_are_shown(whole: Whole, spans: Spans) -> None:
+    def ship() -> None: ...
+
+    job = whole.job(ship)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    made = whole.one("SELECT cronledger.enqueue(%s, traceparent => %s)", job, PARENT)
+    async with whole.replica(tracing=True):
+        await whole.end(made)
+    (row,) = whole.rows(
+        "SELECT traceparent, trace_id FROM cronledger.execution_status WHERE id = %s", made
+    )
+    assert row == {"traceparent": PARENT, "trace_id": trace_id(spans.one("run ship"))}
+    assert row["trace_id"] not in PARENT
