@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from cronledger.sources.apply import apply
 from tests.db.support.django_process import SHOP, configure, on_database
+from tests.db.support.spans import Spans, context, traceparent
 from tests.db.support.whole_replica import Whole
 
 configure()
@@ -73,6 +74,16 @@ async def test_f53_a_task_is_part_of_the_transaction_of_its_caller(shop: Whole) 
     assert result.enqueued_at <= result.started_at <= result.finished_at
     assert result.started_at == result.last_attempted_at
     assert shop.rows("SELECT count(*) FROM cronledger.executions")[0]["count"] == 1
+
+
+async def test_f70_an_attempt_of_a_task_links_to_its_enqueuer(shop: Whole, spans: Spans) -> None:
+    result = tasks.add.enqueue(2, other=3)
+    connections.close_all()
+    async with shop.replica():
+        await ended(shop, result)
+    producer, run = (spans.one(f"{what} {NAME}.add") for what in ("enqueue", "run"))
+    assert shop.get(int(result.id))["traceparent"] == traceparent(producer)
+    assert [link.context.span_id for link in run.links] == [context(producer).span_id]
 
 
 async def test_f53_an_async_task_has_its_queue_its_context_and_its_arguments(shop: Whole) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -13,96 +13,34 @@ import psycopg
 import pytest
 from aiohttp import web
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
+from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from cronledger import AsyncClient, Client, Replica
 from cronledger.app import Context, Retry
 from cronledger.client import LedgerError
-from cronledger.ledger import senders
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
 from cronledger.telemetry import tracing
 from tests.db.support.frameworks import sqlalchemy_engine
 from tests.db.support.rows import Db, value
+from tests.db.support.spans import (
+    Spans,
+    attributes,
+    context,
+    ends,
+    parent_is,
+    trace_id,
+    traceparent,
+)
 from tests.db.support.whole_replica import Whole
 from tests.waiting import eventually
 
 TRACED = Settings(tracing=True)
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Spans:
-    """The spans that have ended, in the order of their ends."""
-
-    def __init__(self, exporter: InMemorySpanExporter) -> None:
-        self._exporter = exporter
-        self.tracer = trace.get_tracer("tests")
-
-    @property
-    def all(self) -> tuple[ReadableSpan, ...]:
-        return self._exporter.get_finished_spans()
-
-    def named(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self.all if span.name == name]
-
-    def one(self, name: str) -> ReadableSpan:
-        (span,) = self.named(name)
-        return span
-
-
-@pytest.fixture(scope="session")
-def exporter() -> InMemorySpanExporter:
-    """Return what keeps the spans of this process, which can have one provider only."""
-    made = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(made))
-    trace.set_tracer_provider(provider)
-    return made
-
-
-@pytest.fixture
-def spans(exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
-    exporter.clear()
-    monkeypatch.setenv("CRONLEDGER_TRACING", "true")
-    senders.default_tracing.cache_clear()
-    yield Spans(exporter)
-    senders.default_tracing.cache_clear()
-
-
-def context(span: ReadableSpan) -> trace.SpanContext:
-    found = span.get_span_context()
-    assert found is not None
-    return found
-
-
-def trace_id(span: ReadableSpan) -> str:
-    return format_trace_id(context(span).trace_id)
-
-
-def traceparent(span: ReadableSpan) -> str:
-    found = context(span)
-    return f"00-{trace_id(span)}-{format_span_id(found.span_id)}-{found.trace_flags:02x}"
-
-
-def attributes(span: ReadableSpan) -> dict[str, Any]:
-    return dict(span.attributes or {})
-
-
-def ends(span: ReadableSpan) -> tuple[Any, Any, StatusCode]:
-    found = attributes(span)
-    return (
-        found["cronledger.outcome"], found.get("cronledger.error_code"), span.status.status_code,
-    )  # fmt: skip
-
-
-def parent_is(child: ReadableSpan, parent: ReadableSpan) -> bool:
-    return child.parent is not None and child.parent.span_id == context(parent).span_id
 
 
 # --- one span for each attempt --------------------------------------------------------------------

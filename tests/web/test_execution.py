@@ -41,6 +41,15 @@ def test_f56_an_execution_has_its_course(browser: TestClient, db: Db) -> None:
     assert shown.count("<rect") == 2 and "secret-token" not in shown
 
 
+def test_f70_a_traced_execution_shows_its_trace(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    traced = rows.execution(db, trace_id=trace)["id"]
+    assert f"Trace {trace}" in panel(page(browser, traced), "execution")
+    other = rows.execution(db)["id"]
+    assert "Trace" not in panel(page(browser, other), "execution")
+
+
 def test_f56_what_changed_since_the_last_success_is_named(browser: TestClient, db: Db) -> None:
     rows.job(db, grace="1 min")
     rows.runner(db, "r1", version="1.0")
