@@ -93,6 +93,7 @@ what is inherited. These variables describe the execution and override both:
 | `CRONLEDGER_ATTEMPT` | Number of the attempt, from 1 on. |
 | `CRONLEDGER_LEASE_TOKEN` | Token of the lease, for `SELECT cronledger.assert_lease(id, token)`. |
 | `CRONLEDGER_RUNNER_ID` | Id of the replica. |
+| `TRACEPARENT`, `TRACESTATE` | Trace context of the attempt, if it is [traced](howto/traces.md). |
 
 Standard input is empty. Standard output and standard error together are kept as the output of the
 execution: the last `output_tail_bytes` of them.
