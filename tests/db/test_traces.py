@@ -412,6 +412,30 @@ def test_f70_merged_work_keeps_the_newest_traceparent(jobs: Db) -> None:
         assert value(jobs, STORED, made) == kept
 
 
+def test_f70_calls_of_an_older_version_still_work(jobs: Db) -> None:
+    calls = (
+        "enqueue('work', 'global', NULL, '1', NULL, NULL, NULL, 'me', NULL)",
+        "trigger('work', 'global', 'global', NULL, false, 'me', false)",
+        "(enqueue_many('work', ARRAY['1'::jsonb], NULL, NULL, NULL, NULL, NULL, 'me'))[1]",
+    )
+    jobs.execute("SET search_path = cronledger")
+    made = {value(jobs, f"SELECT {call}") for call in calls}
+    jobs.execute(
+        "UPDATE cronledger.executions SET status = 'RUNNING', lease_token = gen_random_uuid(),"
+        " runner_id = 'old', next_attempt_at = NULL, attempt = 1, started_at = now(),"
+        " heartbeat_at = now(), stale_after = now() + interval '1 min'"
+    )
+    written = jobs.execute(
+        "SELECT f.* FROM cronledger.executions e, cronledger_internal.finish_executions("
+        " ARRAY[e.job_name], ARRAY[e.scope_kind], ARRAY[e.scope_id], ARRAY[e.plan_time],"
+        " ARRAY[e.lease_token], ARRAY['SUCCESS'], ARRAY['1'::jsonb], ARRAY[NULL::bigint],"
+        " ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[5::bigint],"
+        " ARRAY[NULL::interval], ARRAY[NULL::bigint], ARRAY[false], e.plan_time, e.plan_time) f"
+    ).fetchall()
+    assert len(made) == len(written) == 3
+    assert {row["status"] for row in written} == {"SUCCESS"}
+
+
 # --- the switch -----------------------------------------------------------------------------------
 
 
