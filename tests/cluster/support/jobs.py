@@ -1,9 +1,12 @@
 """Jobs of the cluster tests: every handler leaves marks outside the database."""
 
 import asyncio
+import json
 import os
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from psycopg import AsyncConnection
@@ -400,3 +403,29 @@ async def starved_async(ctx: Context) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(signs(ctx))
             await signs(ctx)
+
+
+@asynccontextmanager
+async def spans_in_the_log(app: App) -> AsyncIterator[None]:
+    """Write each span, when it has ended, as an event of the log."""
+    # Not at the top: the other replicas do without.
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+    def as_event(span: ReadableSpan) -> str:
+        return json.dumps({"event": "span", **json.loads(span.to_json())}) + "\n"
+
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=as_event)))
+    trace.set_tracer_provider(provider)
+    yield
+    provider.shutdown()
+
+
+traced = App(lifespan=spans_in_the_log)
+
+
+@traced.job(stale_timeout=LEASE, allow_stale_reentry=True)
+async def traced_async(ctx: Context) -> None:
+    await live(ctx, 60)

@@ -1,7 +1,6 @@
 """The span of an attempt: its name, its attributes and its status."""
 
 from cronledger.engine.lease import Lease
-from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
 from cronledger.telemetry.tracing import AttemptSpan, Tracing
@@ -36,9 +35,9 @@ def begin(tracing: Tracing, lease: Lease) -> AttemptSpan:
     return span
 
 
-def end(span: AttemptSpan, ended: Outcome, *, release: bool, held: bool) -> None:
-    """End the span of an attempt. `held`: its runner still has the lease, as far as it knows."""
-    if not held:
+def end(span: AttemptSpan, ended: Outcome, *, release: bool, lost: bool) -> None:
+    """End the span of an attempt. `lost`: its runner has lost the lease, as far as it knows."""
+    if lost:
         outcome = LOST
     elif release:
         outcome = RELEASED
@@ -47,8 +46,6 @@ def end(span: AttemptSpan, ended: Outcome, *, release: bool, held: bool) -> None
     attributes: dict[str, str | int] = {"cronledger.outcome": outcome}
     if ended.error_code is not None:
         attributes["cronledger.error_code"] = ended.error_code
-    # A drain releases work that is in order.
-    in_order = release and held and ended.error_code == ErrorCode.SHUTDOWN
-    failed = not held or (ended.status is Status.FAILED and not in_order)
+    failed = lost or (ended.status is Status.FAILED and not release)
     line = (ended.error_msg or "").partition("\n")[0]
     span.end(attributes, f"{ended.error_code}: {line}" if failed else None)

@@ -351,7 +351,8 @@ class Executor:
             )
         _log_end(decided, running.duration_ms, release=release)
         if running.span is not None:
-            attempt_spans.end(running.span, decided, release=release, held=lease.held)
+            lost = not ended.written and (running.stop == "lease_lost" or not lease.held)
+            attempt_spans.end(running.span, decided, release=release, lost=lost)
         if lease.held:
             self._finisher.put(Ended(lease, decided, running.duration_ms, release))
         self._freed()
@@ -367,8 +368,8 @@ class Executor:
         running.abandoned = True
         ended = outcome.shutdown(end_known=False)
         if running.span is not None:
-            held = running.lease.held and not running.lease.job.reentrant
-            attempt_spans.end(running.span, ended, release=False, held=held)
+            lost = not running.lease.held or running.lease.job.reentrant
+            attempt_spans.end(running.span, ended, release=False, lost=lost)
         if running.lease.held and not running.lease.job.reentrant:
             with bound_contextvars(**running.lease.log_fields):
                 _log_end(ended, running.duration_ms, release=False)
