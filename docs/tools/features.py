@@ -117,7 +117,8 @@ GROUPS: dict[str, dict[int, str]] = {
     "Deadlines": {
         67: "deadlines of starts, ends and durations: each missed one is recorded exactly once",
     },
-    "Metrics and traces": {
+    "Metrics, traces and deployment": {
+        69: "metrics of the whole ledger, one snapshot, with a bounded number of series",
         70: "a span for each attempt, with a link to the span that enqueued the execution",
     },
 }

@@ -26,7 +26,9 @@ CROSS JOIN LATERAL (
       AND e.runner_id IS NOT NULL
 ) c
 WHERE e.plan_time > {schema}.db_now() - interval '7 days'
-  AND (e.attempts <> '[]' OR e.error_code = 'stale_timeout');
+  -- The condition of executions_lost.
+  AND (e.attempts @> '[{"error_code": "runner_crashed"}]' OR e.attempts @> '[{"error_code": "stale_timeout"}]'
+       OR e.error_code = 'stale_timeout');
 COMMENT ON VIEW {schema}.crashes IS 'Attempts that ended because their runner vanished, plan_times of the last 7 days.';
 COMMENT ON COLUMN {schema}.crashes.id IS 'Id of the execution.';
 COMMENT ON COLUMN {schema}.crashes.job_name IS 'The job.';

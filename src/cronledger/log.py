@@ -126,6 +126,8 @@ EVENTS: Mapping[str, str] = {
     "web_act_failed": "The database did not confirm an action of the web page.",
     "web_database_away": "The database is unreachable at the start of the web page, which states "
     "this and recovers by itself.",
+    "metrics_read_failed": "The metrics of the ledger could not be read, so cronledger_up is 0. "
+    "Logged once until they are read again.",
     "web_read_failed": "A panel of the web page could not be read. It shows its last data. Logged "
     "once until it is read again.",
     "web_verify_failed": "A `run` of verify that was started on the web page failed.",

@@ -274,6 +274,11 @@ class Settings(BaseSettings):
     health_host: Annotated[str, Field(min_length=1)] = Field(
         "127.0.0.1", description="Address of /healthz, /readyz and /diagnostics."
     )
+    metrics_jobs: Annotated[Number, Field(ge=1, le=100_000)] = Field(
+        1_000,
+        description="Most jobs with series of their own in the metrics of the ledger. Jobs that "
+        "fail or are overdue come first, then jobs in the order of their names.",
+    )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="Format of the log. `auto`: `console` on a terminal, otherwise `json`."
     )

@@ -106,6 +106,7 @@ MATRIX = {
     "doctor": command("doctor", READ, code=1),  # it has no live replica
     "accept-database": command("accept-database --catch-up", OPERATE, "operator"),
     "runners": command("runners", READ),
+    "metrics": command("metrics", READ),
     "web": command("web --listen 127.0.0.1:0", READ),
 }
 BEFORE = {"accept-database": "UPDATE cronledger.identity SET database_oid = 0"}

@@ -36,6 +36,7 @@ COMMANDS = {
         "Allow replicas to work in a restored or cloned database.",
     ),
     "runners": ("runners:runners", "List the replicas."),
+    "metrics": ("metrics:metrics", "Print or serve the metrics of the ledger for Prometheus."),
     "web": ("web:web", "Serve the web page."),
 }
 

@@ -18,6 +18,7 @@ from psycopg import sql
 
 from cronledger.ledger import server_settings
 from cronledger.ledger.access import connect
+from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
 from cronledger.ledger.inventory import Made, inventory, lost
 from cronledger.ledger.schemas import internal
 from cronledger.ledger.transactions import transaction
@@ -188,6 +189,22 @@ def require_current(state: SchemaState, schema: str) -> None:
         raise MigrationError(
             f"{', '.join(missing)} is not applied to the schema {schema}; run `cronledger migrate`"
         )
+
+
+def check_for_reader(url: str, schema: str) -> psycopg.Error | None:
+    """Check the schema for a server that reads it and waits while its database is away.
+
+    Return the error if the database is away, otherwise None. Raise MigrationError or
+    SchemaNewerError if the schema cannot be read, and psycopg.OperationalError if the database
+    refuses the connection.
+    """
+    try:
+        require_current(check(url, schema), schema)
+    except psycopg.Error as error:
+        if refused_connection_remedy(error) is not None or not is_unreachable(error):
+            raise
+        return error
+    return None
 
 
 def no_ledger(schema: str) -> MigrationError:

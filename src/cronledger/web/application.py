@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from pydantic import SecretStr
@@ -36,6 +37,7 @@ from cronledger.web.pages import (
     jobs,
     ledger,
     load,
+    metrics,
     now,
     runners,
     sign_in,
@@ -49,12 +51,15 @@ from cronledger.web.refresh import Refresh
 from cronledger.web.site import Site, site_of
 from cronledger.web.verifying import Verifier
 
+if TYPE_CHECKING:
+    from cronledger.telemetry.ledger_metrics import LedgerMetrics
+
 log = get_logger(__name__)
 
 PAGES = (now, jobs, ledger, timeline, why, load, runners, audit, verification)
 """The pages of the navigation in its order. Each has `ENTRY` and `ROUTES`."""
 
-FURTHER_PAGES = (execution, events, job, job_actions)
+FURTHER_PAGES = (execution, events, job, job_actions, metrics)
 """The pages to which other pages lead. Each has `ROUTES`."""
 
 
@@ -79,6 +84,14 @@ def create_app(
         reader.expire()
         refresh.notify()
 
+    @cache
+    def measured() -> "LedgerMetrics":
+        # Imported when used, because the extra may be missing.
+        from cronledger.telemetry.ledger_metrics import LedgerMetrics  # noqa: PLC0415
+
+        limit = settings.metrics_jobs
+        return LedgerMetrics(reader.lend, settings.schema_name, job_limit=limit)
+
     site = Site(
         reader=reader,
         operators=Reader(acting, settings.schema_name),
@@ -88,6 +101,7 @@ def create_app(
         access=access_of(settings) if identify is None else EmbeddedAccess(identify),
         redaction=Redaction(settings.web_redact),
         refresh=refresh,
+        metrics=measured,
         entries=[page.ENTRY for page in PAGES],
         retention=settings.retention,
     )  # fmt: skip

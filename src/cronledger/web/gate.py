@@ -13,6 +13,7 @@ from cronledger.web.site import IDENTITY, Links, Site, path_of
 SIGN_IN = "/sign-in"
 SIGN_OUT = "/sign-out"
 STATIC = "/static/"
+METRICS = "/metrics"
 
 
 class Gate:
@@ -53,7 +54,8 @@ class Gate:
         return None
 
     def _ask(self, request: HTTPConnection, method: str, path: str) -> Response:
-        if method != "GET" or "authorization" in request.headers:
+        # Programs would follow the redirect to the form.
+        if method != "GET" or path == METRICS or "authorization" in request.headers:
             response = self._site.plain(
                 request, "error.html", status=401, title="Not signed in",
                 text="The token is missing or unknown.",

@@ -7,6 +7,7 @@ once within its `fresh` seconds.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
@@ -157,6 +158,10 @@ class Reader:
         panel = _Panel()
         await self._refresh(panel, statement, self._statement(statement, params))
         return panel.reading()
+
+    def lend(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
+        """Lend a connection to read several statements as one. Raises psycopg.Error."""
+        return self._connections.lend()
 
     def expire(self) -> None:
         """Read every panel again when it is next asked for, because something was changed."""

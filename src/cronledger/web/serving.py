@@ -10,13 +10,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psycopg
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from cronledger.ledger.database_errors import is_unreachable, refused_connection_remedy
-from cronledger.ledger.migrate import check, require_current
+from cronledger.ledger.migrate import check_for_reader
 from cronledger.logger import get_logger
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import Settings
@@ -52,12 +50,8 @@ def check_schema(url: str, schema: str) -> None:
     Raises psycopg.OperationalError if the server refuses the connection. A database that is away is
     logged, because the page states it and recovers.
     """
-    try:
-        require_current(check(url, schema), schema)
-    except psycopg.Error as error:
-        if refused_connection_remedy(error) is not None or not is_unreachable(error):
-            raise
-        log.warning("web_database_away", error=str(error))
+    if (away := check_for_reader(url, schema)) is not None:
+        log.warning("web_database_away", error=str(away))
 
 
 def serve(

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -21,6 +21,9 @@ from cronledger.web.reading import Reader, Reading
 from cronledger.web.redaction import Redaction
 from cronledger.web.refresh import Refresh
 from cronledger.web.verifying import Verifier
+
+if TYPE_CHECKING:
+    from cronledger.telemetry.ledger_metrics import LedgerMetrics
 
 IDENTITY = "cronledger_identity"
 """The name of the identity in the state of a request, which the embedding program uses as well."""
@@ -43,10 +46,14 @@ class Site:
     def __init__(
         self, *, reader: Reader, operators: Reader, actor: Actor, verifier: Verifier,
         examiner: Examiner, access: Access, redaction: Redaction, refresh: Refresh,
-        entries: Sequence[Entry], retention: timedelta,
+        metrics: "Callable[[], LedgerMetrics]", entries: Sequence[Entry], retention: timedelta,
     ) -> None:  # fmt: skip
-        """`operators` reads with the acting login what operators alone may see."""
+        """`operators` reads with the acting login what operators alone may see.
+
+        `metrics` needs the extra `metrics`.
+        """
         self.operators = operators
+        self.metrics = metrics
         self.refresh = refresh
         self.retention = retention
         self.redaction = redaction

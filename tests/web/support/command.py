@@ -1,4 +1,4 @@
-"""`cronledger web` as a process."""
+"""`cronledger web`, or another command that serves, as a process."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ Start = Callable[..., Run]
 
 
 @contextmanager
-def starter(directory: Path, database_url: str) -> Iterator[Start]:
+def starter(directory: Path, database_url: str, command: str = "web") -> Iterator[Start]:
     """Yield a function that starts the command, on `database_url` unless a variable names another.
 
     What still runs at the end is killed.
@@ -23,7 +23,7 @@ def starter(directory: Path, database_url: str) -> Iterator[Start]:
         environment = clean_environ() | {"CRONLEDGER_DATABASE_URL": database_url} | variables
         own = directory / str(len(started))
         own.mkdir()
-        started.append(Run(own, environment, "web", *arguments))
+        started.append(Run(own, environment, command, *arguments))
         return started[-1]
 
     yield made
@@ -35,7 +35,8 @@ def starter(directory: Path, database_url: str) -> Iterator[Start]:
 
 def address(run: Run) -> str:
     """Return the address that the command prints once it accepts requests."""
-    run.until(lambda: "cronledger web: " in run.err)
-    found = re.search(r"^cronledger web: (\S+)$", run.err, re.MULTILINE)
+    first = re.compile(r"^cronledger (?:web|metrics): (\S+)$", re.MULTILINE)
+    run.until(lambda: first.search(run.err))
+    found = first.search(run.err)
     assert found is not None
     return found[1]

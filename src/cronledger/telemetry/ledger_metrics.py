@@ -1,0 +1,89 @@
+"""Metrics of the whole ledger in the format of Prometheus, read at most once in FRESH_SECONDS."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from time import monotonic
+from typing import Any
+
+import psycopg
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from psycopg import AsyncConnection
+
+from cronledger.ledger.database_errors import explained
+from cronledger.logger import get_logger
+from cronledger.telemetry.ledger_families import families
+from cronledger.telemetry.ledger_snapshot import Snapshot, read_snapshot
+
+log = get_logger(__name__)
+
+FRESH_SECONDS = 15.0
+"""For so long, scrapes get the same values. So two Prometheus servers cost one reading."""
+RETRY_SECONDS = 1.0
+"""Time between two attempts to read a ledger that could not be read."""
+PATIENCE = 8.0
+"""The longest time in seconds until a scrape has its response, below Prometheus' 10 s."""
+
+Lend = Callable[[], AbstractAsyncContextManager[AsyncConnection[Any]]]
+
+
+class LedgerMetrics:
+    """Reads snapshots on connections that `lend` lends. The tasks of one event loop share it."""
+
+    def __init__(self, lend: Lend, schema: str, *, job_limit: int) -> None:
+        self._lend = lend
+        self._schema = schema
+        self._job_limit = job_limit
+        self._lock = asyncio.Lock()
+        self._next_at = float("-inf")
+        self._last: Snapshot | None = None
+        self._failed = False
+
+    async def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the metrics and their content type, of the formats in the header Accept.
+
+        A ledger that cannot be read is `cronledger_up 0`, without any other value of the ledger.
+        """
+        async with self._lock:
+            if monotonic() >= self._next_at:
+                await self._refresh()
+        return encoded(self._last, accept)
+
+    async def _refresh(self) -> None:
+        try:
+            self._last = await self.read()
+        except (psycopg.Error, OSError, TimeoutError) as error:
+            self._last = None
+            if not self._failed:
+                log.warning("metrics_read_failed", error=_text(error))
+        self._failed = self._last is None
+        self._next_at = monotonic() + (RETRY_SECONDS if self._failed else FRESH_SECONDS)
+
+    async def read(self) -> Snapshot:
+        """Read a snapshot now. Raises psycopg.Error, OSError, TimeoutError after PATIENCE."""
+        try:
+            async with asyncio.timeout(PATIENCE), self._lend() as connection:
+                return await read_snapshot(connection, self._schema, job_limit=self._job_limit)
+        except TimeoutError:
+            text = f"the ledger could not be read within {PATIENCE:.0f} s"
+            raise TimeoutError(text) from None
+
+
+def encoded(snapshot: Snapshot | None, accept: str = "") -> tuple[bytes, str]:
+    """Return the metrics of a snapshot and their content type. None: it could not be read."""
+    encode, content_type = choose_encoder(accept)
+    return encode(_Collected(snapshot)), content_type
+
+
+class _Collected(Collector):
+    def __init__(self, snapshot: Snapshot | None) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterable[Metric]:
+        return families(self._snapshot)
+
+
+def _text(error: Exception) -> str:
+    return str(explained(error) if isinstance(error, psycopg.Error) else error)

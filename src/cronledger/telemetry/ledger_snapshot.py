@@ -1,0 +1,132 @@
+"""The state of the whole ledger at one instant, as metrics need it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from time import monotonic
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.rows import dict_row
+
+from cronledger.ledger import queries
+from cronledger.ledger.session_settings import COMMAND, set_expressions
+
+Row = dict[str, Any]
+
+PACKAGE = "cronledger.telemetry"
+STATEMENT_SECONDS = 5
+"""A statement that takes longer is stopped, and with it the reading of this snapshot."""
+LOCK_SECONDS = 2
+"""The longest wait for a migration that has locked a table."""
+MOST_QUEUES = 100
+"""Queues, and channels, with series of their own."""
+MOST_READ = 10_000
+"""The newest rows among which breaches, alerts, failures and starts are counted."""
+MOST_FAILURES = 1_000
+"""The newest failures whose jobs are examined for failing scopes."""
+MOST_SCOPES = 20
+"""Scopes of a job whose history is read, beside those that fail."""
+
+_SETTINGS = {
+    **COMMAND,
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    "lock_timeout": f"{LOCK_SECONDS}s",
+    # A plan for all parameters would read all partitions.
+    "plan_cache_mode": "force_custom_plan",
+}
+_BEGIN = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_SET = f"SELECT {set_expressions(_SETTINGS, local=True)}".encode()
+_DELIBERATE = frozenset({"paused", "queue_paused", "retired"})
+"""Reasons for which an overdue job does not come first: a person decided it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one transaction read. `seconds`: how long that took. `job_limit`: most `jobs`.
+
+    Each other field has the rows of the statement of its name, or its only value.
+    """
+
+    now: datetime
+    seconds: float
+    schema_version: int
+    job_limit: int
+    jobs: Sequence[Row]
+    overdue: Sequence[Row]
+    queues: Sequence[Row]
+    runners: Mapping[str, int]
+    violations: Mapping[str, int]
+    breaches: Mapping[str, int]
+    skips: Mapping[str, float]
+    undelivered: Sequence[Row]
+    crashes: int
+    failures: int
+    lateness: float | None
+    horizon: datetime
+    verification: Row | None
+
+
+async def read_snapshot(
+    connection: AsyncConnection[Any], schema: str, *, job_limit: int
+) -> Snapshot:
+    """Read a snapshot in one transaction that sees the ledger at one instant.
+
+    Raises psycopg.Error, also QueryCanceled after STATEMENT_SECONDS.
+    """
+    began = monotonic()
+    async with (
+        connection.transaction(),
+        AsyncCursor[Row](connection, row_factory=dict_row) as cursor,
+    ):
+        await cursor.execute(_BEGIN)
+        await cursor.execute(_SET)
+
+        async def read(name: str, **params: object) -> list[Row]:
+            text = queries.text(name, schema, PACKAGE).encode()
+            await cursor.execute(text, params or None, binary=True)
+            return await cursor.fetchall()
+
+        async def counts(name: str, by: str, **params: object) -> dict[str, Any]:
+            return {row[by]: row["count"] for row in await read(name, **params)}
+
+        (head,) = await read("read_now")
+        overdue = await read("count_overdue")
+        jobs = await read(
+            "list_jobs", overdue=_first_overdue(overdue, job_limit), max_jobs=job_limit,
+            max_scopes=MOST_SCOPES, max_failures=MOST_FAILURES,
+        )  # fmt: skip
+        return Snapshot(
+            now=head["now"],
+            schema_version=head["schema_version"],
+            job_limit=job_limit,
+            jobs=jobs,
+            overdue=overdue,
+            queues=await read("list_queues", max_rows=MOST_QUEUES),
+            runners=await counts("count_runners", "state"),
+            violations=await counts("count_violations", "kind"),
+            breaches=await counts("count_breaches", "kind", max_read=MOST_READ),
+            skips=await counts("count_skips", "reason"),
+            undelivered=await read("list_undelivered", max_read=MOST_READ, max_rows=MOST_QUEUES),
+            crashes=(await read("count_crashes"))[0]["count"],
+            failures=(await read("count_failures", max_read=MOST_READ))[0]["count"],
+            lateness=(await read("read_lateness", max_read=MOST_READ))[0]["p99"],
+            horizon=(await read("read_horizon"))[0]["horizon"],
+            verification=next(iter(await read("read_verification")), None),
+            seconds=monotonic() - began,
+        )
+
+
+def _first_overdue(overdue: Sequence[Row], most: int) -> list[str]:
+    """Return the names of the jobs that are overdue for longest, unless somebody paused them."""
+    longest: dict[str, float] = {}
+    for row in overdue:
+        if row["reason"] not in _DELIBERATE:
+            longest[row["job_name"]] = max(longest.get(row["job_name"], 0.0), row["seconds"])
+    return sorted(longest, key=lambda name: -longest[name])[:most]
+
+
+def version() -> str:
+    """Return the version of this program."""
+    return metadata.version("cronledger")

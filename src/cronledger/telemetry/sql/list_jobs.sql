@@ -1,0 +1,109 @@
+-- Lists jobs that are not retired, without the channels of alerts: first those that fail or whose names are in
+-- `overdue`, then by name. `total`: the number of all of them. Of each job it reads the history of at most max_scopes
+-- scopes, those that were planned last, and of the scopes among the newest max_failures failures of the last week. An
+-- earlier success than that of the present hours is found through the sums by hour. No lock. Zero rows: there is no job.
+WITH rolled_up AS MATERIALIZED (
+    SELECT coalesce({schema}.rolled_up_before(), '-infinity') AS before
+), known AS MATERIALIZED (
+    SELECT d.name, d.queue, d.schedule, d.timezone, d.handler, d.owner,
+           d.paused_at IS NOT NULL AND coalesce(d.paused_until > {schema}.db_now(), true) AS paused
+    FROM {schema}.job_details d
+    WHERE d.retired_at IS NULL AND d.queue <> 'alerts'
+), failed AS MATERIALIZED (
+    SELECT DISTINCT f.job_name, f.scope_kind, f.scope_id
+    FROM (SELECT x.job_name, x.scope_kind, x.scope_id FROM {schema}.recent_failures x
+          ORDER BY x.finished_at DESC LIMIT %(max_failures)s) f
+), failing AS MATERIALIZED (  -- the last of its newest ten executions that ended is FAILED, or none of them ended
+    SELECT f.job_name, f.scope_kind, f.scope_id
+    FROM failed f
+    CROSS JOIN LATERAL (
+        SELECT (array_agg(n.status ORDER BY n.plan_time DESC) FILTER (WHERE n.status IN ('SUCCESS', 'FAILED')))[1] AS status
+        FROM (SELECT e.plan_time, e.status FROM {schema}.execution_status e
+              WHERE (e.job_name, e.scope_kind, e.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+              ORDER BY e.plan_time DESC LIMIT 10) n
+    ) l
+    WHERE l.status IS DISTINCT FROM 'SUCCESS'
+), chosen AS MATERIALIZED (
+    SELECT k.*, count(*) OVER () AS total
+    FROM known k
+    ORDER BY k.name IN (SELECT f.job_name FROM failing f) OR k.name = ANY (%(overdue)s::text[]) DESC, k.name
+    LIMIT %(max_jobs)s
+), planned AS MATERIALIZED (
+    SELECT v.job_name, count(*) AS scopes,
+           min(nullif(v.next_plan_time, 'infinity')) FILTER (
+               WHERE v.parked IS NULL OR v.parked IN ('waiting', 'limit', 'no_runner')) AS next_plan_time
+    FROM {schema}.verify_schedules v
+    WHERE v.retired_at IS NULL OR v.returned_at IS NOT NULL
+    GROUP BY v.job_name
+), running AS MATERIALIZED (
+    SELECT e.job_name, count(*) AS count FROM {schema}.execution_status e
+    WHERE e.status = 'RUNNING' GROUP BY e.job_name
+), looked_at AS MATERIALIZED (
+    SELECT s.job_name, s.scope_kind, s.scope_id
+    FROM chosen c
+    CROSS JOIN LATERAL (
+        SELECT v.job_name, v.scope_kind, v.scope_id FROM {schema}.verify_schedules v
+        WHERE v.job_name = c.name AND (v.retired_at IS NULL OR v.returned_at IS NOT NULL)
+        ORDER BY v.planned_through DESC LIMIT %(max_scopes)s
+    ) s
+    UNION
+    SELECT f.job_name, f.scope_kind, f.scope_id FROM failing f JOIN chosen c ON c.name = f.job_name
+), facts AS MATERIALIZED (
+    SELECT s.job_name, max(l.plan_time) AS last_plan_time, max(coalesce(o.finished_at, p.finished_at)) AS last_success_at,
+           max(f.streak) AS streak
+    FROM looked_at s
+    CROSS JOIN rolled_up r
+    CROSS JOIN LATERAL (
+        SELECT e.plan_time, e.status, e.finished_at FROM {schema}.execution_status e
+        WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+        ORDER BY e.plan_time DESC LIMIT 1
+    ) l
+    -- The other subqueries read nothing if the newest execution is a SUCCESS.
+    LEFT JOIN LATERAL (
+        SELECT e.finished_at FROM {schema}.execution_status e
+        WHERE l.status <> 'SUCCESS' AND e.status = 'SUCCESS' AND e.plan_time >= r.before
+          AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+        ORDER BY e.plan_time DESC LIMIT 1
+    ) n ON true
+    CROSS JOIN LATERAL (
+        SELECT CASE l.status WHEN 'SUCCESS' THEN l.finished_at ELSE n.finished_at END AS finished_at
+    ) p
+    LEFT JOIN LATERAL (
+        SELECT h.hour FROM {schema}.execution_hours h
+        WHERE p.finished_at IS NULL AND h.success > 0
+          AND (h.job_name, h.scope_kind, h.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+        ORDER BY h.hour DESC LIMIT 1
+    ) h ON true
+    LEFT JOIN LATERAL (
+        SELECT e.finished_at FROM {schema}.execution_status e
+        WHERE e.status = 'SUCCESS' AND e.plan_time >= h.hour AND e.plan_time < h.hour + interval '1 hour'
+          AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+        ORDER BY e.plan_time DESC LIMIT 1
+    ) o ON true
+    CROSS JOIN LATERAL (  -- 120 rows are read only if there is no SUCCESS among the newest ten
+        SELECT CASE WHEN count(*) FILTER (WHERE x.status = 'SUCCESS') = 0 THEN 120 ELSE 10 END AS max_rows
+        FROM (SELECT e.status FROM {schema}.execution_status e
+              WHERE l.status <> 'SUCCESS'
+                AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+              ORDER BY e.plan_time DESC LIMIT 10) x
+    ) m
+    CROSS JOIN LATERAL (
+        SELECT least(count(*) FILTER (WHERE y.is_streak), 100) AS streak
+        FROM (SELECT bool_and(x.status = 'FAILED') OVER (ORDER BY x.plan_time DESC) AS is_streak
+              FROM (SELECT e.plan_time, e.status FROM {schema}.execution_status e
+                    WHERE l.status <> 'SUCCESS'
+                      AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+                    ORDER BY e.plan_time DESC LIMIT m.max_rows) x
+              WHERE x.status IN ('SUCCESS', 'FAILED')) y
+    ) f
+    GROUP BY s.job_name
+)
+SELECT c.name, c.queue, c.schedule, c.timezone, c.handler, c.owner, c.paused, c.total, coalesce(p.scopes, 0) AS scopes,
+       CASE WHEN NOT c.paused THEN p.next_plan_time END AS next_plan_time, coalesce(r.count, 0) AS running,
+       f.last_plan_time, f.last_success_at, coalesce(f.streak, 0) AS consecutive_failures
+FROM chosen c
+LEFT JOIN planned p ON p.job_name = c.name
+LEFT JOIN running r ON r.job_name = c.name
+LEFT JOIN facts f ON f.job_name = c.name
+ORDER BY c.name
+LIMIT %(max_jobs)s

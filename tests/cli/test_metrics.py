@@ -1,0 +1,109 @@
+"""`cronledger metrics`: printed once, or served until a signal."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.support.daemon import Run
+from tests.db.support.scrapes import Scrape, check, needs_promtool
+from tests.web.support.command import Start, address, starter
+
+
+@pytest.fixture
+def start(tmp_path: Path, database_url: str) -> Iterator[Start]:
+    """Start the command on the database of the test, unless a variable names another one."""
+    with starter(tmp_path, database_url, "metrics") as made:
+        yield made
+
+
+def served(run: Run) -> Scrape:
+    """What is scraped once requests are accepted."""
+    return Scrape(httpx2.get(address(run), timeout=60).raise_for_status().text)
+
+
+def test_f69_the_metrics_are_printed_once(filled: Cli) -> None:
+    said = filled("metrics")
+    assert said.exit_code == 0, said.output
+    found = Scrape(said.stdout)
+    assert found.one("jobs") == 3
+    assert found.of_job("hourly")["status_active"] == 1
+    assert said.stderr == ""
+
+
+@needs_promtool
+def test_f69_promtool_accepts_what_is_printed(filled: Cli) -> None:
+    check(filled("metrics").stdout)
+
+
+def test_f69_the_number_of_jobs_is_limited(filled: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Scrape(filled("metrics", "--jobs", "1").stdout).one("job_series_omitted") == 2
+    monkeypatch.setenv("CRONLEDGER_METRICS_JOBS", "2")
+    assert Scrape(filled("metrics").stdout).one("job_series_omitted") == 1
+
+
+def test_f69_the_metrics_are_served_until_a_signal(start: Start) -> None:
+    run = start("--listen", "127.0.0.1:0")
+    assert served(run).one("up") == 1
+    assert run.err.splitlines()[0] == f"cronledger metrics: {address(run)}"
+    assert httpx2.get(address(run).removesuffix("/metrics"), timeout=60).status_code == 404
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+
+
+def test_f69_a_database_that_is_away_is_down_and_not_an_end(start: Start) -> None:
+    run = start(
+        "--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL="host=127.0.0.1 port=1 dbname=none"
+    )
+    found = served(run)
+    assert found.keys() == {"up", "build_info"} and found.one("up") == 0
+    assert run.until_event("metrics_read_failed")["error"].startswith("the database is unreachable")
+    run.signal(signal.SIGINT)
+    assert run.end() == 0
+
+
+def test_f69_a_database_that_is_away_ends_the_command_that_prints(
+    bare: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", "host=127.0.0.1 port=1 dbname=none")
+    said = bare("metrics")
+    assert said.exit_code == 3 and said.stdout == ""
+    assert "the database is unreachable" in said.stderr
+
+
+def test_f69_a_database_without_a_ledger_is_refused(
+    start: Start, bare: Cli, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start("--listen", "127.0.0.1:0", CRONLEDGER_DATABASE_URL=empty_database_url)
+    assert run.end() == 4 and "run `cronledger migrate`" in run.err
+    monkeypatch.setenv("CRONLEDGER_DATABASE_URL", empty_database_url)
+    said = bare("metrics")
+    assert said.exit_code == 4 and "run `cronledger migrate`" in said.stderr
+
+
+def test_f69_an_address_in_use_is_an_error(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        run = start("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+        assert run.end() == 1
+    assert "address already in use" in run.err.lower() and "Traceback" not in run.err
+
+
+@pytest.mark.parametrize("listen", ["nonsense", "127.0.0.1", "unix:/tmp/x", "127.0.0.1:99999"])
+def test_f69_a_bad_address_is_refused(cli: Cli, listen: str) -> None:
+    said = cli("metrics", "--listen", listen)
+    assert said.exit_code == 2 and "use HOST:PORT" in said.stderr
+
+
+def test_f69_without_the_extra_the_command_names_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = import_module("cronledger.cli.metrics")
+    monkeypatch.setattr(command, "LIBRARY", "a_library_that_is_missing")
+    said = cli("metrics")
+    assert said.exit_code == 2 and said.stdout == ""
+    assert "run `pip install 'cronledger[metrics]'`" in said.stderr

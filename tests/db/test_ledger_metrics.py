@@ -1,0 +1,424 @@
+"""The metrics of the whole ledger: each one with the state that sets it, read as a viewer."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from cronledger.telemetry.ledger_families import BREACHES, METRICS, OVERDUE, STATES, VIOLATIONS
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.db.support.scrapes import check, needs_promtool, read_text, scrape
+
+ABSENT = {
+    # Absent from a ledger without jobs, queues, channels, starts and runs of verify.
+    "start_lateness_p99_seconds", "queue_depth", "queue_running", "queue_limit", "queue_paused",
+    "alerts_undelivered", "verify_last_timestamp_seconds", "verify_last_age_seconds",
+    "verify_last_violations", "job_info", "job_scopes", "job_spec_suspend",
+    "job_next_schedule_time", "job_status_last_schedule_time",
+    "job_status_last_successful_time", "job_status_active", "job_status_consecutive_failures",
+}  # fmt: skip
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+def skip(db: Db, first: datetime, last: datetime, count: int, **columns: Any) -> None:
+    row: dict[str, Any] = {
+        "job_name": "job",
+        "scope_kind": "global",
+        "scope_id": "global",
+        "reason": "missed",
+    }
+    row |= {"from_plan_time": first, "through_plan_time": last, "count": count, "revision": 1}
+    rows.insert(db, "skips", **row | columns)
+
+
+def channel(db: Db, name: str) -> None:
+    target = Jsonb({"channel": {"kind": "command", "command": ["true"]}})
+    rows.job(db, f"alerts.{name}", queue="alerts", handler="external", target=target, schedule=None)
+
+
+def partitions(db: Db, *plan_times: datetime) -> None:
+    db.execute(
+        "SELECT cronledger_internal.create_missing_partitions(%s::timestamptz[])",
+        [list(plan_times)],
+    )
+
+
+def planned(db: Db, job: str = "job", scope_id: str | None = None, **columns: Any) -> None:
+    """Set columns of the schedules of a job, or of one of them, which is not woken any more."""
+    values = {"woken": False, "parked": None, "planned_through": rows.now(db), **columns}
+    given = ", ".join(f"{name} = %({name})s" for name in values)
+    statement = f"UPDATE cronledger.schedules SET {given} WHERE job_name = %(job)s"
+    if scope_id is not None:
+        statement += " AND scope_id = %(scope_id)s"
+    db.execute(statement.encode(), values | {"job": job, "scope_id": scope_id})
+
+
+def test_f69_an_empty_ledger_has_every_metric_that_needs_nothing(database_url: str, db: Db) -> None:
+    found = scrape(database_url)
+    assert found.keys() == {m.name.removeprefix("cronledger_") for m in METRICS} - ABSENT
+    assert found.one("up") == 1
+    assert found.one("jobs") == found.one("job_series_omitted") == 0
+    assert found.one("job_series_limit") == 1_000
+    assert found["overdue"] == {(reason,): 0 for reason in OVERDUE}
+    assert found["overdue_seconds_max"] == found["overdue"]
+    assert found["runners"] == {(state,): 0 for state in STATES}
+    assert found["violations"] == {(kind,): 0 for kind in VIOLATIONS}
+    assert found["breaches"] == {(kind,): 0 for kind in BREACHES}
+    assert set(found["skipped_plan_times"].values()) == {0}
+    assert abs(found.one("snapshot_timestamp_seconds") - rows.now(db).timestamp()) < 60
+    last = rows.value(db, "SELECT max(left(name, 4)) FROM cronledger.schema_migrations"
+                          " WHERE name ~ '^[0-9]'")  # fmt: skip
+    assert found.one("schema_version") == int(last)
+    assert [len(labels) for labels in found["build_info"]] == [1]
+
+
+def test_f69_the_words_of_labels_are_those_of_the_views(db: Db) -> None:
+    def comment(view: str, column: str) -> str:
+        return str(
+            rows.value(
+                db,
+                "SELECT col_description(%s::regclass, (SELECT attnum FROM pg_attribute"
+                " WHERE attrelid = %s::regclass AND attname = %s))",
+                view, view, column,
+            )
+        )  # fmt: skip
+
+    for words, view, column in (
+        (OVERDUE, "cronledger.overdue", "reason"),
+        (STATES, "cronledger.runner_status", "state"),
+        (VIOLATIONS, "cronledger.present_violations", "kind"),
+    ):
+        text = comment(view, column)
+        assert [word for word in words if word not in text] == []
+    checks = rows.value(
+        db,
+        "SELECT string_agg(pg_get_constraintdef(oid), ' ') FROM pg_constraint"
+        " WHERE conrelid IN ('cronledger.skips'::regclass,"
+        " 'cronledger.deadline_breaches'::regclass)",
+    )
+    for word in (*BREACHES, "missed", "overlap", "paused", "retired", "superseded"):
+        assert f"'{word}'" in checks
+
+
+def test_f69_the_definition_of_a_job_is_its_info(database_url: str, db: Db) -> None:
+    rows.job(db, "report", schedule="0 6 * * *", timezone="Europe/Berlin", owner="data", queue="q")
+    rows.job(db, 'a "job"\\', schedule=None)
+    rows.job(db, "gone", retired_at=rows.now(db))
+    channel(db, "ops")
+    found = scrape(database_url)
+    assert found["job_info"] == {
+        ("command", "report", "data", "q", "0 6 * * *", "Europe/Berlin"): 1,
+        ("command", 'a "job"\\', "", "default", "", "UTC"): 1,
+    }
+    assert found.labels["job_info"] == ("handler", "job", "owner", "queue", "schedule", "timezone")
+    assert found.one("jobs") == 2
+
+
+def test_f69_a_job_that_never_ran_has_no_past(database_url: str, db: Db) -> None:
+    rows.job(db)
+    due = (rows.now(db) + HOUR).replace(microsecond=0)
+    planned(db, next_plan_time=due, next_due_at=due)
+    assert scrape(database_url).of_job() == {
+        "scopes": 1, "spec_suspend": 0, "next_schedule_time": due.timestamp(), "status_active": 0,
+        "status_consecutive_failures": 0,
+    }  # fmt: skip
+
+
+def test_f69_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db) -> None:
+    rows.job(db, "job", scope_kind="tenant", scopes=["a", "b", "c"])
+    at = rows.now(db).replace(microsecond=0)
+    for number, scope in enumerate("abc"):
+        due = at + (3 - number) * HOUR
+        planned(db, scope_id=scope, next_plan_time=due, next_due_at=due)
+    tenant = {"scope_kind": "tenant"}
+
+    def ran(status: str, scope: str, minutes: int) -> None:
+        plan_time = at - timedelta(minutes=minutes)
+        rows.execution(db, status, scope_id=scope, plan_time=plan_time, **tenant)
+
+    ran("SUCCESS", "a", 30)
+    for minutes in (3, 4, 5):
+        ran("FAILED", "a", minutes)
+    ran("SUCCESS", "b", 20)
+    ran("FAILED", "b", 10)
+    ran("RUNNING", "b", 1)
+    ran("RUNNING", "c", 2)
+    assert scrape(database_url).of_job() == {
+        "scopes": 3,
+        "spec_suspend": 0,
+        "next_schedule_time": (at + HOUR).timestamp(),
+        "status_last_schedule_time": (at - timedelta(minutes=1)).timestamp(),
+        "status_last_successful_time": (at - timedelta(minutes=20, seconds=-2)).timestamp(),
+        "status_active": 2,
+        "status_consecutive_failures": 3,
+    }
+
+
+def test_f69_a_paused_job_has_no_next_plan_time(database_url: str, db: Db) -> None:
+    rows.job(db)
+    planned(db, next_plan_time=rows.now(db) + HOUR, next_due_at=rows.now(db) + HOUR)
+    db.execute("SELECT cronledger.pause('job')")
+    found = scrape(database_url).of_job()
+    assert found["spec_suspend"] == 1 and "next_schedule_time" not in found
+    db.execute("UPDATE cronledger.jobs SET paused_until = cronledger.db_now() - interval '1 s'")
+    assert scrape(database_url).of_job()["spec_suspend"] == 0
+
+
+def test_f69_at_most_a_hundred_failures_are_counted(database_url: str, db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db)
+    for minutes in range(150):
+        rows.execution(db, "FAILED", plan_time=at - timedelta(minutes=minutes + 1))
+    found = scrape(database_url).of_job()
+    assert found["status_consecutive_failures"] == 100
+    assert "status_last_successful_time" not in found
+
+
+def test_f69_an_early_success_is_found_through_the_sums_by_hour(database_url: str, db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db).replace(minute=0, second=0, microsecond=0)
+    partitions(db, at - 10 * DAY)
+    success = rows.execution(db, "SUCCESS", plan_time=at - 10 * DAY)
+    for minutes in range(20):
+        rows.execution(db, "FAILED", plan_time=at - DAY - timedelta(minutes=minutes))
+    db.execute("UPDATE cronledger.executions SET changed_xact = pg_current_xact_id()")
+    db.execute("SELECT cronledger_internal.mark_changed_hours('0', 1000)")
+    while rows.value(db, "SELECT cronledger_internal.roll_up_hours(100)"):
+        pass
+    assert rows.value(db, "SELECT cronledger.rolled_up_before()") >= at - HOUR
+    found = scrape(database_url).of_job()
+    assert found["status_last_successful_time"] == success["finished_at"].timestamp()
+    assert found["status_consecutive_failures"] == 20
+
+
+def test_f69_what_is_due_and_does_not_start_is_counted_by_reason_and_queue(
+    database_url: str, db: Db
+) -> None:
+    rows.job(db)
+    rows.job(db, "other", queue="mail")
+    rows.job(db, "outside", handler="external", queue="mail")
+    at = rows.now(db)
+    for minutes in (1, 5):
+        rows.execution(db, "PENDING", plan_time=at - timedelta(minutes=minutes))
+    rows.execution(db, "PENDING", "outside", plan_time=at - HOUR, queue="mail")
+    planned(db, "other", next_plan_time=at - HOUR / 2, next_due_at=at - HOUR / 2)
+    found = scrape(database_url)
+    expected = dict.fromkeys(OVERDUE, 0) | {"no_runner": 3, "external": 1}
+    assert found["overdue"] == {(reason,): count for reason, count in expected.items()}
+    longest = found["overdue_seconds_max"]
+    assert 1800 <= longest["no_runner",] < 1900 and 3600 <= longest["external",] < 3700
+    assert longest["behind",] == 0
+    assert found["queue_depth"] == {("default",): 2, ("mail",): 2}
+
+
+def test_f69_a_scope_provider_that_fails_is_overdue_and_waits_in_no_queue(
+    database_url: str, db: Db
+) -> None:
+    rows.job(db, scope_kind="tenant")
+    rows.insert(
+        db, "scope_providers", job_name="job", asked_at=rows.now(db), asked_by="r1", failures=2,
+        failing_since=rows.now(db) - HOUR, error="it broke",
+    )  # fmt: skip
+    found = scrape(database_url)
+    assert found["overdue"]["provider_failed",] == 1
+    assert found["queue_depth"] == {("default",): 0}
+
+
+def test_f69_queues_have_limits_and_pauses(database_url: str, db: Db) -> None:
+    rows.job(db, queue="mail")
+    rows.job(db, "other", queue="slow")
+    db.execute("SELECT cronledger.limit_queue('mail', 3)")
+    db.execute("SELECT cronledger.pause_queue('slow')")
+    for _ in range(2):
+        rows.execution(db, "RUNNING", queue="mail", plan_time=rows.now(db))
+    found = scrape(database_url)
+    assert found["queue_running"] == {("mail",): 2, ("slow",): 0}
+    assert found["queue_limit"] == {("mail",): 3}
+    assert found["queue_paused"] == {("mail",): 0, ("slow",): 1}
+    assert found.one("queue_series_omitted") == 0
+
+
+def test_f69_the_number_of_queues_is_limited(database_url: str, db: Db) -> None:
+    for number in range(103):
+        rows.job(db, f"job-{number}", queue=f"queue-{number:03}")
+    db.execute("SELECT cronledger.pause_queue('queue-102')")
+    found = scrape(database_url)
+    assert len(found["queue_depth"]) == 100
+    assert found["queue_paused"]["queue-102",] == 1
+    assert found.one("queue_series_omitted") == 3
+
+
+def test_f69_runners_are_counted_by_state(database_url: str, db: Db) -> None:
+    at = rows.now(db)
+    rows.runner(db, "alive")
+    rows.runner(db, "draining", state="draining")
+    rows.runner(db, "stopped", state="stopped")
+    rows.runner(db, "refused", diagnostics=Jsonb({"database": "other"}))
+    rows.runner(db, "dead", stale_after=at - timedelta(minutes=1))
+    rows.runner(db, "dead too", stale_after=at - timedelta(hours=23))
+    rows.runner(db, "forgotten", stale_after=at - 2 * DAY)
+    expected = {"alive": 1, "dead": 2, "draining": 1, "refused": 1, "stopped": 1}
+    assert scrape(database_url)["runners"] == {(s,): n for s, n in expected.items()}
+
+
+def test_f69_attempts_of_runners_that_vanished_are_crashes(database_url: str, db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db)
+
+    def stolen(hours: int) -> Jsonb:
+        seen = (at - hours * HOUR).isoformat()
+        entry = {"attempt": 1, "runner_id": "r0", "started_at": seen, "last_seen": seen}
+        return Jsonb([entry | {"error_code": "runner_crashed"}])
+
+    partitions(db, at - 2 * DAY)
+    rows.execution(db, "SUCCESS", attempt=2, attempts=stolen(1), plan_time=at - HOUR)
+    rows.execution(db, "SUCCESS", attempt=2, attempts=stolen(47), plan_time=at - 2 * DAY)
+    rows.execution(db, "FAILED", error_code="stale_timeout")
+    rows.execution(db, "FAILED", plan_time=at - HOUR / 2)
+    assert scrape(database_url).one("runner_crashes") == 2
+
+
+def test_f69_skipped_plan_times_of_a_day_are_counted_by_reason(database_url: str, db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db)
+    skip(db, at - HOUR, at - HOUR, 1)
+    skip(db, at - 3 * HOUR, at - 2 * HOUR, 61)
+    skip(db, at - 40 * DAY, at - 39 * DAY, 1440)
+    # Of this range, which grows every minute, one day of ten lies in the last day.
+    skip(db, at - 10 * DAY, at, 14401, reason="paused")
+    found = scrape(database_url)["skipped_plan_times"]
+    assert found["missed",] == 62
+    assert 1440 <= found["paused",] <= 1442
+    assert found["overlap",] == found["retired",] == found["superseded",] == 0
+
+
+def test_f69_final_failures_of_the_last_hour_are_counted(database_url: str, db: Db) -> None:
+    rows.job(db)
+    at = rows.now(db)
+    for minutes, retried in ((1, None), (2, at + HOUR), (90, None)):
+        plan_time = at - timedelta(minutes=minutes)
+        rows.execution(db, "FAILED", plan_time=plan_time, next_attempt_at=retried)
+    assert scrape(database_url).one("failures_final") == 1
+
+
+def test_f69_the_lateness_is_that_of_scheduled_starts_of_the_last_hour(
+    database_url: str, db: Db
+) -> None:
+    rows.job(db)
+    at = rows.now(db)
+
+    def started(minutes: int, late: float, **columns: Any) -> None:
+        due = at - timedelta(minutes=minutes)
+        rows.execution(
+            db, plan_time=due, started_at=due + timedelta(seconds=late), **columns
+        )  # fmt: skip
+
+    started(1, 4.5)
+    started(2, 30, trigger="manual")
+    started(3, 30, attempt=2)
+    started(70, 30)
+    assert scrape(database_url).one("start_lateness_p99_seconds") == pytest.approx(4.5)
+
+
+def test_f69_violations_of_the_present_are_counted_by_kind(database_url: str, db: Db) -> None:
+    rows.job(db)
+    for _ in range(2):
+        rows.execution(db, "RUNNING", plan_time=rows.now(db))
+    db.execute("SELECT cronledger.limit_queue('default', 1)")
+    rows.execution(db, "RUNNING", stale_after=rows.now(db) - HOUR)
+    found = scrape(database_url)["violations"]
+    assert found == {("over_limit",): 1, ("parked",): 0, ("stale",): 1}
+
+
+def test_f69_missed_deadlines_that_were_not_met_since_are_counted(
+    database_url: str, db: Db
+) -> None:
+    at = rows.now(db)
+
+    def breach(kind: str, missed: timedelta, **columns: Any) -> None:
+        row = {
+            "job_name": "job", "scope_kind": "global", "scope_id": "global", "revision": 1,
+            "plan_time": at - missed - HOUR, "kind": kind, "deadline": at - missed,
+            "month": "2030-01-01", "breached_at": at - missed, "look_at": at,
+        }  # fmt: skip
+        rows.insert(db, "deadline_breaches", **row | columns)
+
+    breach("finish_by", HOUR)
+    breach("finish_by", 2 * HOUR)
+    breach("finish_by", 3 * HOUR, closed_at=at, look_at=None)
+    breach("start_by", 5 * HOUR)
+    breach("start_by", 30 * HOUR)
+    found = scrape(database_url)["breaches"]
+    assert found == {("expect_duration",): 0, ("finish_by",): 2, ("start_by",): 1}
+
+
+def test_f69_alerts_that_were_not_delivered_are_counted_by_channel(
+    database_url: str, db: Db
+) -> None:
+    for name in ("mail", "ops"):
+        channel(db, name)
+    delivered = rows.execution(db, "SUCCESS", "alerts.ops", queue="alerts")["id"]
+    at = rows.now(db)
+    for minutes, delivery in ((10, None), (20, None), (30, delivered), (1, None), (1500, None)):
+        raised = at - timedelta(minutes=minutes)
+        rows.insert(
+            db, "raised_alerts", at=raised, event="failed", kind="opened", channel="ops",
+            since=raised, count=1, job_name="job", summary="it failed", details="{}",
+            delivery_id=delivery,
+        )  # fmt: skip
+    found = scrape(database_url)
+    assert found["alerts_undelivered"] == {("mail",): 0, ("ops",): 2}
+    assert found.one("channel_series_omitted") == 0
+
+
+def test_f69_the_horizon_ends_at_the_first_gap(database_url: str, db: Db) -> None:
+    known = db.execute("SELECT * FROM cronledger.partitions() ORDER BY from_plan_time").fetchall()
+    last = known[-1]["before_plan_time"]
+    assert scrape(database_url).one("partition_horizon_timestamp_seconds") == last.timestamp()
+    partitions(db, last + timedelta(days=20))
+    assert scrape(database_url).one("partition_horizon_timestamp_seconds") == last.timestamp()
+    rows.travel(db, last - rows.now(db) + DAY)
+    found = scrape(database_url)
+    now = found.one("snapshot_timestamp_seconds")
+    assert found.one("partition_horizon_timestamp_seconds") == pytest.approx(now, abs=60)
+
+
+def test_f69_the_last_verify_of_all_jobs_has_an_age(database_url: str, db: Db) -> None:
+    at = rows.now(db)
+
+    def verified(ago: timedelta, **columns: Any) -> None:
+        row = {"requested_by": "a", "version": "1", "started_at": at - ago - HOUR,
+               "finished_at": at - ago, "outcome": "finished", "violations": 2}  # fmt: skip
+        counts = dict.fromkeys(("schedules", "plan_times", "executions", "skips", "behind"), 0)
+        rows.insert(
+            db, "verification_runs", **counts | {"accepted": 0, "kinds": Jsonb({})} | row | columns
+        )
+
+    verified(2 * DAY)
+    verified(DAY)
+    verified(HOUR, job_name="report")
+    verified(HOUR, outcome="interrupted", error="stopped")
+    verified(HOUR, to_plan_time=at - 5 * DAY)
+    rows.insert(db, "verification_runs", requested_by="a", version="1", started_at=at)
+    found = scrape(database_url)
+    assert found.one("verify_last_timestamp_seconds") == (at - DAY).timestamp()
+    assert found.one("verify_last_age_seconds") == pytest.approx(86_400, abs=60)
+    assert found.one("verify_last_violations") == 2
+
+
+def test_f69_instants_are_those_of_the_ledger(database_url: str, db: Db) -> None:
+    rows.travel(db, datetime(2031, 5, 1, tzinfo=UTC) - rows.now(db))
+    found = scrape(database_url)
+    at = datetime.fromtimestamp(found.one("snapshot_timestamp_seconds"), UTC)
+    assert (at.year, at.month, at.day) == (2031, 5, 1)
+
+
+@needs_promtool
+async def test_f69_promtool_accepts_the_metrics(database_url: str, db: Db) -> None:
+    rows.job(db, 'a "job"\\\n'.strip(), owner="ä")
+    rows.execution(db, "SUCCESS", 'a "job"\\')
+    db.execute("SELECT cronledger.limit_queue('default', 1)")
+    check(await read_text(database_url))

@@ -1,0 +1,137 @@
+"""/metrics of the page: the same metrics as those of the command, behind the page's access."""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from starlette.testclient import TestClient
+
+from cronledger.telemetry import ledger_metrics
+from cronledger.web.pages import metrics as page
+from tests.database import Databases
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.db.support.scrapes import Scrape, check, needs_promtool
+from tests.web.support.browsing import app, client, text
+from tests.web.support.logins import Logins
+
+TOKEN = f"prometheus:viewer:{sha256(b'scrape-secret').hexdigest()}"
+BEARER = {"Authorization": "Bearer scrape-secret"}
+PROXY: Mapping[str, Any] = {"web_auth": "proxy", "web_proxy_peers": ["10.0.0.0/24"]}
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scrape reads the ledger."""
+    monkeypatch.setattr(ledger_metrics, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(ledger_metrics, "RETRY_SECONDS", 0.0)
+
+
+def test_f69_this_machine_scrapes_without_a_sign_in(browser: TestClient, db: Db) -> None:
+    rows.job(db, "report")
+    response = browser.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["cache-control"] == "no-store"
+    found = Scrape(response.text)
+    assert found.one("up") == 1 and ("report",) in found["job_scopes"]
+
+
+def test_f69_prometheus_gets_the_format_that_it_prefers(browser: TestClient) -> None:
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+    response = browser.get("/metrics", headers={"Accept": accept})
+    assert response.headers["content-type"].startswith("application/openmetrics-text")
+    assert response.text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "rebound.example"}, {"X-Forwarded-For": "203.0.113.9"}]
+)
+def test_f69_no_foreign_page_reads_the_metrics(
+    browser: TestClient, headers: dict[str, str]
+) -> None:
+    refused = browser.get("/metrics", headers=headers)
+    assert refused.status_code == 403 and "cronledger_up" not in refused.text
+
+
+def test_f69_with_tokens_prometheus_sends_its_token(database_url: str, logins: Logins) -> None:
+    made = app(database_url, logins, web_auth="token", web_tokens=[TOKEN])
+    with client(made, "203.0.113.9") as other:
+        assert Scrape(other.get("/metrics", headers=BEARER).text).one("up") == 1
+        for headers in ({}, {"Authorization": "Bearer guess"}):
+            refused = other.get("/metrics", headers=headers)
+            # Not the form, which is a redirect and another page.
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert "cronledger_up" not in refused.text
+
+
+def test_f69_with_a_proxy_prometheus_passes_the_proxy(database_url: str, logins: Logins) -> None:
+    made = app(database_url, logins, **PROXY)
+    user = {"X-Forwarded-User": "prometheus"}
+    with client(made, "10.0.0.7") as proxy:
+        assert Scrape(proxy.get("/metrics", headers=user).text).one("up") == 1
+        assert proxy.get("/metrics").status_code == 403
+    with client(app(database_url, logins, **PROXY), "203.0.113.9") as other:
+        assert other.get("/metrics", headers=user).status_code == 403
+
+
+def test_f69_without_the_extra_the_page_names_it(
+    browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "LIBRARY", "a_library_that_is_missing")
+    missing = browser.get("/metrics")
+    assert missing.status_code == 404
+    assert "run `pip install 'cronledger[metrics]'`" in text(missing.text)
+    assert browser.get("/").status_code == 200
+
+
+def test_f69_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
+    first = Scrape(browser.get("/metrics").text)
+    rows.job(db)
+    again = Scrape(browser.get("/metrics").text)
+    assert again == first
+
+
+@pytest.mark.usefixtures("fresh")
+def test_f69_without_its_database_nothing_is_known_until_it_is_back(
+    browser: TestClient, db: Db, database_url: str, databases: Databases
+) -> None:
+    rows.job(db)
+    assert Scrape(browser.get("/metrics").text).one("jobs") == 1
+    name = str(conninfo_to_dict(database_url)["dbname"])
+    with psycopg.connect(databases.url("postgres"), autocommit=True) as c:
+        away = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS ").format(sql.Identifier(name))
+        c.execute(away + sql.SQL("false"))
+        c.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+        )
+        response = browser.get("/metrics")
+        assert response.status_code == 200
+        found = Scrape(response.text)
+        assert found.keys() == {"up", "build_info"} and found.one("up") == 0
+        c.execute(away + sql.SQL("true"))
+    assert Scrape(browser.get("/metrics").text).one("jobs") == 1
+
+
+@pytest.fixture
+def limited(database_url: str, logins: Logins) -> Iterator[TestClient]:
+    """The page with series for two jobs."""
+    with client(app(database_url, logins, metrics_jobs=2)) as made:
+        yield made
+
+
+def test_f69_the_setting_limits_the_jobs_of_the_page(limited: TestClient, db: Db) -> None:
+    for number in range(3):
+        rows.job(db, f"job-{number}")
+    found = Scrape(limited.get("/metrics").text)
+    assert (found.one("job_series_limit"), found.one("job_series_omitted")) == (2, 1)
+    assert len(found["job_info"]) == 2
+
+
+@needs_promtool
+def test_f69_promtool_accepts_the_metrics_of_the_page(browser: TestClient, db: Db) -> None:
+    rows.job(db)
+    check(browser.get("/metrics").text)
