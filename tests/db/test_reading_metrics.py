@@ -1,0 +1,330 @@
+"""How the metrics of the ledger are read: one snapshot, bounded in series and in time, cached."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from importlib import resources
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronledger.ledger import queries
+from cronledger.ledger.access import Access
+from cronledger.ledger.senders import AsyncConnections
+from cronledger.telemetry import ledger_metrics
+from cronledger.telemetry.ledger_families import METRICS
+from cronledger.telemetry.ledger_metrics import LedgerMetrics
+from cronledger.telemetry.ledger_snapshot import PACKAGE
+from tests.db.support import rows
+from tests.db.support.rows import Db
+from tests.db.support.scrapes import Scrape, scrape, viewer
+from tests.docs.support.pages import ROOT
+
+STATEMENTS = sorted(
+    file.name.removesuffix(".sql") for file in (resources.files(PACKAGE) / "sql").iterdir()
+)
+Change = Callable[[str, str], str]
+
+
+@pytest.fixture
+async def metrics(database_url: str) -> AsyncIterator[LedgerMetrics]:
+    """The metrics as a viewer reads them."""
+    connections = AsyncConnections(Access(viewer(database_url)), "tests", 2)
+    yield LedgerMetrics(connections.lend, "cronledger", job_limit=1_000)
+    await connections.close()
+
+
+@pytest.fixture
+def change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
+    """Let a function of the test see each statement by name, and return what is sent."""
+    original = queries.text
+
+    def use(changed: Change) -> None:
+        def text(name: str, schema: str, package: str = "cronledger.ledger") -> str:
+            return changed(name, original(name, schema, package))
+
+        monkeypatch.setattr(queries, "text", text)
+
+    return use
+
+
+async def scraped(metrics: LedgerMetrics) -> Scrape:
+    return Scrape((await metrics.exposition())[0].decode())
+
+
+def spread(db: Db, job: str, scopes: int) -> None:
+    """Give a job so many scopes, each with an execution that was planned a minute ago."""
+    db.execute(
+        "INSERT INTO cronledger.schedules (job_name, scope_kind, scope_id, queue, planned_through,"
+        " planned_revision, next_plan_time, next_due_at)"
+        " SELECT %s, 'tenant', 's' || n, 'default', now(), 1, now() + interval '1 h',"
+        " now() + interval '1 h' FROM generate_series(1, %s) n"
+        " ON CONFLICT DO NOTHING", [job, scopes],
+    )  # fmt: skip
+    db.execute(
+        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
+        " started_at, finished_at, duration_ms, error_code)"
+        " SELECT s.job_name, s.scope_kind, s.scope_id, at, x.status, 'schedule', 1, 'default', at,"
+        " 1, 1, 'r1', gen_random_uuid(), at, at, 0, CASE x.status WHEN 'FAILED' THEN 'e' END"
+        " FROM cronledger.schedules s, LATERAL (SELECT now() - interval '1 min' AS at) t,"
+        " LATERAL (SELECT CASE WHEN hashtext(s.scope_id) %% 3 = 0 THEN 'FAILED'"
+        "          ELSE 'SUCCESS' END AS status) x WHERE s.job_name = %s ON CONFLICT DO NOTHING",
+        [job],
+    )
+
+
+def test_f69_scopes_add_no_series(database_url: str, db: Db) -> None:
+    rows.job(db, "tenants", scope_kind="tenant")
+    spread(db, "tenants", 10)
+    few = scrape(database_url)
+    spread(db, "tenants", 100_000)
+    many = scrape(database_url)
+    assert (few["job_scopes"]["tenants",], many["job_scopes"]["tenants",]) == (10, 100_000)
+    assert many.series == few.series
+    assert {name: set(values) for name, values in many.items()} == {
+        name: set(values) for name, values in few.items()
+    }
+    assert many.of_job("tenants")["status_consecutive_failures"] > 0
+
+
+def test_f69_the_limit_hides_no_job_with_a_problem(database_url: str, db: Db) -> None:
+    for number in range(20):
+        rows.job(db, f"job-{number:02}")
+    at = rows.now(db)
+    rows.execution(db, "FAILED", "job-17")
+    rows.execution(db, "FAILED", "job-16", plan_time=at - timedelta(minutes=5))
+    rows.execution(db, "SUCCESS", "job-16", plan_time=at - timedelta(minutes=4))
+    rows.execution(db, "PENDING", "job-19")
+    rows.execution(db, "PENDING", "job-15")
+    db.execute("SELECT cronledger.pause('job-15')")  # on purpose
+    found = scrape(database_url, job_limit=3)
+    assert set(found["job_scopes"]) == {("job-00",), ("job-17",), ("job-19",)}
+    assert found.one("jobs") == 20
+    assert found.one("job_series_limit") == 3
+    assert found.one("job_series_omitted") == 17
+    assert found["overdue"]["paused",] == 1
+
+
+async def test_f69_all_values_are_those_of_one_instant(
+    metrics: LedgerMetrics, change: Callable[[Change], None], db: Db
+) -> None:
+    def between(name: str, text: str) -> str:
+        if name == "list_jobs":  # after the first statements of the transaction
+            rows.job(db, "late")
+            rows.execution(db, "RUNNING", "late")
+            rows.runner(db, "late")
+        return text
+
+    change(between)
+    found = await scraped(metrics)
+    assert rows.value(db, "SELECT count(*) FROM cronledger.jobs") == 1
+    assert found.one("jobs") == 0 and sum(found["runners"].values()) == 0
+    assert "queue_running" not in found
+
+
+async def test_f69_scrapes_of_fifteen_seconds_are_one_reading(
+    metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    sent: list[str] = []
+
+    def counted(name: str, text: str) -> str:
+        sent.append(name)
+        return text
+
+    change(counted)
+    clock = 1_000.0
+    monkeypatch.setattr(ledger_metrics, "monotonic", lambda: clock)
+    first = await asyncio.gather(*(metrics.exposition() for _ in range(20)))
+    assert len(set(first)) == 1
+    assert sorted(sent) == STATEMENTS
+    rows.job(db)
+    clock += 14.9
+    assert await metrics.exposition() == first[0]
+    clock += 0.2
+    assert (await scraped(metrics)).one("jobs") == 1
+    assert len(sent) == 2 * len(STATEMENTS)
+
+
+async def test_f69_old_values_are_not_served_when_reading_fails(
+    metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(ledger_metrics, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(ledger_metrics, "RETRY_SECONDS", 0.0)
+    assert (await scraped(metrics)).one("up") == 1
+    broken = True
+    change(lambda name, text: "SELECT 1/0" if broken and name == "count_skips" else text)
+    found = await scraped(metrics)
+    assert found.keys() == {"up", "build_info"} and found.one("up") == 0
+    broken = False
+    assert (await scraped(metrics)).one("up") == 1
+
+
+async def test_f69_a_statement_and_a_wait_for_a_lock_have_limits(
+    metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    limits = "current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')"
+    settings = f"{limits} || ' ' || current_setting('transaction_isolation')"
+    read_only = "current_setting('transaction_read_only')"
+    asked = f"SELECT {settings} || ' ' || {read_only} AS state, 1 AS count"
+    change(lambda name, text: asked if name == "count_runners" else text)
+    assert (await metrics.read()).runners == {"5s 2s repeatable read on": 1}
+
+
+async def test_f69_a_reading_has_a_limit(
+    metrics: LedgerMetrics, change: Callable[[Change], None], db: Db,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(ledger_metrics, "PATIENCE", 0.2)
+    change(lambda name, text: "SELECT pg_sleep(60)" if name == "list_jobs" else text)
+    with pytest.raises(TimeoutError, match="the ledger could not be read within 0 s"):
+        await metrics.read()
+    found = await scraped(metrics)
+    assert found.one("up") == 0
+
+
+async def test_f69_a_table_that_is_locked_is_not_waited_for(
+    metrics: LedgerMetrics, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with db.transaction():
+        db.execute("LOCK TABLE cronledger.runners")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            await metrics.read()
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_f69_a_statement_names_only_what_a_viewer_may_use(db: Db, name: str) -> None:
+    text = queries.text(name, "{schema}", PACKAGE)
+    assert text.startswith("-- ") and re.search(r"No(?: |\n-- )lock\.", text)
+    body = re.sub(r"--.*", "", text)
+    if name.startswith("list_"):
+        assert "LIMIT" in body
+    granted = db.execute(
+        "SELECT object FROM cronledger.decided_grants()"
+        " WHERE role IN ('PUBLIC', 'cronledger_viewer')"
+    )
+    named = set(re.findall(r"\{schema\}(?:_internal)?\.(\w+)", body))
+    assert named <= {row["object"] for row in granted}
+
+
+def test_f69_the_document_lists_every_metric_with_its_labels() -> None:
+    section = (
+        (ROOT / "docs" / "metrics.md").read_text("utf-8").partition("\n## Ledger metrics\n")[2]
+    )
+    table = section.partition("\n### Names\n")[2].partition("\n### ")[0]
+    found = re.findall(r"^\| `(\w+)` \| (.*?) ?\| [^|]+ \|$", table, re.MULTILINE)
+    listed = [(name, tuple(re.findall(r"`(\w+)`", labels))) for name, labels in found]
+    assert listed == [(metric.name, metric.labels) for metric in METRICS]
+
+
+def test_f69_the_expressions_of_the_document_name_metrics() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    expressions = text.partition("\n### Alerts\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"\bcronledger_\w+", expressions))
+    assert len(named) > 10
+    assert named <= {metric.name for metric in METRICS}
+
+
+def plan(db: Db, name: str, **params: Any) -> list[dict[str, Any]]:
+    """The nodes of the plan of a statement, as a viewer gets it."""
+    text = queries.text(name, "cronledger", PACKAGE)
+    with db.transaction():
+        db.execute("SET LOCAL ROLE cronledger_viewer")
+        db.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+        found = rows.one(db.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), params))
+    pending, nodes = [found["QUERY PLAN"][0]["Plan"]], []
+    while pending:
+        node = pending.pop()
+        nodes.append(node)
+        pending += node.get("Plans", [])
+    return nodes
+
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "list_jobs": {"overdue": [], "max_jobs": 1_000, "max_scopes": 20, "max_failures": 1_000},
+    "list_queues": {"max_rows": 100},
+    "list_undelivered": {"max_rows": 100, "max_read": 10_000},
+    "count_breaches": {"max_read": 10_000},
+    "count_failures": {"max_read": 10_000},
+    "read_lateness": {"max_read": 1_000},
+}
+
+
+@pytest.fixture
+def history(db: Db) -> Db:
+    """Two hundred jobs with fifty executions each, of the last day."""
+    rows.job(db, "job-000")
+    db.execute(
+        "INSERT INTO cronledger.jobs (name, handler, schedule, target)"
+        " SELECT format('job-%s', lpad(n::text, 3, '0')), 'command', '@hourly',"
+        ' \'{"command": ["true"]}\' FROM generate_series(1, 199) n'
+    )
+    db.execute(
+        "SELECT cronledger_internal.create_missing_partitions("
+        "ARRAY(SELECT now() - n * interval '1 h' FROM generate_series(0, 24) n))"
+    )
+    db.execute(
+        "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
+        " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
+        " started_at, finished_at, duration_ms, error_code, changed_xact)"
+        " SELECT j.name, 'global', 'global', at, x.status, 'schedule', 1, 'default', at, 1, 1, 'r',"
+        " gen_random_uuid(), at, at + interval '1 s', 1000,"
+        " CASE x.status WHEN 'FAILED' THEN 'e' END, NULL"
+        " FROM cronledger.jobs j, generate_series(1, 50) m,"
+        " LATERAL (SELECT now() - m * interval '28 min' AS at) t,"
+        " LATERAL (SELECT CASE WHEN m % 50 = 7 THEN 'FAILED' ELSE 'SUCCESS' END AS status) x"
+    )
+    db.execute("UPDATE cronledger.roll_up_state SET complete_before = now() - interval '2 h'")
+    db.execute("ANALYZE cronledger.executions, cronledger.schedules, cronledger.jobs")
+    return db
+
+
+SELECTIVE = """
+SELECT c.relname FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
+WHERE x.indpred IS NOT NULL AND pg_get_expr(x.indpred, x.indrelid) <> '(attempt >= 0)'
+"""
+"""The indexes that hold a part of the rows only."""
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_f69_no_statement_scans_executions(history: Db, name: str) -> None:
+    filled = history.execute(
+        "SELECT DISTINCT c.relname FROM cronledger.executions e"
+        " JOIN pg_class c ON c.oid = e.tableoid"
+    ).fetchall()
+    selective = {row["relname"] for row in history.execute(SELECTIVE.encode())}
+    found = [
+        node
+        for node in plan(history, name, **PARAMETERS.get(name, {}))
+        if {"relname": node.get("Relation Name")} in filled
+    ]
+    for node in found:
+        is_bounded = "Index Cond" in node or "Recheck Cond" in node
+        assert is_bounded or node.get("Index Name") in selective, node
+    assert found or name not in READ_EXECUTIONS
+
+
+READ_EXECUTIONS = {"count_overdue", "list_jobs", "count_failures", "read_lateness", "count_crashes"}
+
+
+def test_f69_crashes_are_read_from_their_own_index(history: Db) -> None:
+    own = history.execute(
+        "SELECT i.inhrelid::regclass::text AS name FROM pg_inherits i"
+        " WHERE i.inhparent = 'cronledger.executions_lost'::regclass"
+    )
+    names = {row["name"].removeprefix("cronledger.") for row in own}
+    scans = [node for node in plan(history, "count_crashes") if node.get("Index Name") in names]
+    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Bitmap Index Scan"}
+    assert scans
+    filled = history.execute(
+        "SELECT DISTINCT x.indexrelid::regclass::text AS name FROM cronledger.executions e"
+        " JOIN pg_index x ON x.indrelid = e.tableoid"
+    )
+    used = {row["name"].removeprefix("cronledger.") for row in filled}
+    others = {node.get("Index Name") for node in plan(history, "count_crashes")} - names
+    assert others & used == set()
