@@ -177,6 +177,7 @@ def test_cells_cannot_break_a_table(tmp_path: Path) -> None:
 RESULTS_WITHOUT_JSON = {
     "run": "a log, not a result",
     "dev": "a log, not a result",
+    "metrics": "the format of Prometheus",
     "web": "a log, not a result",
     "import-crontab": "a TOML file",
     "check": "--format json",

@@ -171,9 +171,9 @@ async def test_f69_a_statement_and_a_wait_for_a_lock_have_limits(
     limits = "current_setting('statement_timeout') || ' ' || current_setting('lock_timeout')"
     settings = f"{limits} || ' ' || current_setting('transaction_isolation')"
     read_only = "current_setting('transaction_read_only')"
-    asked = f"SELECT {settings} || ' ' || {read_only} AS state, 1 AS count"
-    change(lambda name, text: asked if name == "count_runners" else text)
-    assert (await metrics.read()).runners == {"5s 2s repeatable read on": 1}
+    asked = f"SELECT {settings} || ' ' || {read_only} AS kind, 1 AS count"
+    change(lambda name, text: asked if name == "count_violations" else text)
+    assert (await metrics.read()).violations == {"5s 2s repeatable read on": 1}
 
 
 async def test_f69_a_reading_has_a_limit(

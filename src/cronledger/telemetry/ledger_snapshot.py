@@ -56,7 +56,7 @@ class Snapshot:
     jobs: Sequence[Row]
     overdue: Sequence[Row]
     queues: Sequence[Row]
-    runners: Mapping[str, int]
+    runners: Sequence[Row]
     violations: Mapping[str, int]
     breaches: Mapping[str, int]
     skips: Mapping[str, float]
@@ -104,7 +104,7 @@ async def read_snapshot(
             jobs=jobs,
             overdue=overdue,
             queues=await read("list_queues", max_rows=MOST_QUEUES),
-            runners=await counts("count_runners", "state"),
+            runners=await read("count_runners"),
             violations=await counts("count_violations", "kind"),
             breaches=await counts("count_breaches", "kind", max_read=MOST_READ),
             skips=await counts("count_skips", "reason"),
