@@ -16,7 +16,7 @@ from cronledger.ledger.senders import AsyncConnections
 from cronledger.telemetry import ledger_metrics
 from cronledger.telemetry.ledger_families import METRICS
 from cronledger.telemetry.ledger_metrics import LedgerMetrics
-from cronledger.telemetry.ledger_snapshot import PACKAGE
+from cronledger.telemetry.ledger_snapshot import PACKAGE, SET
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import Scrape, scrape, viewer
@@ -235,7 +235,7 @@ def plan(db: Db, name: str, **params: Any) -> list[dict[str, Any]]:
     text = queries.text(name, "cronledger", PACKAGE)
     with db.transaction():
         db.execute("SET LOCAL ROLE cronledger_viewer")
-        db.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+        db.execute(SET)
         found = rows.one(db.execute(f"EXPLAIN (FORMAT JSON) {text}".encode(), params))
     pending, nodes = [found["QUERY PLAN"][0]["Plan"]], []
     while pending:
@@ -246,7 +246,7 @@ def plan(db: Db, name: str, **params: Any) -> list[dict[str, Any]]:
 
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    "list_jobs": {"overdue": [], "max_jobs": 1_000, "max_scopes": 20, "max_failures": 1_000},
+    "list_jobs": {"overdue": [], "max_jobs": 1_000, "max_scopes": 10, "max_failures": 1_000},
     "list_queues": {"max_rows": 100},
     "list_undelivered": {"max_rows": 100, "max_read": 10_000},
     "count_breaches": {"max_read": 10_000},
@@ -328,3 +328,10 @@ def test_f69_crashes_are_read_from_their_own_index(history: Db) -> None:
     used = {row["name"].removeprefix("cronledger.") for row in filled}
     others = {node.get("Index Name") for node in plan(history, "count_crashes")} - names
     assert others & used == set()
+
+
+def test_f69_the_history_of_a_scope_is_read_in_its_order(history: Db) -> None:
+    keys = [key for node in plan(history, "list_jobs", **PARAMETERS["list_jobs"])
+            for key in node.get("Sort Key", [])]  # fmt: skip
+    assert any("planned_through" in key for key in keys)
+    assert [key for key in keys if "plan_time" in key] == []

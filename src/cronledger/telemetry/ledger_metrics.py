@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 import psycopg
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from psycopg import AsyncConnection
@@ -39,6 +39,7 @@ class LedgerMetrics:
         self._lock = asyncio.Lock()
         self._next_at = float("-inf")
         self._last: Snapshot | None = None
+        self._body: tuple[bytes, str] | None = None
         self._failed = False
 
     async def exposition(self, accept: str = "") -> tuple[bytes, str]:
@@ -46,10 +47,16 @@ class LedgerMetrics:
 
         A ledger that cannot be read is `cronledger_up 0`, without any other value of the ledger.
         """
+        encode, content_type = choose_encoder(accept)
         async with self._lock:
             if monotonic() >= self._next_at:
                 await self._refresh()
-        return encoded(self._last, accept)
+                self._body = None
+            if self._body is None or self._body[1] != content_type:
+                # In a thread, because thousands of series take a tenth of a second.
+                text = await asyncio.to_thread(encode, _Collected(self._last))
+                self._body = text, content_type
+            return self._body
 
     async def _refresh(self) -> None:
         try:
@@ -71,10 +78,9 @@ class LedgerMetrics:
             raise TimeoutError(text) from None
 
 
-def encoded(snapshot: Snapshot | None, accept: str = "") -> tuple[bytes, str]:
-    """Return the metrics of a snapshot and their content type. None: it could not be read."""
-    encode, content_type = choose_encoder(accept)
-    return encode(_Collected(snapshot)), content_type
+def encoded(snapshot: Snapshot) -> bytes:
+    """Return the metrics of a snapshot in the text format of Prometheus."""
+    return generate_latest(_Collected(snapshot))
 
 
 class _Collected(Collector):

@@ -50,6 +50,6 @@ async def read_once(access: Access, schema: str, *, job_limit: int) -> bytes:
     connections = AsyncConnections(access, NAME, 1)
     try:
         metrics = LedgerMetrics(connections.lend, schema, job_limit=job_limit)
-        return encoded(await metrics.read())[0]
+        return encoded(await metrics.read())
     finally:
         await connections.close()

@@ -59,7 +59,7 @@ async def read_text(url: str, *, job_limit: int = 1_000) -> str:
     connections = AsyncConnections(Access(viewer(url)), "tests", 1)
     try:
         metrics = LedgerMetrics(connections.lend, "cronledger", job_limit=job_limit)
-        return encoded(await metrics.read())[0].decode()
+        return encoded(await metrics.read()).decode()
     finally:
         await connections.close()
 
