@@ -257,7 +257,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def history(db: Db) -> Db:
-    """Two hundred jobs with fifty executions each, of the last day."""
+    """Two hundred jobs with fifty executions each, of the last day: of one scope, or of fifty."""
     rows.job(db, "job-000")
     db.execute(
         "INSERT INTO cronledger.jobs (name, handler, schedule, target)"
@@ -272,15 +272,17 @@ def history(db: Db) -> Db:
         "INSERT INTO cronledger.executions (job_name, scope_kind, scope_id, plan_time, status,"
         " trigger, revision, queue, due_at, attempt, max_attempts, runner_id, lease_token,"
         " started_at, finished_at, duration_ms, error_code, changed_xact)"
-        " SELECT j.name, 'global', 'global', at, x.status, 'schedule', 1, 'default', at, 1, 1, 'r',"
+        " SELECT j.name, s.kind, s.id, at, x.status, 'schedule', 1, 'default', at, 1, 1, 'r',"
         " gen_random_uuid(), at, at + interval '1 s', 1000,"
         " CASE x.status WHEN 'FAILED' THEN 'e' END, NULL"
         " FROM cronledger.jobs j, generate_series(1, 50) m,"
         " LATERAL (SELECT now() - m * interval '28 min' AS at) t,"
+        " LATERAL (SELECT CASE WHEN j.name < 'job-100' THEN 'global' ELSE 'tenant' END AS kind,"
+        "          CASE WHEN j.name < 'job-100' THEN 'global' ELSE 's' || m END AS id) s,"
         " LATERAL (SELECT CASE WHEN m % 50 = 7 THEN 'FAILED' ELSE 'SUCCESS' END AS status) x"
     )
     db.execute("UPDATE cronledger.roll_up_state SET complete_before = now() - interval '2 h'")
-    db.execute("ANALYZE cronledger.executions, cronledger.schedules, cronledger.jobs")
+    db.execute("VACUUM (ANALYZE) cronledger.executions, cronledger.schedules, cronledger.jobs")
     return db
 
 

@@ -1,5 +1,7 @@
 """/metrics of the page: the same metrics as those of the command, behind the page's access."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
@@ -16,6 +18,7 @@ from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import Scrape, check, needs_promtool
+from tests.processes import clean_environ
 from tests.web.support.browsing import app, client, text
 from tests.web.support.logins import Logins
 
@@ -86,6 +89,19 @@ def test_f69_without_the_extra_the_page_names_it(
     assert missing.status_code == 404
     assert "run `pip install 'cronledger[metrics]'`" in text(missing.text)
     assert browser.get("/").status_code == 200
+
+
+def test_f69_the_library_is_imported_by_the_first_scrape_only() -> None:
+    program = (
+        "import sys, cronledger.cli.metrics, cronledger.web.application as page\n"
+        "page.create_app(url='host=127.0.0.1')\n"
+        "assert 'prometheus_client' not in sys.modules"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=clean_environ(), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_f69_two_servers_cost_one_reading(browser: TestClient, db: Db) -> None:
