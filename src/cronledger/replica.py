@@ -5,7 +5,7 @@ This is the public interface. `cronledger.engine.runtime` does the work.
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cronledger.app import App
 from cronledger.engine.apps import AppRegistry, source_of
@@ -20,6 +20,10 @@ from cronledger.resources import LifespanError
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
 from cronledger.telemetry.tracing import require_extra
+from cronledger.telemetry.extras import require_library
+
+if TYPE_CHECKING:
+    from cronledger.telemetry.metrics import ReplicaCollector
 
 __all__ = [
     "Applied", "Diagnostics", "DrainReport", "Health", "LifespanError", "Ran", "Replica", "Retired",
@@ -160,6 +164,19 @@ class Replica:
         """Return the state of the replica now. Any thread may call this once the replica has
         started; RuntimeError before."""
         return self._runtime.diagnostics()
+
+    def collector(self) -> "ReplicaCollector":
+        """Return a collector of the metrics of this replica, for a registry of prometheus-client.
+
+        The replica counts from the first call on, so call it before `start`. Register the
+        collectors of two replicas in two registries, because their metrics have the same names.
+        Raises ConfigurationError without the extra `metrics`.
+        """
+        require_library("prometheus_client", "metrics", "collector()")
+        from cronledger.telemetry.metrics import ReplicaCollector  # noqa: PLC0415 - of an extra
+
+        self._runtime.measuring.begin()
+        return ReplicaCollector(self._runtime.observation)
 
     def health(self) -> Health:
         """Return whether the replica takes work and makes progress. Does not block."""

@@ -274,6 +274,10 @@ class Settings(BaseSettings):
     health_host: Annotated[str, Field(min_length=1)] = Field(
         "127.0.0.1", description="Address of /healthz, /readyz and /diagnostics."
     )
+    metrics: bool = Field(
+        False,
+        description="Serve /metrics for Prometheus on `health_port`. Needs the extra `metrics`.",
+    )
     metrics_jobs: Annotated[Number, Field(ge=1, le=100_000)] = Field(
         1_000,
         description="Most jobs with series of their own in the metrics of the ledger. Jobs that "

@@ -1,5 +1,6 @@
-"""/healthz and /readyz: what each state answers."""
+"""/healthz, /readyz and /metrics: what each state answers."""
 
+import threading
 from dataclasses import replace
 
 import aiohttp
@@ -54,3 +55,39 @@ async def test_a_taken_port_is_an_error() -> None:
         await second.start()
     await second.close()
     await first.close()
+
+
+async def _metrics(server: HealthServer) -> tuple[int, str, str]:
+    port = await server.start()
+    try:
+        async with (
+            aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+            client.get("/metrics", headers={"Accept": "text/special"}) as response,
+        ):
+            return response.status, response.headers["Content-Type"], await response.text()
+    finally:
+        await server.close()
+
+
+async def test_f68_metrics_are_what_is_rendered_for_the_header() -> None:
+    def render(accept: str) -> tuple[bytes, str]:
+        return f"for {accept} in {threading.current_thread().name}".encode(), "text/x; version=7"
+
+    server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
+    text = "for text/special in metrics 1"
+    assert await _metrics(server) == (200, "text/x; version=7", text)
+
+
+async def test_f68_without_metrics_the_path_does_not_exist() -> None:
+    status, _, text = await _metrics(HealthServer("127.0.0.1", 0, lambda: RUNNING))
+    assert status == 404
+    assert "pip install 'cronledger[metrics]'" in text
+    assert "CRONLEDGER_METRICS" in text
+
+
+async def test_f68_metrics_that_cannot_be_made_are_an_error() -> None:
+    def render(accept: str) -> tuple[bytes, str]:
+        raise RuntimeError(accept)
+
+    server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
+    assert (await _metrics(server))[0] == 500

@@ -4,7 +4,7 @@ It decides how long to sleep. Only the database itself decides whether something
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from cronledger.ledger.connections import StepCursor
@@ -24,13 +24,13 @@ class DatabaseClock:
 
     trusted_since: datetime | None = field(default=None, init=False)
 
-    _now: datetime | None = field(default=None, init=False)
-    _at: float = field(default=0.0, init=False)
-    _error: float = field(default=0.0, init=False)  # seconds that _now may be off
+    # The database's time and its monotonic instant. One value, because other threads read it.
+    _reading: tuple[datetime, float] | None = field(default=None, init=False)
+    _error: float = field(default=0.0, init=False)  # seconds that the time may be off
 
     @property
     def known(self) -> bool:
-        return self._now is not None
+        return self._reading is not None
 
     def observe(self, now: datetime, sent: float, received: float | None = None) -> bool:
         """Update the estimate with a reading of the clock. Return whether the clock leapt.
@@ -41,15 +41,16 @@ class DatabaseClock:
         """
         received = monotonic() if received is None else received
         at = (sent + received) / 2
-        leapt = self._now is not None and abs(self.at(at) - now) > LEAP + timedelta(
+        leapt = self._reading is not None and abs(self.at(at) - now) > LEAP + timedelta(
             seconds=received - sent
         )
         if self.trusted_since is None or leapt:
             self.trusted_since = now
         error = (received - sent) / 2
-        before = self._error + (at - self._at) * DRIFT
-        if self._now is None or error <= before or self._off(now, at) > error + before:
-            self._now, self._at, self._error = now, at, error
+        read_at = 0.0 if self._reading is None else self._reading[1]
+        before = self._error + (at - read_at) * DRIFT
+        if self._reading is None or error <= before or self._off(now, at) > error + before:
+            self._reading, self._error = (now, at), error
         return leapt
 
     def _off(self, now: datetime, at: float) -> float:
@@ -69,8 +70,17 @@ class DatabaseClock:
 
     def at(self, monotonic_time: float) -> datetime:
         """Return the database time at a monotonic instant."""
-        assert self._now is not None, "the database's clock has not been read yet"
-        return self._now + timedelta(seconds=monotonic_time - self._at)
+        reading = self._reading
+        assert reading is not None, "the database's clock has not been read yet"
+        return reading[0] + timedelta(seconds=monotonic_time - reading[1])
+
+    def skew(self) -> timedelta | None:
+        """Return the clock of this host minus that of the database; None: the latter is not known.
+
+        Any thread may call this.
+        """
+        now = datetime.now(UTC)  # noqa: TID251 - shown to people; decides nothing
+        return now - self.at(monotonic()) if self.known else None
 
     def until(self, instant: datetime) -> float:
         """Return the seconds from now until `instant` of database time. Never negative."""

@@ -95,6 +95,9 @@ class SchemaState:
         return tuple(name for name in self.unknown if "_post_" in name)
 
 
+NUMBERED = "[0-9][0-9][0-9][0-9]_*.sql"
+
+
 def directory() -> Path:
     """Return the directory of the scripts: in the wheel, or at the top level of a checkout."""
     inside = Path(__file__).resolve().parent.parent / "migrations"
@@ -113,8 +116,13 @@ def migrations(schema: str = "cronledger") -> tuple[Migration, ...]:
     return (*numbered, Migration(REPEATED, "repeated", repeated.replace("{schema}", schema)))
 
 
+def newest_migration() -> str:
+    """Return the number of the newest migration of this program, such as `0026`."""
+    return max(path.name for path in directory().glob(NUMBERED))[:4]
+
+
 def _numbered(where: Path, schema: str) -> Iterator[Migration]:
-    for path in sorted(where.glob("[0-9][0-9][0-9][0-9]_*.sql")):
+    for path in sorted(where.glob(NUMBERED)):
         phase = path.stem.split("_")[1]
         if phase not in ("pre", "post"):
             raise MigrationError(f"{path.name}: neither NNNN_pre_ nor NNNN_post_")

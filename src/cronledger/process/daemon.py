@@ -29,6 +29,7 @@ from cronledger.ledger.database_errors import is_unreachable, refused_connection
 from cronledger.ledger.reports import Mark, Reports, Row
 from cronledger.logger import get_logger
 from cronledger.process.health import HealthServer
+from cronledger.process.metrics import ProcessMetrics, require_usable
 from cronledger.process.signals import ABORT_SECONDS, Signals, Watchdog
 from cronledger.process.stacks import Reporter
 from cronledger.replica import Health, Replica
@@ -92,6 +93,7 @@ class DaemonOptions:
         logs.configure(self.settings.log_format, self.settings.log_level)
         self.settings.require_database()
         require_extra(self.settings)
+        require_usable(self.settings)
         watchdog = Watchdog()
         code = Exit.FAILED
         try:
@@ -130,6 +132,7 @@ class Daemon:
         self._daemon = daemon
         self._settings = daemon.settings
         self._health: HealthServer | None = None
+        self._metrics: ProcessMetrics | None = None
         self._embedded: Embedded | None = None
         self._embedding: asyncio.Future[str] | None = None
         self._replica: Replica | None = None
@@ -142,7 +145,10 @@ class Daemon:
         host, port = self._settings.health_host, self._settings.health_port
         if port is None:
             return
-        self._health = HealthServer(host, port, self._read_health, self.diagnose)
+        if self._settings.metrics:
+            self._metrics = ProcessMetrics(self._settings, lambda: self._unreachable is None)
+        render = None if self._metrics is None else self._metrics.render
+        self._health = HealthServer(host, port, self._read_health, self.diagnose, render)
         try:
             port = await self._health.start()
         except OSError as error:
@@ -314,6 +320,8 @@ class Daemon:
             functions=self._daemon.functions,
             applied=True,
         )
+        if self._metrics is not None:
+            self._metrics.show(replica)
         await replica.start(before=self._apply_source)
         self._replica = replica
         tune_gc()

@@ -1,12 +1,19 @@
-"""/healthz, /readyz and /diagnostics over HTTP, with JSON bodies."""
+"""/healthz, /readyz and /diagnostics over HTTP, with JSON bodies, and /metrics as text."""
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
+from cronledger.engine.threads import Threads
 from cronledger.replica import Health
+
+METRICS_OFF = (
+    "The metrics of this replica are off. Run `pip install 'cronledger[metrics]'` and set "
+    "CRONLEDGER_METRICS=true.\n"
+)
 
 
 class HealthServer:
@@ -14,7 +21,8 @@ class HealthServer:
 
     /healthz returns 503 if a loop is stuck, so that the process is restarted. An unreachable
     database is not a reason for that. /readyz returns 200 only while the runner takes work: its
-    last steps succeeded. /diagnostics returns the result of `diagnose`.
+    last steps succeeded. /diagnostics returns the result of `diagnose`. /metrics returns the text
+    and the content type that `render` makes, in a thread, from the header Accept.
     """
 
     def __init__(
@@ -23,11 +31,14 @@ class HealthServer:
         port: int,
         read: Callable[[], Health],
         diagnose: Callable[[], dict[str, Any]] | None = None,
+        render: Callable[[str], tuple[bytes, str]] | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._read = read
         self._diagnose = diagnose or (lambda: asdict(read()))
+        self._render = render
+        self._threads = Threads("metrics")
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -36,6 +47,7 @@ class HealthServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/diagnostics", self._diagnostics)
+        app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
@@ -47,6 +59,7 @@ class HealthServer:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        self._threads.close()
 
     async def _healthz(self, _: web.Request) -> web.Response:
         health = self._read()
@@ -58,6 +71,17 @@ class HealthServer:
 
     async def _diagnostics(self, _: web.Request) -> web.Response:
         return web.json_response(self._diagnose())
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        if self._render is None:
+            return web.Response(text=METRICS_OFF, status=404)
+        # Not in the event loop, because the text of many queues takes some milliseconds.
+        accept = request.headers.get("Accept", "")
+        rendered, error = await self._threads.call(partial(self._render, accept))
+        if error is not None:
+            raise error
+        text, content_type = rendered
+        return web.Response(body=text, headers={"Content-Type": content_type})
 
 
 def _response(health: Health, status: str, good: bool) -> web.Response:

@@ -127,6 +127,7 @@ class Runner:
     allow_sql_commands: bool = False
     held: list[Lease] = field(default_factory=list)
     written: list[Ended] = field(default_factory=list)
+    lost: list[Ended] = field(default_factory=list)
     wakes: int = 0
 
     async def open(self) -> None:
@@ -142,7 +143,7 @@ class Runner:
         )  # fmt: skip
         self.finisher = Finisher(
             self.pool, self.statements, self.leases, self._written,
-            FollowUp(self.pool, self.statements, self.awaited), gather=0,
+            FollowUp(self.pool, self.statements, self.awaited), lost=self.lost.extend, gather=0,
         )  # fmt: skip
         self.sweeper = Sweeper(
             self.pool, self.statements, self.clock, self.awaited,
@@ -150,8 +151,9 @@ class Runner:
             swept=lambda row: None,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
-            self.claimer, self.clock, free=self._free, start=self._start, rest=lambda: 5.0
-        )
+            self.claimer, self.clock, free=self._free, start=self._start, rest=lambda: 5.0,
+            claimed=lambda result, seconds: None,
+        )  # fmt: skip
         await self.check_in()
 
     async def close(self) -> None:

@@ -277,7 +277,7 @@ class Claim:
             next_due=next_due,
             read_at=self._read_at,
             full=more or any(row.more for row in self._found) or request.only is not None,
-            lag=self._lag(won),
+            lateness=self._lateness(won),
             rearmed=rearmed,
             reconsider_after=self._context.abilities.peers.reconsider_after(),
         )
@@ -286,7 +286,7 @@ class Claim:
         job = self._context.revisions.newest(claimed.key.job_name).job
         return Lease(claimed, job, self._sent, self._traceparents.get(claimed.id))
 
-    def _lag(self, won: Sequence[Claimed]) -> timedelta | None:
+    def _lateness(self, won: Sequence[Claimed]) -> list[tuple[str, timedelta]]:
+        """Return queue and lateness of each new execution."""
         due_at = {new.key: new.due_at for new in self.decision.new}
-        lags = (row.started_at - due_at[row.key] for row in won if row.key in due_at)
-        return max(lags, default=None)
+        return [(row.queue, row.started_at - due_at[row.key]) for row in won if row.key in due_at]

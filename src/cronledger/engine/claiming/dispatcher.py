@@ -61,7 +61,7 @@ class Dispatcher:
     None during a step, and if nothing is known to come due. `refused`: the reason why the database
     refused the last claim as not the ledger's own, or None. `saturated`: the last step found no
     free slot. `starved`: it left no free slot; also true during a step, and after one that
-    failed.
+    failed. `claimed` receives the result of each claim, and its time in seconds.
     """
 
     def __init__(
@@ -72,12 +72,14 @@ class Dispatcher:
         free: Callable[[], tuple[int, int]],
         start: Callable[[Sequence[Lease]], None],
         rest: Callable[[], float],
+        claimed: Callable[[ClaimResult, float], None],
     ) -> None:
         self._claimer = claimer
         self._clock = clock
         self._free = free
         self._start = start
         self._rest = rest
+        self._claimed = claimed
         self._excluded_until: dict[str, float] = {}
         self.saturated = False
         self.starved = True
@@ -102,6 +104,7 @@ class Dispatcher:
         if free < slots:
             await asyncio.sleep(YIELD_SECONDS * (slots - free) / slots)
         steal = self.steal_at is not None and self._clock.until(self.steal_at) == 0
+        began = monotonic()
         try:
             result = await self._claimer.claim(
                 free, steal=steal, excluded_jobs=self.excluded_jobs()
@@ -111,6 +114,7 @@ class Dispatcher:
             if why is None:
                 raise
             return self._note_refusal(why)
+        self._claimed(result, monotonic() - began)
         self._note_acceptance()
         self._process(result)
         if steal:
@@ -169,8 +173,8 @@ class Dispatcher:
             stats.won += lease.claimed.how == "won"
             stats.stolen += lease.claimed.how == "stolen"
             stats.retried += lease.claimed.how == "retried"
-        if result.lag is not None:
-            stats.lag_s = result.lag.total_seconds()
+        if result.lateness:
+            stats.lag_s = max(late for _, late in result.lateness).total_seconds()
 
     def _delay(self, result: ClaimResult) -> float:
         """Return the seconds until the next step."""

@@ -48,10 +48,10 @@ class ClaimResult:
     """The result of a committed claim.
 
     `excluded_jobs`: jobs that the next claims of this runner must ignore. `next_due`: when more is
-    due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lag`: the
-    longest time from due_at to the start of a new execution; None if there are none.
-    `rearmed`: a schedule that the claim parked is due after all. `reconsider_after`: the seconds
-    until a delegated schedule has to be considered again.
+    due, as of the monotonic instant `read_at` or later. `full`: more may be due now. `lateness`:
+    queue, and time from due_at to the start, of each new execution. `rearmed`: a schedule that the
+    claim parked is due after all. `reconsider_after`: the seconds until a delegated schedule has to
+    be considered again.
     """
 
     leases: Sequence[Lease]
@@ -60,7 +60,7 @@ class ClaimResult:
     next_due: NextDue | None
     read_at: float
     full: bool
-    lag: timedelta | None
+    lateness: Sequence[tuple[str, timedelta]]
     rearmed: bool
     reconsider_after: float | None
 

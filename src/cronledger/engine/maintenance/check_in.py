@@ -9,7 +9,7 @@ import os
 import platform
 import socket
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib import metadata
 from time import monotonic
 from typing import Any, Literal
@@ -122,8 +122,6 @@ class CheckIn:
         return reply
 
     def _row(self) -> dict[str, Any]:
-        now = datetime.now(UTC)  # noqa: TID251 - shown to people as clock_skew; decides nothing
-        skew = now - self._clock.at(monotonic()) if self._clock.known else timedelta(0)
         described = self._described()
         return {
             "runner": self._runner,
@@ -134,7 +132,7 @@ class CheckIn:
             "queues": list(self._settings.queues),
             "slots": self._settings.slots,
             "ttl": self._ttl,
-            "clock_skew": skew,
+            "clock_skew": self._clock.skew() or timedelta(0),
             "kinds": self._kinds,
             "sql_commands": self._settings.allow_sql_commands,
             "fingerprint": {**self._peers.fingerprint},

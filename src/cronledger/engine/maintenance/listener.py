@@ -26,7 +26,8 @@ class Listener:
     """Each `step` waits for one notification of the schema, and calls `woken` with its payload.
 
     When the connection is lost, `lost` is called once, and the next steps connect again. `failing`:
-    the error of the last attempt to connect, or None.
+    the error of the last attempt to connect, or None. `failing_since`: the monotonic instant of the
+    first failure, or None. `errors`: all failures since the start.
     """
 
     PATIENCE = 30.0
@@ -44,9 +45,10 @@ class Listener:
         self._lost = lost
         self._connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
         self._lines = LogThrottle()
-        self._failing_since: float | None = None
+        self.failing_since: float | None = None
         self.failing: str | None = None
         self.failures = 0
+        self.errors = 0
 
     @property
     def listening(self) -> bool:
@@ -90,20 +92,21 @@ class Listener:
         self._woken("connected")
 
     def _restored(self) -> None:
-        if self._failing_since is not None:
-            log.info("listen_restored", outage_s=round(monotonic() - self._failing_since, 1))
-        self.failing, self._failing_since, self.failures = None, None, 0
+        if self.failing_since is not None:
+            log.info("listen_restored", outage_s=round(monotonic() - self.failing_since, 1))
+        self.failing, self.failing_since, self.failures = None, None, 0
 
     async def _failed(self, why: str) -> float:
         delay = BACKOFF[min(self.failures, len(BACKOFF) - 1)]
         self.failures += 1
+        self.errors += 1
         self.failing = why
-        if self._failing_since is None:
-            self._failing_since = monotonic()
+        if self.failing_since is None:
+            self.failing_since = monotonic()
             self._lines.note(why)
             log.warning("listen_failed", error=why)
         elif self._lines.due(why):
-            outage_s = round(monotonic() - self._failing_since, 1)
+            outage_s = round(monotonic() - self.failing_since, 1)
             log.warning("listen_failed", error=why, outage_s=outage_s)
         if self._connection is not None:
             await self.close()

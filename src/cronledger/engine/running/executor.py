@@ -87,6 +87,7 @@ class Executor:
         freed: Callable[[], None],
         added: Callable[[Sequence[Lease]], None],
         begun: Callable[[Lease], None],
+        lost: Callable[[Sequence[Ended]], None],
         tracing: Tracing | None = None,
     ) -> None:
         self._leases = leases
@@ -101,6 +102,7 @@ class Executor:
         self._freed = freed
         self._added = added
         self._begun = begun
+        self._lost = lost
         self._tracing = tracing
         self._running: dict[UUID, Running] = {}
         self._idle = asyncio.Event()
@@ -353,8 +355,11 @@ class Executor:
         if running.span is not None:
             lost = not ended.written and (running.stop == "lease_lost" or not lease.held)
             attempt_spans.end(running.span, decided, release=release, lost=lost)
+        end = Ended(lease, decided, running.duration_ms, release)
         if lease.held:
-            self._finisher.put(Ended(lease, decided, running.duration_ms, release))
+            self._finisher.put(end)
+        else:
+            self._lost([end])
         self._freed()
 
     def abandon(self, running: Running) -> None:
@@ -366,14 +371,16 @@ class Executor:
         if running.abandoned:
             return
         running.abandoned = True
-        ended = outcome.shutdown(end_known=False)
+        end = Ended(running.lease, outcome.shutdown(end_known=False), running.duration_ms)
         if running.span is not None:
             lost = not running.lease.held or running.lease.job.reentrant
-            attempt_spans.end(running.span, ended, release=False, lost=lost)
+            attempt_spans.end(running.span, end.outcome, release=False, lost=lost)
         if running.lease.held and not running.lease.job.reentrant:
             with bound_contextvars(**running.lease.log_fields):
-                _log_end(ended, running.duration_ms, release=False)
-            self._finisher.put(Ended(running.lease, ended, running.duration_ms))
+                _log_end(end.outcome, running.duration_ms, release=False)
+            self._finisher.put(end)
+        else:
+            self._lost([end])
 
 
 def _log_end(ended: Outcome, duration_ms: int, *, release: bool) -> None:

@@ -5,7 +5,7 @@ shows the token of another holder.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -53,7 +53,8 @@ class Finisher:
 
     `written` is called after each write with the outcomes that are committed, which may be none.
     `may_start`: others may start now, because an execution, a schedule or input was waiting.
-    `gather`: the seconds for which a step waits for further outcomes.
+    `lost` is called with the outcomes that will never be written. `gather`: the seconds for which a
+    step waits for further outcomes.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Finisher:
         written: Written,
         follow_up: FollowUp,
         *,
+        lost: Callable[[Sequence[Ended]], None],
         gather: float = 0.002,
     ) -> None:
         self._pool = pool
@@ -71,6 +73,7 @@ class Finisher:
         self._leases = leases
         self._written = written
         self._follow_up = follow_up
+        self._lost = lost
         self._gather = gather
         self._waiting: list[Ended] = []
         self._may_start = False
@@ -116,6 +119,8 @@ class Finisher:
         self._waiting = [ended for ended in self._waiting if ended.token not in tokens]
         for token in tokens:
             self._leases.remove(token)
+        if settled.dropped:
+            self._lost(settled.dropped)
         may_start, self._may_start = self._may_start, False
         self._written(settled.committed, may_start=may_start)
 

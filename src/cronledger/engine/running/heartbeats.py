@@ -52,6 +52,7 @@ class Heartbeats:
 
     `extend` receives the new deadlines by token, for the supervisor of commands. `stop` of a lease
     is called in this thread. `failing`: the error of the last round, or None if it succeeded.
+    `errors`: the rounds that failed since the start.
     """
 
     RETRY = 0.25
@@ -74,6 +75,7 @@ class Heartbeats:
         self._stopping = False
         self._lines = LogThrottle()
         self.failing: str | None = None
+        self.errors = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._started = threading.Event()
@@ -121,6 +123,7 @@ class Heartbeats:
                 delay = self.step()
             except Exception:
                 # The thread has to survive, because without it every lease would end.
+                self.errors += 1
                 log.exception("heartbeats_crashed")
                 delay = self.RETRY
             self._steps_at = monotonic() + delay
@@ -176,6 +179,7 @@ class Heartbeats:
             timer.cancel()
 
     def _failed(self, error: Exception) -> None:
+        self.errors += 1
         why = reason(error)
         begins, self.failing = self.failing is None, why
         if self._lines.due(why) or begins:

@@ -40,6 +40,7 @@ from cronledger.engine.runtime.drain import Drain
 from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.engine.runtime.loops import Loops
 from cronledger.engine.runtime.manual import ManualSteps
+from cronledger.engine.runtime.measuring import Measuring
 from cronledger.engine.threads import Threads
 from cronledger.ledger.access import Access
 from cronledger.ledger.connections import AsyncPool
@@ -89,6 +90,7 @@ class Components:
         *,
         apps: AppRegistry,
         lifespans: Lifespans,
+        measuring: Measuring,
         coordinator: Coordinator,
         runner: str,
         expected: ExpectedLedger,
@@ -121,7 +123,7 @@ class Components:
         )
         self.finisher = Finisher(
             self._pool, self._statements, self.leases, coordinator.written,
-            FollowUp(self._pool, self._statements, self.awaited),
+            FollowUp(self._pool, self._statements, self.awaited), lost=measuring.lost,
         )  # fmt: skip
         self.executor = Executor(
             self.leases,
@@ -136,6 +138,7 @@ class Components:
             freed=self._slot_freed,
             added=self.heartbeats.added,
             begun=self.monitoring.started,
+            lost=measuring.lost,
             tracing=tracing_of(s),
         )
         self.claimer = Claimer(
@@ -153,6 +156,7 @@ class Components:
             free=self.executor.free,
             start=self.executor.start,
             rest=self._rest,
+            claimed=measuring.claimed,
         )
         self._build_maintenance(coordinator, expected)
         self._build_control(coordinator, expected)
@@ -200,7 +204,7 @@ class Components:
         """Build the components that act on others: diagnostics, drain, Apps, manual steps."""
         self.inspector = Inspector(
             self.dispatcher, self.executor, self.finisher, self.leases, self.loops,
-            self.heartbeats, self.listener, self._lifespans,
+            self.heartbeats, self.listener, self._lifespans, self.clock,
         )  # fmt: skip
         self.drain = Drain(self._runner, self.claimer, self.executor, self.finisher, self.loops)
         self.lifecycle = AppLifecycle(

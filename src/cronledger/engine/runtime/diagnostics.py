@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from cronledger.engine.claiming.dispatcher import Dispatcher
+from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.lease import Leases
 from cronledger.engine.maintenance.check_in import State
 from cronledger.engine.maintenance.listener import Listener
@@ -14,6 +15,7 @@ from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.engine.runtime.loops import Loops, LoopStats
+from cronledger.telemetry.measurements import Measurements, Observation
 
 MOST_KEPT = 20
 LISTEN = "listen"
@@ -116,6 +118,7 @@ class Inspector:
     heartbeats: Heartbeats
     listener: Listener | None
     lifespans: Lifespans
+    clock: DatabaseClock
 
     def diagnose(
         self, *, runner: str, state: State, queues: Sequence[str], apps: Sequence[str]
@@ -178,6 +181,29 @@ class Inspector:
             slots,
             round(now - stepped, 1),
             self._failing(),
+        )
+
+    def observe(self, state: State, counts: Measurements) -> Observation:
+        """Return what the metrics of the runner are made from, as of now."""
+        errors, ages = dict(self.loops.errors), self.loops.ages()
+        errors["heartbeats"] = self.heartbeats.errors
+        if self.listener is not None and "listener" in ages:
+            # Its steps handle the errors of its connection themselves.
+            errors["listener"] += self.listener.errors
+            if (since := self.listener.failing_since) is not None:
+                ages["listener"] = monotonic() - since
+        skew = self.clock.skew()
+        return Observation(
+            counts,
+            state,
+            database_reachable=self.loops.away_since is None,
+            slots=self.executor.free()[1],
+            running=self.executor.running,
+            unwritten=self.finisher.waiting,
+            leases_lost=self.leases.lost,
+            loop_errors=errors,
+            loop_ages=ages,
+            clock_skew=None if skew is None else skew.total_seconds(),
         )
 
 

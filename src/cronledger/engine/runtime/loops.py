@@ -32,8 +32,9 @@ class Loop:
     `at`: the monotonic instant at which the last step began. `busy`: that step has not ended.
     `sleep`: the wait for the next step, if it is under way. `latest`: when the next step has to
     begin, in the time of the event loop. `observes_clock`: the step reads the database's clock.
-    `last`: the loop ends after this step. `error`: the error of the last step, or None. `logged`:
-    the last error logged, and when.
+    `last`: the loop ends after this step. `succeeded`: the monotonic instant at which its last
+    successful step ended, or at which the loop was created. `error`: the error of the last step, or
+    None. `logged`: the last error logged, and when.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Loop:
     latest: float | None = None
     last: bool = False
     failures: int = 0
+    succeeded: float = field(default_factory=monotonic)
     error: str | None = None
     logged: tuple[type[Exception] | None, float] = (None, 0.0)
     task: asyncio.Task[None] | None = None
@@ -74,6 +76,8 @@ class Loops:
 
     `elsewhere`: the error if the database contains another ledger than the runner's own, or None.
     `became` returns whether the runner's own ledger has become the other one.
+
+    `errors`: the steps of each loop that failed, also of loops that have ended.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Loops:
         self._away_logged = False
         self._lines = LogThrottle()
         self.database_errors = 0
+        self.errors: dict[str, int] = {}
 
     def drive(
         self,
@@ -103,6 +108,7 @@ class Loops:
         """Call `step` now, and again after the delay that it returns or when `wake` is set."""
         loop = Loop(name, step, wake or asyncio.Event(), observes_clock)
         self._loops[name] = loop
+        self.errors.setdefault(name, 0)
         loop.task = asyncio.create_task(self._run(loop), name=f"cronledger {name}")
 
     def wake(self, name: str) -> None:
@@ -178,6 +184,14 @@ class Loops:
             for x in tuple(self._loops.values())
         }
 
+    def ages(self) -> dict[str, float]:
+        """Return the seconds since the last successful step of each loop. Any thread may call this.
+
+        A loop that has had none has the seconds since it was created.
+        """
+        now = monotonic()
+        return {x.name: now - x.succeeded for x in tuple(self._loops.values())}
+
     def failing(self) -> dict[str, str]:
         """Return the errors of the loops whose last step failed. Any thread may call this."""
         return {x.name: x.error for x in tuple(self._loops.values()) if x.error is not None}
@@ -189,7 +203,7 @@ class Loops:
             loop.at, loop.busy, loop.latest = monotonic(), True, None
             try:
                 delay = await loop.step()
-                loop.failures, loop.error = 0, None
+                loop.failures, loop.error, loop.succeeded = 0, None, monotonic()
             except Exception as error:  # noqa: BLE001 - no error of a step may end its loop
                 delay = self._failed(loop, error)
             loop.busy = False
@@ -209,6 +223,7 @@ class Loops:
         """Note and report the failure. Return the seconds until the retry."""
         delay = BACKOFF[min(loop.failures, len(BACKOFF) - 1)]
         loop.failures += 1
+        self.errors[loop.name] += 1
         loop.error = reason(error)
         self.database_errors += isinstance(error, psycopg.Error)
         if (other := identity.other_ledger(error)) is not None:

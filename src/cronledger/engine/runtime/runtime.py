@@ -25,6 +25,7 @@ from cronledger.engine.runtime.diagnostics import MOST_KEPT, Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.lifespans import CLOSE_SECONDS, Lifespans
 from cronledger.engine.runtime.manual import Ran
+from cronledger.engine.runtime.measuring import Measuring
 from cronledger.ledger import identity
 from cronledger.ledger import migrate as migrations
 from cronledger.ledger.access import Access
@@ -34,6 +35,7 @@ from cronledger.logger import get_logger
 from cronledger.rules.model import Status
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
+from cronledger.telemetry.measurements import Observation
 
 log = get_logger(__name__)
 
@@ -59,6 +61,7 @@ class Runtime:
         self.apps = apps
         self.lifespans = Lifespans(apps, self._functions_changed)
         self.expected = identity.ExpectedLedger(settings.schema_name)
+        self.measuring = Measuring(settings.queues)
         self.access = Access.from_settings(settings, url, self.expected)
         self._components: Components | None = None
         self._applied = applied
@@ -95,8 +98,8 @@ class Runtime:
             await self._open()
             self._components = Components(
                 self.settings, self.access, self.pool, self._statements,
-                apps=self.apps, lifespans=self.lifespans, coordinator=self,
-                runner=self.runner_id, expected=self.expected,
+                apps=self.apps, lifespans=self.lifespans, measuring=self.measuring,
+                coordinator=self, runner=self.runner_id, expected=self.expected,
             )  # fmt: skip
             built = True
             self.pool.moved = self.database_unreachable
@@ -330,6 +333,7 @@ class Runtime:
         if may_start or self.components.dispatcher.starved:
             self.components.loops.wake("dispatcher")
         self.components.manual.ended(ended)
+        self.measuring.written(ended)
         if any(x.outcome.status is Status.FAILED for x in ended):
             self.components.alerts.failed()
         for x in ended:
@@ -440,6 +444,13 @@ class Runtime:
             age = round(monotonic() - self._created, 1)
             return Health(self.state, "ok", None, None, 0, self.settings.slots, age)
         return self.components.inspector.health(self.state)
+
+    def observation(self) -> Observation:
+        """Return what the metrics are made from, as of now. Any thread may call this."""
+        counts = self.measuring.begin()
+        if self._components is None:
+            return Observation(counts, self.state, True, self.settings.slots)
+        return self._components.inspector.observe(self.state, counts)
 
     def _require_running(self, what: str) -> None:
         if self.state != "running":
