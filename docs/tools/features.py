@@ -118,6 +118,7 @@ GROUPS: dict[str, dict[int, str]] = {
         67: "deadlines of starts, ends and durations: each missed one is recorded exactly once",
     },
     "Metrics, traces and deployment": {
+        68: "`/metrics` of each replica for Prometheus, with a bounded number of series",
         69: "metrics of the whole ledger, one snapshot, with a bounded number of series",
         70: "a span for each attempt, with a link to the span that enqueued the execution",
     },
