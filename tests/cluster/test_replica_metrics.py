@@ -170,7 +170,9 @@ def test_f68_promtool_accepts_the_metrics_of_a_live_replica(start: Start, ledger
     assert complaints(metrics.text) == ""
 
 
-def test_f68_metrics_are_served_while_the_database_is_away(start: Start, database_url: str) -> None:
+def test_f68_metrics_are_served_while_the_database_is_away(
+    start: Start, ledger: Ledger, database_url: str
+) -> None:
     with Proxy(database_url) as proxy:
         run = start(CRONLEDGER_DATABASE_URL=proxy.dsn)
         run.until_event("runner_started")
@@ -178,6 +180,8 @@ def test_f68_metrics_are_served_while_the_database_is_away(start: Start, databas
         assert metrics.value("database_reachable") == 1
         assert metrics.value("state", state="running") == 1
         assert metrics.value("loop_errors_total", loop="check_in") == 0
+        assert metrics.value("loop_errors_total", loop="heartbeats") == 0
+        _run_waiting(ledger)
         proxy.cut()
         until("it is away", lambda: metrics.again().value("database_reachable") == 0)
         until("errors are counted", lambda: metrics.again().value(
@@ -189,7 +193,16 @@ def test_f68_metrics_are_served_while_the_database_is_away(start: Start, databas
         ) > age)  # fmt: skip
         age = metrics.value("loop_age_seconds", loop="check_in")
         until("no LISTEN", lambda: metrics.again().value("loop_errors_total", loop="listener"))
+        until("no heartbeat", lambda: metrics.again().value(
+            "loop_errors_total", loop="heartbeats"
+        ))  # fmt: skip
+        until("its lease has ended, and the outcome waits", lambda: metrics.again().value(
+            "unwritten_outcomes"
+        ) == 1)  # fmt: skip
+        assert metrics.all_ended() == 0
         proxy.heal()
+        until("the end is counted", lambda: metrics.again().all_ended() == 1)
+        until("it does not wait", lambda: metrics.again().value("unwritten_outcomes") == 0)
         until("it is back", lambda: metrics.again().value("database_reachable") == 1)
         until("the loop steps", lambda: metrics.again().value(
             "loop_age_seconds", loop="check_in"

@@ -236,3 +236,29 @@ async def test_a_step_that_is_under_way_is_followed_by_the_earlier_one() -> None
     goes_on.set()
     await asyncio.wait_for(second.wait(), 90)
     await made.halt()
+
+
+async def test_f68_errors_are_counted_and_the_age_is_that_of_the_last_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    made, ages, done = Loops(lambda: None, lambda: None), list[float](), asyncio.Event()
+    answers: list[Exception | None] = [None, ValueError("no"), None, ValueError("no")]
+
+    async def step() -> float | None:
+        now[0] += 10
+        ages.append(made.ages()["one"])
+        if not answers:
+            done.set()
+            return None
+        if (error := answers.pop(0)) is not None:
+            raise error
+        return 0.0
+
+    made.drive("one", step)
+    assert made.errors == {"one": 0}
+    await asyncio.wait_for(done.wait(), 90)
+    assert ages[1:] == [10.0, 20.0, 10.0, 20.0]
+    await made.halt()
+    assert (made.errors, made.ages()) == ({"one": 2}, {})

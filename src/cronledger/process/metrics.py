@@ -25,7 +25,7 @@ def require_usable(settings: Settings) -> None:
 
 
 class ProcessMetrics:
-    """Renders /metrics. `reachable` returns whether a start waits for no unreachable database."""
+    """Renders /metrics. `reachable` returns False while the start waits for the database."""
 
     def __init__(self, settings: Settings, reachable: Callable[[], bool]) -> None:
         from cronledger.telemetry.metrics import Exposition  # noqa: PLC0415 - of an extra

@@ -20,6 +20,10 @@ from cronledger.ledger.migrate import newest_migration
 from cronledger.telemetry.measurements import STATES, Histogram, Measurements, Observation
 
 PREFIX = "cronledger_replica_"
+BUILD = ("version", "python", "schema_version")
+QUEUE = ("queue",)
+ATTEMPT = ("queue", "handler")
+LOOP = ("loop",)
 
 
 class ReplicaCollector(Collector):
@@ -64,12 +68,6 @@ class Exposition:
         except (TypeError, ValueError):  # a version that is not a number
             encode, content_type = choose_encoder("")
         return encode(self._registry), content_type
-
-
-BUILD = ("version", "python", "schema_version")
-QUEUE = ("queue",)
-ATTEMPT = ("queue", "handler")
-LOOP = ("loop",)
 
 
 def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
