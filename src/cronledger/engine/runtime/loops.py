@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ class Loops:
         self._away_logged = False
         self._lines = LogThrottle()
         self.database_errors = 0
-        self.errors: dict[str, int] = {}
+        self.errors: Counter[str] = Counter()
 
     def drive(
         self,
