@@ -116,6 +116,8 @@ EVENTS: Mapping[str, str] = {
     "sends no check-ins for it. Logged once for each job.",
     "server_not_durable": "These settings of the server are `off`. A crash of its host may lose or "
     "corrupt committed data.",
+    "service_manager_away": "The service manager (NOTIFY_SOCKET) did not accept a message. It may "
+    "treat the process as not started, or as stuck.",
     "setting_unknown": "An environment variable that begins with CRONLEDGER_ is not a setting.",
     "slots_saturated": "All slots are in use. Due executions wait.",
     "source_applied": "The jobs of the source were applied to the ledger.",

@@ -30,8 +30,10 @@ from cronledger.ledger.reports import Mark, Reports, Row
 from cronledger.logger import get_logger
 from cronledger.process.health import HealthServer
 from cronledger.process.metrics import ProcessMetrics, require_usable
+from cronledger.process.service_manager import ServiceManager
 from cronledger.process.signals import ABORT_SECONDS, Signals, Watchdog
 from cronledger.process.stacks import Reporter
+from cronledger.process.state_reporter import StateReporter
 from cronledger.replica import Health, Replica
 from cronledger.rules.model import Job, Status
 from cronledger.rules.problems import ConfigurationError, Exit, Problem
@@ -110,11 +112,13 @@ class DaemonOptions:
             log.warning("declaration_warning", problem=str(problem))
         async with AsyncExitStack() as stack:
             patience = self.settings.drain_timeout.total_seconds() + DRAIN_MARGIN_SECONDS
-            work = Daemon(self)
+            work = Daemon(self, ServiceManager.from_environment())
             reporter = Reporter(asyncio.get_running_loop(), work.diagnose)
             stack.callback(reporter.close)
             signals = stack.enter_context(Signals(watchdog, patience, reporter.request))
             stack.push_async_callback(work.close)
+            reporting = asyncio.ensure_future(work.report(signals.first))
+            stack.callback(reporting.cancel)
             await work.listen()
             if await work.prepare(signals.first):
                 await work.run(signals)
@@ -128,9 +132,13 @@ class DaemonOptions:
 class Daemon:
     """The resources of a daemon while it runs. `close` releases them."""
 
-    def __init__(self, daemon: DaemonOptions) -> None:
+    def __init__(self, daemon: DaemonOptions, manager: ServiceManager | None = None) -> None:
         self._daemon = daemon
         self._settings = daemon.settings
+        stop_seconds = daemon.settings.drain_timeout.total_seconds() + DRAIN_MARGIN_SECONDS
+        self._reporter = StateReporter(
+            manager or ServiceManager(None), self._read_health, stop_seconds + EXIT_SECONDS
+        )
         self._health: HealthServer | None = None
         self._metrics: ProcessMetrics | None = None
         self._embedded: Embedded | None = None
@@ -158,6 +166,10 @@ class Daemon:
                 [Problem(None, None, PREFIX + "HEALTH_PORT", str(port), message, remedy)]
             ) from None
         log.info("health_listening", host=host, port=port)
+
+    async def report(self, stop: asyncio.Event) -> None:
+        """Report the state to the service manager until this task is cancelled."""
+        await self._reporter.run(stop)
 
     def _read_health(self) -> Health:
         if self._replica is not None:
@@ -288,6 +300,7 @@ class Daemon:
             return
         replica = self._replica
         assert replica is not None
+        self._reporter.report()
         await signals.first.wait()
         log.info("drain_requested")
         drain = asyncio.ensure_future(replica.drain())

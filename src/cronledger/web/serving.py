@@ -16,6 +16,7 @@ from starlette.routing import Mount
 
 from cronledger.ledger.migrate import check_for_reader
 from cronledger.logger import get_logger
+from cronledger.process.service_manager import ServiceManager
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import Settings
 from cronledger.web.access.loopback import is_this_machine
@@ -66,8 +67,10 @@ def serve(
 
     `started` receives the address once requests are accepted. Headers of a proxy are left as they
     are: only the access decides whom to believe. `open_to_group`: the group of this process may
-    connect to a unix socket, too.
+    connect to a unix socket, too. The service manager learns when the page is ready, and when it
+    stops.
     """
+    manager = ServiceManager.from_environment()
     taken = _socket(listen, 0o117 if open_to_group else 0o177)
     try:
         config = uvicorn.Config(
@@ -79,7 +82,7 @@ def serve(
             # The server raises the signal once more when it has ended, and that is no failure.
             signal.signal(number, lambda *_: None)
         started(_address(listen, taken, prefix))
-        _Server(config, app.state.site.refresh.stop).run(sockets=[taken])
+        _Server(config, app.state.site.refresh.stop, manager).run(sockets=[taken])
     finally:
         taken.close()
         if listen.startswith(UNIX):
@@ -98,11 +101,20 @@ def _below(prefix: str, app: Starlette) -> Starlette:
 class _Server(uvicorn.Server):
     """Calls `ending` at a stop signal, so that it does not wait for streams that never end."""
 
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ending: Callable[[], None], manager: ServiceManager
+    ) -> None:
         super().__init__(config)
         self._ending = ending
+        self._manager = manager
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._manager.send("READY=1")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._manager.send("STOPPING=1")
         self._ending()
         super().handle_exit(sig, frame)
 
