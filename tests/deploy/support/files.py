@@ -1,0 +1,40 @@
+"""The files of deploy/, and the programs that check them."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+
+
+def needs(program: str, package: str) -> pytest.MarkDecorator:
+    """Return a mark that skips a test where the program is not installed."""
+    reason = f"there is no {program}: on Debian, apt-get install {package}"
+    return pytest.mark.skipif(shutil.which(program) is None, reason=reason)
+
+
+def call(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and return what it printed."""
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd, env={**os.environ, "LC_ALL": "C.UTF-8"}, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+
+
+def check(*command: str | Path, cwd: Path | None = None) -> str:
+    """Run a program that has to succeed, and return its output."""
+    done = call(*command, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the only document of a file."""
+    return yaml.safe_load(path.read_text("utf-8"))
