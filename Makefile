@@ -51,6 +51,12 @@ endef
 suite: $(STAMP) ## all tests, tests/db also on the system's PostgreSQL, and the example projects'
 	@PATH="$$PATH:/usr/sbin"; $(call program,nginx,nginx-light) \
 		|| echo "The tests of examples/proxy are left out."
+	@$(call program,promtool,prometheus) || echo "The tests of deploy/prometheus are left out."
+	@command -v kubectl >/dev/null || echo "kubectl is missing: on Debian 13 or later, apt-get install kubernetes-client." \
+		"Some tests of deploy/kubernetes are left out."
+	@$(call program,systemd-analyze,systemd) || echo "Tests of deploy/systemd are left out."
+	@PATH="$$PATH:/usr/sbin"; $(call program,pgbouncer,pgbouncer) \
+		|| echo "The tests of PgBouncer are left out."
 	$(PYTEST) -m "not browser"
 	cd examples/plugin_project && $(CURDIR)/$(BIN)/python -m pytest
 	cd examples/fastapi_project && $(CURDIR)/$(BIN)/python -m pytest

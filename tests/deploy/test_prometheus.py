@@ -1,0 +1,103 @@
+"""F71: the rules for Prometheus are those of the tables of docs/operations.md, and they fire."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.support.files import DEPLOY, ROOT, call, check, needs, read_yaml
+from tests.deploy.support.metrics import unknown_in
+from tests.docs.support.references import anchors
+
+RULES = DEPLOY / "prometheus" / "rules.yml"
+TESTS = DEPLOY / "prometheus" / "rules_test.yml"
+DOCUMENT = ROOT / "docs" / "operations.md"
+TABLES = {"cronledger-ledger": "## Alerts", "cronledger-processes": "### Alerts about processes"}
+needs_promtool = needs("promtool", "prometheus")
+
+
+def rules(group: str | None = None) -> list[dict[str, Any]]:
+    """Return the rules of a group, or all of them."""
+    groups = read_yaml(RULES)["groups"]
+    return [rule for one in groups if group in (None, one["name"]) for rule in one["rules"]]
+
+
+def rows(heading: str) -> list[str]:
+    """Return the names in the first column of the first table below a heading."""
+    text = DOCUMENT.read_text("utf-8").partition(f"\n{heading}\n")[2]
+    table = text[text.index("\n| alert") :].partition("\n\n")[0]
+    lines = table.strip().splitlines()[2:]
+    names = [re.match(r"\| `(\w+)`", line) for line in lines]
+    assert None not in names, lines
+    return [name[1] for name in names if name is not None]
+
+
+@pytest.mark.parametrize("group", TABLES)
+def test_f71_each_row_of_a_table_has_one_rule(group: str) -> None:
+    assert [rule["alert"] for rule in rules(group)] == rows(TABLES[group])
+
+
+def test_f71_no_rule_is_outside_of_the_tables() -> None:
+    assert {group["name"] for group in read_yaml(RULES)["groups"]} == set(TABLES)
+    names = [rule["alert"] for rule in rules()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_f71_a_rule_uses_metrics_that_exist_and_names_its_remedy(rule: dict[str, Any]) -> None:
+    assert list(unknown_in(rule["expr"])) == []
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    assert rule["annotations"].keys() == {"summary", "description", "runbook"}
+    page, _, anchor = rule["annotations"]["runbook"].partition("#")
+    assert not anchor or anchor in anchors(ROOT / page)
+    assert (ROOT / page).exists()
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("cronledger_none > 1", ["cronledger_none"]),
+        ('cronledger_overdue{scope="a"} > 1', ["cronledger_overdue{scope}"]),
+        ("sum by (scope) (cronledger_overdue)", ["scope"]),
+        ('sum by (reason) (cronledger_overdue{reason!="paused{x"}) > 1', []),
+        ("rate(cronledger_replica_claim_duration_seconds[5m])",
+         ["cronledger_replica_claim_duration_seconds"]),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_found(expression: str, found: list[str]) -> None:
+    assert list(unknown_in(expression)) == found
+
+
+def test_f71_each_rule_is_tested_with_and_without_its_fault() -> None:
+    tests = [one for test in read_yaml(TESTS)["tests"] for one in test["alert_rule_test"]]
+    names = {rule["alert"] for rule in rules()}
+    assert {one["alertname"] for one in tests if one.get("exp_alerts")} == names
+    assert {one["alertname"] for one in tests if not one.get("exp_alerts")} == names
+
+
+@needs_promtool
+def test_f71_promtool_accepts_the_files() -> None:
+    check("promtool", "check", "rules", RULES)
+    check("promtool", "check", "config", DEPLOY / "prometheus" / "scrape.yml")
+    check("promtool", "test", "rules", TESTS.name, cwd=TESTS.parent)
+
+
+@needs_promtool
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_f71_the_tests_notice_a_rule_that_never_fires(rule: dict[str, Any], tmp_path: Path) -> None:
+    text = RULES.read_text("utf-8")
+    name = f"- alert: {rule['alert']}\n"
+    (tmp_path / TESTS.name).write_text(TESTS.read_text("utf-8"))
+    (tmp_path / RULES.name).write_text(text.replace(name, f"- alert: {rule['alert']}Renamed\n"))
+    assert call("promtool", "test", "rules", TESTS.name, cwd=tmp_path).returncode != 0
+
+
+def test_f71_the_ledger_is_scraped_with_its_own_label_job() -> None:
+    jobs = {
+        one["job_name"]: one for one in read_yaml(RULES.with_name("scrape.yml"))["scrape_configs"]
+    }
+    # Otherwise Prometheus renames it to exported_job, and no rule about a job fires.
+    assert jobs["cronledger-ledger"]["honor_labels"] is True
+    used = re.findall(r'job="([^"]+)"', RULES.read_text("utf-8"))
+    assert set(used) <= jobs.keys()
