@@ -121,6 +121,9 @@ GROUPS: dict[str, dict[int, str]] = {
         68: "`/metrics` of each replica for Prometheus, with a bounded number of series",
         69: "metrics of the whole ledger, one snapshot, with a bounded number of series",
         70: "a span for each attempt, with a link to the span that enqueued the execution",
+        71: "rules for Prometheus that match the alerts of the documentation, and dashboards",
+        72: "units of systemd: a replica reports when it is ready, alive and stopping",
+        73: "an image and manifests for Kubernetes; a rolling deploy misses nothing",
     },
 }
 """Every feature by its number."""

@@ -18,7 +18,7 @@ from docs.tools.configuration import ENVIRONMENT
 from tests.db.support.django_process import configure
 from tests.docs.support.pages import ROOT
 
-FOLDERS = ("docs", "examples", "migrations", "src", "tests")
+FOLDERS = ("deploy", "docs", "examples", "migrations", "src", "tests")
 SENDERS = ROOT / "src" / "cronledger" / "engine" / "alerting" / "senders.py"
 """The module that sets variables for the command of a channel."""
 READERS_OWN = {"jobs.py", "conftest.py", "test_report.py", "report.sh", "weekly.sh"}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# roll-out.sh DIRECTORY: deploy an overlay. Migrations that only add come first, then the new
+# replicas, and what older replicas still use is removed last.
+set -eu
+
+overlay=${1:?give the directory of an overlay, such as overlays/production}
+namespace=$(kubectl kustomize "$overlay" | sed -n 's/^  namespace: //p' | head -n 1)
+: "${namespace:?the kustomization of $overlay sets no namespace}"
+component=app.kubernetes.io/component
+
+apply() { kubectl apply -k "$overlay" -l "app.kubernetes.io/name=cronledger,$component in ($1)"; }
+
+migrate() {
+    kubectl -n "$namespace" delete job "cronledger-$1" --ignore-not-found
+    apply "$1"
+    kubectl -n "$namespace" wait --for=condition=complete --timeout=15m "job/cronledger-$1"
+}
+
+apply configuration
+migrate migrate-pre
+apply "replica, page, metrics"
+for deployment in replica page metrics; do
+    kubectl -n "$namespace" rollout status --timeout=15m "deployment/cronledger-$deployment"
+done
+# The pods that drain are no longer part of the Deployment.
+draining='{.items[?(@.metadata.deletionTimestamp)].metadata.name}'
+while [ -n "$(kubectl -n "$namespace" get pods -l "$component=replica" -o jsonpath="$draining")" ]; do
+    sleep 2
+done
+migrate migrate-post

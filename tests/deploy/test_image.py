@@ -1,0 +1,86 @@
+"""F73: the Dockerfile and docker-compose.yml, read without a Docker engine."""
+
+import re
+import tomllib
+from fnmatch import fnmatch
+from hashlib import sha256
+from typing import Any
+
+import pytest
+import yaml
+
+from cronledger.settings import VARIABLES, Settings
+from tests.deploy.support.commands import parsed
+from tests.deploy.support.files import DEPLOY, ROOT
+
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
+SERVICES = {name: one for name, one in COMPOSE["services"].items() if name != "postgres"}
+
+
+def ignored(path: str) -> bool:
+    """Return whether .dockerignore keeps a path of the root out of the image's context."""
+    patterns = (ROOT / ".dockerignore").read_text("utf-8").split()
+    return any(fnmatch(path, pattern.removeprefix("**/")) for pattern in patterns)
+
+
+def test_f73_what_is_copied_exists_and_is_not_ignored() -> None:
+    copied = [
+        words.split()[:-1] for words in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.M)
+    ]
+    paths = [path for words in copied for path in words]
+    assert {"pyproject.toml", "src", "migrations"} <= set(paths)
+    for path in paths:
+        assert (ROOT / path).exists()
+        assert not ignored(path)
+    for unneeded in (".git", ".venv", ".mypy_cache", "tests", "docs", "__pycache__"):
+        assert ignored(unneeded)
+
+
+def test_f73_the_image_contains_what_the_package_is_built_of() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {*(path.partition("/")[0] for path in wheel["packages"]), *wheel["force-include"],
+              project["project"]["readme"], *project["project"]["license-files"]}  # fmt: skip
+    assert needed <= set(re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M)[0].split()) | {
+        path for words in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M)
+        for path in words.split()
+    }  # fmt: skip
+
+
+def test_f73_the_extras_of_the_image_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    built, installed = re.findall(r"\[([a-z,]+)\]'", DOCKERFILE)
+    assert built == installed
+    assert set(built.split(",")) == {"apprise", "metrics", "tracing", "web"}
+    assert set(built.split(",")) <= project["optional-dependencies"].keys()
+
+
+def test_f73_the_image_runs_as_an_ordinary_user_and_passes_signals_on() -> None:
+    instructions = re.findall(r"^([A-Z]+) (.+)$", DOCKERFILE.rpartition("\nFROM ")[2], re.M)
+    assert ("USER", "10001") in instructions
+    assert instructions[-2:] == [("ENTRYPOINT", '["cronledger"]'), ("CMD", '["run"]')]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_f73_a_service_runs_a_command_with_settings_that_exist(name: str) -> None:
+    service = SERVICES[name]
+    assert parsed(*service["command"]).info_name == service["command"][0]
+    assert service["environment"].keys() <= VARIABLES
+    assert (ROOT / service["build"]["dockerfile"]).exists()
+    for volume in service.get("volumes", ()):
+        assert (ROOT / volume.partition(":")[0]).exists()
+        assert volume.split(":")[1] in service["command"]
+
+
+def test_f73_the_settings_of_the_page_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = SERVICES["page"]["environment"]
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    (token,) = Settings.load().web_tokens
+    # The token that the first line of the file names.
+    assert token == f"demo:operator:{sha256(b'demo').hexdigest()}"
+    # Nobody but this machine reaches a page whose token is public.
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES["page"]["ports"])
