@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 HEADING = "\n## From nothing to monitored\n"
-ADDRESSES = ("127.0.0.1:8080", "127.0.0.1:9187", "127.0.0.1:9090")
+ADDRESSES = ("127.0.0.1:8080", "127.0.0.1:9464", "127.0.0.1:9090")
 """Those of the page. Other programs of this machine may have taken them."""
 
 

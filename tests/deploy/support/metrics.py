@@ -30,14 +30,18 @@ OF_LEDGER = {
     "queue_running": ("queue",),
     "queue_limit": ("queue",),
     "queue_paused": ("queue",),
+    "queue_series_omitted": (),
     "runners": ("state",),
+    "runners_lost": (),
     "runner_crashes": (),
     "violations": ("kind",),
     "breaches": ("kind",),
     "alerts_undelivered": ("channel",),
+    "channel_series_omitted": (),
     "partition_horizon_timestamp_seconds": (),
     "verify_last_timestamp_seconds": (),
     "verify_last_age_seconds": (),
+    "verify_last_violations": (),
 }
 OF_REPLICA = {
     "executions_total": ("queue", "handler", "outcome"),
@@ -60,17 +64,30 @@ OF_PROMETHEUS = ("job", "instance")
 OF_PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
 
 
+def named() -> dict[str, tuple[str, ...]]:
+    """Return each metric of the ledger and of replicas, with its labels."""
+    found = {f"cronledger_{name}": labels for name, labels in OF_LEDGER.items()}
+    return found | {f"cronledger_replica_{name}": labels for name, labels in OF_REPLICA.items()}
+
+
 def known() -> dict[str, tuple[str, ...]]:
-    """Return each metric that there is, with its labels."""
+    """Return each series that an expression may select, with its labels."""
     found: dict[str, tuple[str, ...]] = {"up": (), **dict.fromkeys(OF_PROCESS, ())}
-    found |= {f"cronledger_{name}": labels for name, labels in OF_LEDGER.items()}
-    for name, labels in OF_REPLICA.items():
-        if name not in HISTOGRAMS:
-            found[f"cronledger_replica_{name}"] = labels
+    for name, labels in named().items():
+        if name.removeprefix("cronledger_replica_") not in HISTOGRAMS:
+            found[name] = labels
             continue
-        found[f"cronledger_replica_{name}_bucket"] = (*labels, "le")
-        found |= {f"cronledger_replica_{name}_{part}": labels for part in ("sum", "count")}
+        found |= {f"{name}_bucket": (*labels, "le"), f"{name}_sum": labels}
+        found[f"{name}_count"] = labels
     return found
+
+
+_ROW = re.compile(r"^\| `(cronledger_\w+)` \|(?: (?:gauge|counter|histogram) \|)?([^|]*)\|", re.M)
+
+
+def documented(page: str) -> dict[str, tuple[str, ...]]:
+    """Return each metric of the tables of docs/metrics.md, with its labels."""
+    return {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in _ROW.findall(page)}
 
 
 _TEXT = re.compile(r'"[^"]*"')

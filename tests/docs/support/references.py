@@ -30,7 +30,7 @@ FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`|^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"^[\w.-]+(?:/[\w.*-]+)*/?(?<!\.)$")
 NAME = re.compile(r"(?<!current_setting\(')\bcronledger((?:\.[a-z_]\w*)+)")
-NO_NAMES = ("toml", "service", "schema.json")
+NO_NAMES = ("toml", "service", "service.d", "schema.json")
 """Ends of files that are called cronledger."""
 COMMAND = re.compile(r"(?:^|[$;(\"]|&& )\s*(?:[A-Z_]+=\S+ )*cronledger ((?:[^|>#;&\n]|(?<=\[)\|)*)")
 VARIABLE = re.compile(r"\bCRONLEDGER_[A-Z_]*[A-Z]\b")
