@@ -108,6 +108,18 @@ def test_f72_no_watchdog_arrives_while_the_event_loop_is_blocked(
     until("it reports again", lambda: any("WATCHDOG" in message for message in systemd.new()))
 
 
+def test_f72_the_watchdog_of_systemd_leaves_stacks(
+    start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
+) -> None:
+    run = start("run", "jobs:app", PYTHONFAULTHANDLER="1")  # as in the unit
+    systemd.until("READY")
+    ledger.trigger("hogs_the_loop")
+    until("the loop is blocked", (tmp_path / "began").exists)
+    run.signal(signal.SIGABRT)
+    assert run.end() == -signal.SIGABRT
+    assert "in hogs_the_loop" in run.err
+
+
 def test_f72_a_drain_is_announced_before_it_ends(
     start: Start, systemd: Notifications, ledger: Ledger, tmp_path: Path
 ) -> None:

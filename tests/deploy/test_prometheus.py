@@ -9,6 +9,7 @@ import pytest
 from tests.deploy.support.files import DEPLOY, ROOT, call, check, needs, read_yaml
 from tests.deploy.support.metrics import documented, named, unknown_in
 from tests.docs.support.references import anchors
+from tests.marks import first_fast
 
 RULES = DEPLOY / "prometheus" / "rules.yml"
 TESTS = DEPLOY / "prometheus" / "rules_test.yml"
@@ -90,7 +91,7 @@ def test_f71_promtool_accepts_the_files() -> None:
 
 
 @needs_promtool
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+@pytest.mark.parametrize("rule", first_fast(rules()), ids=lambda rule: str(rule["alert"]))
 def test_f71_the_tests_notice_a_rule_that_never_fires(rule: dict[str, Any], tmp_path: Path) -> None:
     text = RULES.read_text("utf-8")
     name = f"- alert: {rule['alert']}\n"

@@ -15,6 +15,7 @@ from tests.deploy.support.commands import parsed
 from tests.deploy.support.files import DEPLOY, call, check, needs
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+REPLICA = "cronledger.service"
 DROP_IN = DEPLOY / "systemd" / "privileged-commands.conf"
 needs_systemd = needs("systemd-analyze", "systemd")
 EXPOSURE = 25
@@ -49,7 +50,9 @@ def here(tmp_path: Path) -> Path:
 
 
 def test_there_are_units() -> None:
-    assert [path.name for path in UNITS] == ["cronledger-web.service", "cronledger.service"]
+    assert [path.name for path in UNITS] == [
+        "cronledger-metrics.service", "cronledger-web.service", "cronledger.service",
+    ]  # fmt: skip
 
 
 @needs_systemd
@@ -72,13 +75,13 @@ def test_f72_a_unit_is_restricted(path: Path, here: Path) -> None:
 def test_f72_an_unrestricted_unit_is_noticed(here: Path) -> None:
     kept = (
         line
-        for line in (here / UNITS[1].name).read_text().splitlines()
+        for line in (here / REPLICA).read_text().splitlines()
         if not line.startswith(("Protect", "Private", "Restrict", "Capability", "SystemCall"))
     )
-    (here / UNITS[1].name).write_text("\n".join(kept))
+    (here / REPLICA).write_text("\n".join(kept))
     done = call(
         "systemd-analyze", "security", "--no-pager", "--offline=yes", f"--threshold={EXPOSURE}",
-        here / UNITS[1].name,
+        here / REPLICA,
     )  # fmt: skip
     assert done.returncode != 0
 
@@ -124,10 +127,9 @@ def test_f72_a_drain_has_its_time() -> None:
 def test_f72_exit_codes_that_need_a_person_prevent_a_restart() -> None:
     given = {int(code) for code in unit("cronledger.service")["RestartPreventExitStatus"].split()}
     assert given == {Exit.USAGE, Exit.SCHEMA, Exit.OTHER_DATABASE}
-    page = {
-        int(code) for code in unit("cronledger-web.service")["RestartPreventExitStatus"].split()
-    }
-    assert page == {Exit.USAGE, Exit.SCHEMA}
+    for name in ("cronledger-web.service", "cronledger-metrics.service"):
+        given = {int(code) for code in unit(name)["RestartPreventExitStatus"].split()}
+        assert given == {Exit.USAGE, Exit.SCHEMA}
 
 
 def test_f72_commands_keep_their_control_groups() -> None:
@@ -138,7 +140,7 @@ def test_f72_commands_keep_their_control_groups() -> None:
     assert service["OOMPolicy"] == "continue"
 
 
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_f72_only_the_process_itself_reports(path: Path) -> None:
-    service = unit(path.name)
+@pytest.mark.parametrize("name", [REPLICA, "cronledger-web.service"])
+def test_f72_only_the_process_itself_reports(name: str) -> None:
+    service = unit(name)
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")

@@ -40,7 +40,8 @@ class Run:
         return self._err.read_text()
 
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.err.splitlines() if line.startswith("{")]
+        whole = self.err.split("\n")[:-1]  # the last line may be written just now
+        return [json.loads(line) for line in whole if line.startswith("{")]
 
     def until(self, met: Callable[[], object], seconds: float = 90) -> None:
         """Return once `met`; fail when the process ends before, or after so long."""
