@@ -14,16 +14,16 @@ from cronledger.engine.runtime.diagnostics import Diagnostics, Health
 from cronledger.engine.runtime.drain import DrainReport
 from cronledger.engine.runtime.manual import Ran
 from cronledger.engine.runtime.runtime import Runtime
+from cronledger.extras import require_library
 from cronledger.ledger.access import dsn_of
 from cronledger.logger import follow
 from cronledger.resources import LifespanError
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
-from cronledger.telemetry.tracing import require_extra
-from cronledger.telemetry.extras import require_library
+from cronledger.tracing.interface import require_extra
 
 if TYPE_CHECKING:
-    from cronledger.telemetry.metrics import ReplicaCollector
+    from cronledger.metrics.replica_metrics import ReplicaCollector
 
 __all__ = [
     "Applied", "Diagnostics", "DrainReport", "Health", "LifespanError", "Ran", "Replica", "Retired",
@@ -173,7 +173,7 @@ class Replica:
         Raises ConfigurationError without the extra `metrics`.
         """
         require_library("prometheus_client", "metrics", "collector()")
-        from cronledger.telemetry.metrics import ReplicaCollector  # noqa: PLC0415 - of an extra
+        from cronledger.metrics.replica_metrics import ReplicaCollector  # noqa: PLC0415 - of an extra
 
         self._runtime.measuring.begin()
         return ReplicaCollector(self._runtime.observation)

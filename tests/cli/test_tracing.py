@@ -26,7 +26,7 @@ def test_f70_show_prints_the_traces(filled: Cli, database_url: str) -> None:
 
 def test_f70_run_without_the_extra_exits_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONLEDGER_TRACING", "true")
-    monkeypatch.setattr("cronledger.telemetry.tracing.LIBRARY", "no_such_library.trace")
+    monkeypatch.setattr("cronledger.tracing.interface.LIBRARY", "no_such_library.trace")
     ended = cli("run")
     assert ended.exit_code == 2
     assert "CRONLEDGER_TRACING" in ended.stderr

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cronledger.app import App
 from cronledger.engine.running.executor import Executor
+from cronledger.metrics.measurements import OUTCOMES
 from cronledger.replica import Replica
 from cronledger.settings import Settings
-from cronledger.telemetry.measurements import OUTCOMES
 from cronledger.testing import Ledger
 from tests.cli.support.daemon import Run
 from tests.cluster.support.proxy import Proxy

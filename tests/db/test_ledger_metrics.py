@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from cronledger.telemetry.ledger_families import BREACHES, METRICS, OVERDUE, STATES, VIOLATIONS
+from cronledger.metrics.ledger_families import BREACHES, METRICS, OVERDUE, STATES, VIOLATIONS
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import check, needs_promtool, read_text, scrape

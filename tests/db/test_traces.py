@@ -24,7 +24,7 @@ from cronledger.client import LedgerError
 from cronledger.rules.problems import ConfigurationError
 from cronledger.settings import Settings
 from cronledger.sources.apply import apply
-from cronledger.telemetry import tracing
+from cronledger.tracing import interface
 from tests.db.support.frameworks import sqlalchemy_engine
 from tests.db.support.rows import Db, value
 from tests.db.support.spans import (
@@ -442,7 +442,7 @@ def test_f70_calls_of_an_older_version_still_work(jobs: Db) -> None:
 def test_f70_without_the_extra_the_remedy_is_named(
     whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracing, "LIBRARY", "no_such_library.trace")
+    monkeypatch.setattr(interface, "LIBRARY", "no_such_library.trace")
     makers: list[Callable[[], object]] = [
         lambda: Replica(whole.app, url=whole.url, settings=TRACED),
         lambda: Client(whole.url, settings=TRACED),

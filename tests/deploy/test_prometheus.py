@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from tests.deploy.support.files import DEPLOY, ROOT, call, check, needs, read_yaml
-from tests.deploy.support.metrics import documented, named, unknown_in
+from tests.deploy.support.metrics import unknown_in
 from tests.docs.support.references import anchors
 from tests.marks import first_fast
 
 RULES = DEPLOY / "prometheus" / "rules.yml"
 TESTS = DEPLOY / "prometheus" / "rules_test.yml"
 DOCUMENT = ROOT / "docs" / "operations.md"
-METRICS = ROOT / "docs" / "metrics.md"
 TABLES = {"cronledger-ledger": "## Alerts", "cronledger-processes": "### Alerts about processes"}
 needs_promtool = needs("promtool", "prometheus")
 
@@ -54,11 +53,6 @@ def test_f71_a_rule_uses_metrics_that_exist_and_names_its_remedy(rule: dict[str,
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert not anchor or anchor in anchors(ROOT / page)
     assert (ROOT / page).exists()
-
-
-@pytest.mark.skipif(not METRICS.exists(), reason="docs/metrics.md does not exist yet")
-def test_f71_the_known_metrics_are_those_of_the_documentation() -> None:
-    assert named() == documented(METRICS.read_text("utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import re
 
+from cronledger.metrics.measurements import HANDLERS, OUTCOMES, STATES, Observation
+from cronledger.metrics.replica_metrics import ReplicaCollector
 from cronledger.replica import Replica
 from cronledger.settings import Settings
-from cronledger.telemetry.measurements import HANDLERS, OUTCOMES, STATES, Observation
-from cronledger.telemetry.metrics import ReplicaCollector
 from tests.docs.support.pages import ROOT
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text("utf-8")

@@ -14,11 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from cronledger.engine.maintenance.check_in import State
 from cronledger.ledger.migrate import migrations
-from cronledger.process.metrics import require_usable
-from cronledger.replica import Replica
-from cronledger.rules.problems import ConfigurationError
-from cronledger.settings import Settings
-from cronledger.telemetry.measurements import (
+from cronledger.metrics.measurements import (
     CLAIMS,
     DURATIONS,
     HANDLERS,
@@ -29,7 +25,11 @@ from cronledger.telemetry.measurements import (
     Measurements,
     Observation,
 )
-from cronledger.telemetry.metrics import Exposition, ReplicaCollector
+from cronledger.metrics.replica_metrics import Exposition, ReplicaCollector
+from cronledger.process.metrics import require_usable
+from cronledger.replica import Replica
+from cronledger.rules.problems import ConfigurationError
+from cronledger.settings import Settings
 from tests.promtool import complaints, needs_promtool
 
 URL = "postgresql:///unused"

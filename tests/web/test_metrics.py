@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from starlette.testclient import TestClient
 
-from cronledger.telemetry import ledger_metrics
+from cronledger.metrics import ledger_metrics
 from cronledger.web.pages import metrics as page
 from tests.database import Databases
 from tests.db.support import rows

@@ -41,7 +41,7 @@ def metrics(*, listen: str | None, job_limit: int | None) -> None:
     from cronledger.ledger.access import Access
     from cronledger.ledger.migrate import check_for_reader
     from cronledger.log import configure
-    from cronledger.telemetry import ledger_server
+    from cronledger.metrics import ledger_server
 
     address = None if listen is None else _address(listen)
     settings = settings_here()

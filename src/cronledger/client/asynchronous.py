@@ -20,7 +20,7 @@ from cronledger.ledger.values import Execution, SkippedRange
 from cronledger.rules.cron import Firing
 from cronledger.rules.model import GLOBAL
 from cronledger.settings import Settings
-from cronledger.telemetry.tracing import tracing_of
+from cronledger.tracing.interface import tracing_of
 
 T = TypeVar("T")
 

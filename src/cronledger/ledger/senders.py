@@ -38,7 +38,7 @@ from cronledger.ledger.ends import (
 from cronledger.ledger.refusals import LedgerError, refusals
 from cronledger.ledger.transactions import transaction, transaction_async
 from cronledger.settings import Settings
-from cronledger.telemetry.tracing import Tracing, tracing_of
+from cronledger.tracing.interface import Tracing, tracing_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])

@@ -40,7 +40,7 @@ from cronledger.rules.problems import ConfigurationError, Exit, Problem
 from cronledger.settings import EMBEDDED, PREFIX, Settings
 from cronledger.sources.apply import apply
 from cronledger.tables import print_table
-from cronledger.telemetry.tracing import require_extra
+from cronledger.tracing.interface import require_extra
 
 log = get_logger(__name__)
 

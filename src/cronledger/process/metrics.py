@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from cronledger.extras import require_library
+from cronledger.metrics.measurements import Measurements, Observation
 from cronledger.replica import Replica
 from cronledger.rules.problems import ConfigurationError, Problem
 from cronledger.settings import PREFIX, Settings
-from cronledger.telemetry.extras import require_library
-from cronledger.telemetry.measurements import Measurements, Observation
 
 SETTING = PREFIX + "METRICS"
 
@@ -28,7 +28,7 @@ class ProcessMetrics:
     """Renders /metrics. `reachable` returns False while the start waits for the database."""
 
     def __init__(self, settings: Settings, reachable: Callable[[], bool]) -> None:
-        from cronledger.telemetry.metrics import Exposition  # noqa: PLC0415 - of an extra
+        from cronledger.metrics.replica_metrics import Exposition  # noqa: PLC0415 - of an extra
 
         self._reachable = reachable
         self._nothing = Measurements(settings.queues)

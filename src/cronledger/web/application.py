@@ -52,7 +52,7 @@ from cronledger.web.site import Site, site_of
 from cronledger.web.verifying import Verifier
 
 if TYPE_CHECKING:
-    from cronledger.telemetry.ledger_metrics import LedgerMetrics
+    from cronledger.metrics.ledger_metrics import LedgerMetrics
 
 log = get_logger(__name__)
 
@@ -87,7 +87,7 @@ def create_app(
     @cache
     def measured() -> "LedgerMetrics":
         # Imported when used, because the extra may be missing.
-        from cronledger.telemetry.ledger_metrics import LedgerMetrics  # noqa: PLC0415
+        from cronledger.metrics.ledger_metrics import LedgerMetrics  # noqa: PLC0415
 
         limit = settings.metrics_jobs
         return LedgerMetrics(reader.lend, settings.schema_name, job_limit=limit)

@@ -23,7 +23,7 @@ from cronledger.web.refresh import Refresh
 from cronledger.web.verifying import Verifier
 
 if TYPE_CHECKING:
-    from cronledger.telemetry.ledger_metrics import LedgerMetrics
+    from cronledger.metrics.ledger_metrics import LedgerMetrics
 
 IDENTITY = "cronledger_identity"
 """The name of the identity in the state of a request, which the embedding program uses as well."""

@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.access import Access
 from cronledger.ledger.senders import AsyncConnections
-from cronledger.telemetry.ledger_metrics import LedgerMetrics, encoded
+from cronledger.metrics.ledger_metrics import LedgerMetrics, encoded
 
 PROMTOOL = shutil.which("promtool")
 

@@ -3,91 +3,31 @@
 import re
 from collections.abc import Iterator
 
-JOB = ("job",)
-OF_LEDGER = {
-    "up": (),
-    "build_info": ("version",),
-    "schema_version": (),
-    "snapshot_timestamp_seconds": (),
-    "snapshot_duration_seconds": (),
-    "jobs": (),
-    "job_series_limit": (),
-    "job_series_omitted": (),
-    "job_info": ("job", "queue", "schedule", "timezone", "handler", "owner"),
-    "job_scopes": JOB,
-    "job_spec_suspend": JOB,
-    "job_next_schedule_time": JOB,
-    "job_status_last_schedule_time": JOB,
-    "job_status_last_successful_time": JOB,
-    "job_status_active": JOB,
-    "job_status_consecutive_failures": JOB,
-    "overdue": ("reason",),
-    "overdue_seconds_max": ("reason",),
-    "skipped_plan_times": ("reason",),
-    "failures_final": (),
-    "start_lateness_p99_seconds": (),
-    "queue_depth": ("queue",),
-    "queue_running": ("queue",),
-    "queue_limit": ("queue",),
-    "queue_paused": ("queue",),
-    "queue_series_omitted": (),
-    "runners": ("state",),
-    "runners_lost": (),
-    "runner_crashes": (),
-    "violations": ("kind",),
-    "breaches": ("kind",),
-    "alerts_undelivered": ("channel",),
-    "channel_series_omitted": (),
-    "partition_horizon_timestamp_seconds": (),
-    "verify_last_timestamp_seconds": (),
-    "verify_last_age_seconds": (),
-    "verify_last_violations": (),
-}
-OF_REPLICA = {
-    "executions_total": ("queue", "handler", "outcome"),
-    "execution_duration_seconds": ("queue", "handler"),
-    "start_lateness_seconds": ("queue",),
-    "claim_duration_seconds": (),
-    "slots": (),
-    "running": (),
-    "unwritten_outcomes": (),
-    "leases_lost_total": (),
-    "loop_errors_total": ("loop",),
-    "loop_age_seconds": ("loop",),
-    "clock_skew_seconds": (),
-    "state": ("state",),
-    "database_reachable": (),
-    "build_info": ("version", "python", "schema_version"),
-}
-HISTOGRAMS = ("execution_duration_seconds", "start_lateness_seconds", "claim_duration_seconds")
+from tests.deploy.support.files import ROOT
+
 OF_PROMETHEUS = ("job", "instance")
 OF_PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
 
 
-def named() -> dict[str, tuple[str, ...]]:
-    """Return each metric of the ledger and of replicas, with its labels."""
-    found = {f"cronledger_{name}": labels for name, labels in OF_LEDGER.items()}
-    return found | {f"cronledger_replica_{name}": labels for name, labels in OF_REPLICA.items()}
+_ROW = re.compile(
+    r"^\| `(cronledger_\w+)` \|(?: (gauge|counter|histogram) \|)?([^|]*)\|", re.MULTILINE
+)
 
 
 def known() -> dict[str, tuple[str, ...]]:
-    """Return each series that an expression may select, with its labels."""
+    """Return each series that an expression may select, with its labels.
+
+    Those of cronledger are read from docs/metrics.md, which other tests compare with the code.
+    """
     found: dict[str, tuple[str, ...]] = {"up": (), **dict.fromkeys(OF_PROCESS, ())}
-    for name, labels in named().items():
-        if name.removeprefix("cronledger_replica_") not in HISTOGRAMS:
+    for name, kind, text in _ROW.findall((ROOT / "docs" / "metrics.md").read_text("utf-8")):
+        labels = tuple(re.findall(r"`(\w+)`", text))
+        if kind == "histogram":
+            found |= {f"{name}_bucket": (*labels, "le"), f"{name}_sum": labels}
+            found[f"{name}_count"] = labels
+        else:
             found[name] = labels
-            continue
-        found |= {f"{name}_bucket": (*labels, "le"), f"{name}_sum": labels}
-        found[f"{name}_count"] = labels
     return found
-
-
-_ROW = re.compile(r"^\| `(cronledger_\w+)` \|(?: (?:gauge|counter|histogram) \|)?([^|]*)\|", re.M)
-
-
-def documented(page: str) -> dict[str, tuple[str, ...]]:
-    """Return each metric of the tables of docs/metrics.md, with its labels."""
-    return {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in _ROW.findall(page)}
 
 
 _TEXT = re.compile(r'"[^"]*"')

@@ -3,7 +3,7 @@
 from cronledger.engine.lease import Lease
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
-from cronledger.telemetry.tracing import AttemptSpan, Tracing
+from cronledger.tracing.interface import AttemptSpan, Tracing
 
 LOST = "lost"
 RELEASED = "released"

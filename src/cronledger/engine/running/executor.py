@@ -32,7 +32,7 @@ from cronledger.logger import get_logger
 from cronledger.rules import outcome
 from cronledger.rules.model import Handler, Status, Trigger
 from cronledger.rules.outcome import Outcome
-from cronledger.telemetry.tracing import AttemptSpan, Tracing
+from cronledger.tracing.interface import AttemptSpan, Tracing
 
 log = get_logger(__name__)
 

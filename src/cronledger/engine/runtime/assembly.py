@@ -47,7 +47,7 @@ from cronledger.ledger.connections import AsyncPool
 from cronledger.ledger.identity import ExpectedLedger, OtherLedger
 from cronledger.ledger.statements import Statements
 from cronledger.settings import Settings
-from cronledger.telemetry.tracing import tracing_of
+from cronledger.tracing.interface import tracing_of
 
 LONGEST_REST = 180.0
 """The time in seconds after which an idle runner claims although no poll found anything due, so

@@ -15,7 +15,7 @@ from cronledger.engine.running.finisher import Finisher
 from cronledger.engine.running.heartbeats import Heartbeats
 from cronledger.engine.runtime.lifespans import Lifespans
 from cronledger.engine.runtime.loops import Loops, LoopStats
-from cronledger.telemetry.measurements import Measurements, Observation
+from cronledger.metrics.measurements import Measurements, Observation
 
 MOST_KEPT = 20
 LISTEN = "listen"

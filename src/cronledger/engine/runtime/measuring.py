@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from cronledger.engine.claiming.request import ClaimResult
 from cronledger.engine.running.ended import Ended
+from cronledger.metrics.measurements import Measurements, Outcome
 from cronledger.rules.model import Status
-from cronledger.telemetry.measurements import Measurements, Outcome
 
 OUTCOMES: dict[Status, Outcome] = {
     Status.SUCCESS: "success",

@@ -32,10 +32,10 @@ from cronledger.ledger.access import Access
 from cronledger.ledger.rows import CheckInReply
 from cronledger.ledger.statements import Statements
 from cronledger.logger import get_logger
+from cronledger.metrics.measurements import Observation
 from cronledger.rules.model import Status
 from cronledger.settings import Settings
 from cronledger.sources.apply import Applied, Retired
-from cronledger.telemetry.measurements import Observation
 
 log = get_logger(__name__)
 

@@ -10,7 +10,7 @@ from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.rules import outcome
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome
-from cronledger.telemetry.tracing import AttemptSpan
+from cronledger.tracing.interface import AttemptSpan
 
 
 @dataclass(frozen=True, slots=True)

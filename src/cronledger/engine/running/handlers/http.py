@@ -26,7 +26,7 @@ from cronledger.rules.model import Job
 from cronledger.rules.outcome import Outcome, clean_text
 from cronledger.rules.retry_filters import one_cause
 from cronledger.rules.targets import FromEnvironment, HttpTarget
-from cronledger.telemetry.tracing import AttemptSpan
+from cronledger.tracing.interface import AttemptSpan
 
 LONGEST_RETRY_AFTER = timedelta(days=1)
 REDIRECTS = (301, 302, 303, 307, 308)

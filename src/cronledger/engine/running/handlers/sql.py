@@ -20,7 +20,7 @@ from cronledger.rules.error_codes import ErrorCode
 from cronledger.rules.model import Job
 from cronledger.rules.outcome import LeaseLost, Outcome, Result
 from cronledger.rules.retry_filters import causes_of
-from cronledger.telemetry.tracing import AttemptSpan
+from cronledger.tracing.interface import AttemptSpan
 
 LONGEST_TIMEOUT_MS = 2**31 - 1
 COUNTED = ("INSERT", "UPDATE", "DELETE", "MERGE")

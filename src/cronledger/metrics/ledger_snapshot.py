@@ -15,7 +15,7 @@ from cronledger.ledger.session_settings import COMMAND, set_expressions
 
 Row = dict[str, Any]
 
-PACKAGE = "cronledger.telemetry"
+PACKAGE = "cronledger.metrics"
 STATEMENT_SECONDS = 5
 """A statement that takes longer is stopped, and with it the reading of this snapshot."""
 LOCK_SECONDS = 2

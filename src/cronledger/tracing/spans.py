@@ -10,7 +10,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from cronledger.telemetry.tracing import Attributes
+from cronledger.tracing.interface import Attributes
 
 _TRACE_CONTEXT = TraceContextTextMapPropagator()
 TRACEPARENT = "traceparent"

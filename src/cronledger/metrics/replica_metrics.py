@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from cronledger.ledger.migrate import newest_migration
-from cronledger.telemetry.measurements import STATES, Histogram, Measurements, Observation
+from cronledger.metrics.measurements import STATES, Histogram, Measurements, Observation
 
 PREFIX = "cronledger_replica_"
 BUILD = ("version", "python", "schema_version")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from prometheus_client.core import GaugeMetricFamily
 
-from cronledger.telemetry.ledger_snapshot import Row, Snapshot, version
+from cronledger.metrics.ledger_snapshot import Row, Snapshot, version
 
 OVERDUE = (
     "behind", "database", "external", "limit", "no_provider", "no_runner", "no_slot", "paused",

@@ -1,14 +1,13 @@
 """Traces: what the engine and the clients know of them, and whether this process makes them.
 
-`telemetry.spans` makes them with the API of OpenTelemetry. It is imported when tracing is on.
+`tracing.spans` makes them with the API of OpenTelemetry. It is imported when tracing is on.
 """
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from importlib.util import find_spec
 from typing import Protocol
 
-from cronledger.rules.problems import ConfigurationError, Problem
+from cronledger.extras import require_library
 from cronledger.settings import PREFIX, Settings
 
 Attributes = Mapping[str, str | int]
@@ -53,10 +52,8 @@ class Tracing(Protocol):
 
 def require_extra(settings: Settings) -> None:
     """Raise ConfigurationError if tracing is on and its library is missing."""
-    if settings.tracing and not _has_library():
-        message = "is on, and opentelemetry-api is not installed"
-        remedy = "run `pip install 'cronledger[tracing]'`, or turn it off"
-        raise ConfigurationError([Problem(None, None, PREFIX + "TRACING", "true", message, remedy)])
+    if settings.tracing:
+        require_library(LIBRARY, "tracing", PREFIX + "TRACING")
 
 
 def tracing_of(settings: Settings) -> Tracing | None:
@@ -67,13 +64,6 @@ def tracing_of(settings: Settings) -> Tracing | None:
     if not settings.tracing:
         return None
     require_extra(settings)
-    from cronledger.telemetry.spans import OpenTelemetry  # noqa: PLC0415 - of an extra
+    from cronledger.tracing.spans import OpenTelemetry  # noqa: PLC0415 - of an extra
 
     return OpenTelemetry()
-
-
-def _has_library() -> bool:
-    try:
-        return find_spec(LIBRARY) is not None
-    except ModuleNotFoundError:  # of the package that contains it
-        return False

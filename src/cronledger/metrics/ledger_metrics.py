@@ -14,8 +14,8 @@ from psycopg import AsyncConnection
 
 from cronledger.ledger.database_errors import explained
 from cronledger.logger import get_logger
-from cronledger.telemetry.ledger_families import families
-from cronledger.telemetry.ledger_snapshot import Snapshot, read_snapshot
+from cronledger.metrics.ledger_families import families
+from cronledger.metrics.ledger_snapshot import Snapshot, read_snapshot
 
 log = get_logger(__name__)
 

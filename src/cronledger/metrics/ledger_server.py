@@ -8,7 +8,7 @@ from aiohttp import web
 
 from cronledger.ledger.access import Access
 from cronledger.ledger.senders import AsyncConnections
-from cronledger.telemetry.ledger_metrics import LedgerMetrics, encoded
+from cronledger.metrics.ledger_metrics import LedgerMetrics, encoded
 
 NAME = "cronledger metrics"
 

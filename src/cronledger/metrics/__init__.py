@@ -1,0 +1,1 @@
+"""Metrics of a replica and of the ledger, for Prometheus. `measurements` needs no library."""

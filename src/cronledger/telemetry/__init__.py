@@ -1,1 +1,0 @@
-"""Metrics and traces for systems outside. Only this package imports the libraries of its extras."""

@@ -1,0 +1,1 @@
+"""Spans of attempts and of enqueuing calls. Only `spans` imports OpenTelemetry."""
