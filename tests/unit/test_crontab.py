@@ -639,7 +639,7 @@ def test_command_reads_standard_input_and_can_be_told_the_format() -> None:
 def test_command_reports_what_it_left_out() -> None:
     result = run("-", stdin="MAILTO=me\n@reboot x\n* * * * * caf\xe9\n".encode("latin-1"))
     assert result.exit_code == 1
-    assert "-:1: mail is sent when a job begins to fail" in result.stderr
+    assert "-:1: mail is sent only when a job begins to fail" in result.stderr
     assert "-:2: not imported: @reboot has no equivalent" in result.stderr
     assert "\n    @reboot x\n" in result.stderr
     assert "-:3: not imported: contains a NUL or is not UTF-8" in result.stderr

@@ -218,8 +218,8 @@ class _Reader:
         if name == "MAILFROM" or not addresses(value):
             return
         self._remark(
-            "mail is sent when a job begins to fail and when it has recovered; cron sends each "
-            "output, and here the ledger keeps the end of it"
+            "mail is sent only when a job begins to fail and when it recovers; cron sends each "
+            "output, but here the ledger keeps the end of the output"
         )
 
     def _job(self, number: int, text: str, bare: str) -> ImportedJob:

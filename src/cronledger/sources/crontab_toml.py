@@ -51,9 +51,9 @@ def _header(options: Options, *, mails: bool) -> list[str]:
         'catch_up = "skip": as in cron, runs that were missed do not start later.',
         "Cron starts commands in the user's home with PATH=/usr/bin:/bin. A replica starts them in "
         "its own directory with its own environment, unless cwd and env are set.",
-        "Mail is sent when a job begins to fail and when it has recovered, through the SMTP server "
-        "of localhost: set host, port, user and password of the channel for another one. The "
-        "ledger keeps the end of each output."
+        "Mail is sent when a job begins to fail and when it recovers. The SMTP server is localhost."
+        " For another one, set host, port, user and password of the channel. The ledger keeps the "
+        "end of each output."
         if mails
         else "No mail is sent. The ledger keeps the end of the output.",
     ]
