@@ -278,6 +278,21 @@ async def test_f68_lateness_is_that_of_the_ledger(ledger: Ledger) -> None:
     assert _counted(collector, "success") == len(ran)
 
 
+async def test_f68_the_skew_is_that_between_host_and_database(ledger: Ledger) -> None:
+    replica = ledger.replica(App("skewed"))
+    collector = replica.collector()
+    assert collector.read().clock_skew is None
+    async with replica:
+        await replica.step()
+        before = collector.read().clock_skew
+        ledger.travel(by="1h")
+        await replica.step()
+        after = collector.read().clock_skew
+    assert before is not None
+    assert after is not None
+    assert round((after - before) / 60) == -60
+
+
 async def test_f68_a_release_at_the_drain_is_counted(ledger: Ledger) -> None:
     app, began = App("drained"), asyncio.Event()
 
