@@ -278,17 +278,17 @@ class Settings(BaseSettings):
         False,
         description="Serve /metrics for Prometheus on `health_port`. Needs the extra `metrics`.",
     )
-    metrics_jobs: Annotated[Number, Field(ge=1, le=100_000)] = Field(
-        1_000,
-        description="Most jobs with series of their own in the metrics of the ledger. Jobs that "
-        "fail or are overdue come first, then jobs in the order of their names.",
-    )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="Format of the log. `auto`: `console` on a terminal, otherwise `json`."
     )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], BeforeValidator(_lowered)
     ] = Field("info", description="Lowest level that is logged.")
+    metrics_jobs: Annotated[Number, Field(ge=1, le=100_000)] = Field(
+        1_000,
+        description="Most jobs with series of their own in the metrics of the ledger. Jobs that "
+        "fail or are overdue come first, then jobs in the order of their names.",
+    )
     embedded_dir: Path | None = Field(
         None,
         description="Data directory of the embedded PostgreSQL. If it is not set: the data "

@@ -12,13 +12,14 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from starlette.testclient import TestClient
 
+from cronledger import extras
 from cronledger.metrics import ledger_metrics
-from cronledger.web.pages import metrics as page
 from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db
-from tests.db.support.scrapes import Scrape, check, needs_promtool
+from tests.db.support.scrapes import Scrape
 from tests.processes import clean_environ
+from tests.promtool import complaints, needs_promtool
 from tests.web.support.browsing import app, client, text
 from tests.web.support.logins import Logins
 
@@ -84,7 +85,7 @@ def test_f69_with_a_proxy_prometheus_passes_the_proxy(database_url: str, logins:
 def test_f69_without_the_extra_the_page_names_it(
     browser: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "LIBRARY", "a_library_that_is_missing")
+    monkeypatch.setattr(extras, "find_spec", lambda _: None)
     missing = browser.get("/metrics")
     assert missing.status_code == 404
     assert "run `pip install 'cronledger[metrics]'`" in text(missing.text)
@@ -150,4 +151,4 @@ def test_f69_the_setting_limits_the_jobs_of_the_page(limited: TestClient, db: Db
 @needs_promtool
 def test_f69_promtool_accepts_the_metrics_of_the_page(browser: TestClient, db: Db) -> None:
     rows.job(db)
-    check(browser.get("/metrics").text)
+    assert complaints(browser.get("/metrics").content) == ""

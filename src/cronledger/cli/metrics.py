@@ -1,10 +1,6 @@
 """`cronledger metrics`: print or serve the metrics of the whole ledger."""
 
-from importlib.util import find_spec
-
 import click
-
-LIBRARY = "prometheus_client"
 
 
 @click.command()
@@ -30,10 +26,9 @@ def metrics(*, listen: str | None, job_limit: int | None) -> None:
     connection; 3 if the database cannot be reached, without --listen; 4 if the schema is out of
     date. The command needs the extra `cronledger[metrics]`.
     """
-    if find_spec(LIBRARY) is None:
-        raise click.UsageError(
-            f"{LIBRARY} is not installed; run `pip install 'cronledger[metrics]'`"
-        )
+    from cronledger.extras import require_library
+
+    require_library("prometheus_client", "metrics", "cronledger metrics")
     import asyncio
 
     from cronledger.cli.session import database, settings_here

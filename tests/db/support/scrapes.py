@@ -1,23 +1,14 @@
 """Scrapes of metrics: what was exposed, as values by series."""
 
 import asyncio
-import shutil
-import subprocess
 from collections.abc import Mapping
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from psycopg.conninfo import make_conninfo
 
 from cronledger.ledger.access import Access
 from cronledger.ledger.senders import AsyncConnections
 from cronledger.metrics.ledger_metrics import LedgerMetrics, encoded
-
-PROMTOOL = shutil.which("promtool")
-
-needs_promtool = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is missing: on Debian, apt-get install prometheus"
-)
 
 
 class Scrape(dict[str, dict[tuple[str, ...], float]]):
@@ -67,12 +58,3 @@ async def read_text(url: str, *, job_limit: int = 1_000) -> str:
 def scrape(url: str, *, job_limit: int = 1_000) -> Scrape:
     """One scrape, read now."""
     return Scrape(asyncio.run(read_text(url, job_limit=job_limit)))
-
-
-def check(text: str) -> None:
-    """Fail if promtool has a complaint."""
-    assert PROMTOOL is not None
-    checked = subprocess.run(
-        [PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False
-    )
-    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

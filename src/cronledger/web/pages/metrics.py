@@ -1,23 +1,22 @@
 """The metrics of the ledger, for Prometheus. Need the extra `metrics`."""
 
-from importlib.util import find_spec
-
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cronledger.rules.problems import ConfigurationError
+from cronledger.extras import require_library
 from cronledger.web.gate import METRICS
 from cronledger.web.site import site_of
-
-LIBRARY = "prometheus_client"
 
 
 async def metrics(request: Request) -> Response:
     """Return the metrics in a format that the request accepts."""
-    if find_spec(LIBRARY) is None:
-        text = f"{LIBRARY} is not installed; run `pip install 'cronledger[metrics]'`"
-        raise HTTPException(404, text)
+    try:
+        require_library("prometheus_client", "metrics", METRICS)
+    except ConfigurationError as error:
+        raise HTTPException(404, f"{error}.") from None
     measured = site_of(request).metrics()
     body, content_type = await measured.exposition(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": content_type})
