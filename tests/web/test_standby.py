@@ -10,6 +10,7 @@ from cronledger.web import create_app
 from tests.cluster.support.servers import Pair, stopping
 from tests.database import fast_directory, scratch_directory
 from tests.db.support import rows
+from tests.db.support.scrapes import Scrape
 from tests.waiting import until
 from tests.web.support.browsing import SAME_ORIGIN, client, panel, text
 
@@ -17,7 +18,7 @@ MISSING = Pair.missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
 
 
-def test_f54_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> None:
+def test_f54_f69_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> None:
     with scratch_directory(fast_directory()) as directory, stopping(pair := Pair(directory)):
         primary = pair.primary.start()
         migrate(primary)
@@ -33,6 +34,7 @@ def test_f54_a_standby_is_read_and_the_primary_is_changed(tmp_path: Path) -> Non
 
                 until("the job has arrived", lambda: "slow active" in panel(shown(), "queues"))
                 assert "Read from a standby, whose last change is" in text(shown())
+                assert Scrape(browser.get("/metrics").text)["queue_paused"] == {("slow",): 0}
                 data = {"queue": "slow", "reason": "incident"}
                 done = browser.post("/queues/pause", data=data, headers=SAME_ORIGIN)
                 assert done.status_code == 303
