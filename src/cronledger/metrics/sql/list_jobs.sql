@@ -20,6 +20,7 @@ WITH rolled_up AS MATERIALIZED (
         SELECT (array_agg(n.status ORDER BY n.plan_time DESC) FILTER (WHERE n.status IN ('SUCCESS', 'FAILED')))[1] AS status
         FROM (SELECT e.plan_time, e.status FROM {schema}.execution_status e
               WHERE (e.job_name, e.scope_kind, e.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+                AND e.plan_time <= {schema}.db_now()
               ORDER BY e.plan_time DESC LIMIT 10) n
     ) l
     WHERE l.status IS DISTINCT FROM 'SUCCESS'
@@ -48,29 +49,28 @@ WITH rolled_up AS MATERIALIZED (
     ) s
     UNION
     SELECT f.job_name, f.scope_kind, f.scope_id FROM failing f JOIN chosen c ON c.name = f.job_name
-), facts AS MATERIALIZED (
-    SELECT s.job_name, max(l.plan_time) AS last_plan_time, max(coalesce(o.finished_at, p.finished_at)) AS last_success_at,
-           max(f.streak) AS streak
+), newest AS MATERIALIZED (
+    SELECT s.job_name, s.scope_kind, s.scope_id, l.plan_time, l.status, l.finished_at
     FROM looked_at s
-    CROSS JOIN rolled_up r
     CROSS JOIN LATERAL (
         SELECT e.plan_time, e.status, e.finished_at FROM {schema}.execution_status e
         WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+          AND e.plan_time <= {schema}.db_now()
         ORDER BY e.plan_time DESC LIMIT 1
     ) l
-    -- The other subqueries read nothing if the newest execution is a SUCCESS.
+), earlier AS MATERIALIZED (  -- only of scopes whose newest execution is not a SUCCESS
+    SELECT s.job_name, coalesce(n.finished_at, o.finished_at) AS last_success_at, f.streak
+    FROM newest s
+    CROSS JOIN rolled_up r
     LEFT JOIN LATERAL (
         SELECT e.finished_at FROM {schema}.execution_status e
-        WHERE l.status <> 'SUCCESS' AND e.status = 'SUCCESS' AND e.plan_time >= r.before
+        WHERE e.status = 'SUCCESS' AND e.plan_time >= r.before AND e.plan_time <= {schema}.db_now()
           AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
         ORDER BY e.plan_time DESC LIMIT 1
     ) n ON true
-    CROSS JOIN LATERAL (
-        SELECT CASE l.status WHEN 'SUCCESS' THEN l.finished_at ELSE n.finished_at END AS finished_at
-    ) p
     LEFT JOIN LATERAL (
         SELECT h.hour FROM {schema}.execution_hours h
-        WHERE p.finished_at IS NULL AND h.success > 0
+        WHERE n.finished_at IS NULL AND h.success > 0
           AND (h.job_name, h.scope_kind, h.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
         ORDER BY h.hour DESC LIMIT 1
     ) h ON true
@@ -83,20 +83,29 @@ WITH rolled_up AS MATERIALIZED (
     CROSS JOIN LATERAL (  -- 120 rows are read only if there is no SUCCESS among the newest ten
         SELECT CASE WHEN count(*) FILTER (WHERE x.status = 'SUCCESS') = 0 THEN 120 ELSE 10 END AS max_rows
         FROM (SELECT e.status FROM {schema}.execution_status e
-              WHERE l.status <> 'SUCCESS'
-                AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+              WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+                AND e.plan_time <= {schema}.db_now()
               ORDER BY e.plan_time DESC LIMIT 10) x
     ) m
     CROSS JOIN LATERAL (
         SELECT least(count(*) FILTER (WHERE y.is_streak), 100) AS streak
         FROM (SELECT bool_and(x.status = 'FAILED') OVER (ORDER BY x.plan_time DESC) AS is_streak
               FROM (SELECT e.plan_time, e.status FROM {schema}.execution_status e
-                    WHERE l.status <> 'SUCCESS'
-                      AND (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+                    WHERE (e.job_name, e.scope_kind, e.scope_id) = (s.job_name, s.scope_kind, s.scope_id)
+                      AND e.plan_time <= {schema}.db_now()
                     ORDER BY e.plan_time DESC LIMIT m.max_rows) x
               WHERE x.status IN ('SUCCESS', 'FAILED')) y
     ) f
-    GROUP BY s.job_name
+    WHERE s.status <> 'SUCCESS'
+), facts AS MATERIALIZED (
+    SELECT u.job_name, max(u.plan_time) AS last_plan_time, max(u.last_success_at) AS last_success_at, max(u.streak) AS streak
+    FROM (
+        SELECT n.job_name, n.plan_time, CASE n.status WHEN 'SUCCESS' THEN n.finished_at END AS last_success_at, 0 AS streak
+        FROM newest n
+        UNION ALL
+        SELECT e.job_name, NULL, e.last_success_at, e.streak FROM earlier e
+    ) u
+    GROUP BY u.job_name
 )
 SELECT c.name, c.queue, c.schedule, c.timezone, c.handler, c.owner, c.paused, c.total, coalesce(p.scopes, 0) AS scopes,
        CASE WHEN NOT c.paused THEN p.next_plan_time END AS next_plan_time, coalesce(r.count, 0) AS running,
