@@ -240,7 +240,7 @@ def plan(db: Db, name: str, **params: Any) -> list[dict[str, Any]]:
 PARAMETERS: dict[str, dict[str, Any]] = {
     "list_jobs": {"overdue": [], "max_jobs": 1_000, "max_scopes": 10, "max_failures": 1_000},
     "list_queues": {"max_rows": 100},
-    "list_undelivered": {"max_rows": 100, "max_read": 10_000},
+    "list_undelivered": {"max_rows": 100, "max_read": 1_000},
     "count_breaches": {"max_read": 10_000},
     "count_failures": {"max_read": 10_000},
     "read_lateness": {"max_read": 1_000},

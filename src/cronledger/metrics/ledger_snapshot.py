@@ -23,7 +23,9 @@ LOCK_SECONDS = 2
 MOST_QUEUES = 100
 """Queues, and channels, with series of their own."""
 MOST_READ = 10_000
-"""The newest rows among which breaches, alerts, failures and starts are counted."""
+"""The newest rows among which breaches, failures and starts are counted."""
+MOST_ALERTS = 1_000
+"""The newest alerts whose deliveries are looked up, each in all partitions."""
 MOST_FAILURES = 1_000
 """The newest failures whose jobs are examined for failing scopes."""
 MOST_SCOPES = 10
@@ -110,7 +112,7 @@ async def read_snapshot(
             violations=await counts("count_violations", "kind"),
             breaches=await counts("count_breaches", "kind", max_read=MOST_READ),
             skips=await counts("count_skips", "reason"),
-            undelivered=await read("list_undelivered", max_read=MOST_READ, max_rows=MOST_QUEUES),
+            undelivered=await read("list_undelivered", max_read=MOST_ALERTS, max_rows=MOST_QUEUES),
             crashes=(await read("count_crashes"))[0]["count"],
             failures=(await read("count_failures", max_read=MOST_READ))[0]["count"],
             lateness=(await read("read_lateness", max_read=MOST_READ))[0]["p99"],
