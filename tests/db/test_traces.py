@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from aiohttp import web
 from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id
 from structlog.contextvars import merge_contextvars
@@ -200,6 +201,30 @@ async def test_f70_without_an_sdk_nothing_is_stored(
     async with whole.replica(tracing=True):
         row = await whole.run("tell")
     assert (row["output"], row["trace_id"]) == ("<none>\n", None)
+
+
+@pytest.mark.parametrize("broken", ["on_start", "on_end"])
+async def test_f70_an_error_of_the_sdk_changes_no_execution(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    class Broken(SpanProcessor): ...
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    def work() -> None: ...
+
+    setattr(Broken, broken, fails)
+    provider = TracerProvider()
+    provider.add_span_processor(Broken())
+    monkeypatch.setattr("opentelemetry.trace.get_tracer", provider.get_tracer)
+    job = whole.job(work)
+    with capture_logs([merge_contextvars]) as lines:
+        async with whole.replica(tracing=True):
+            rows = [await whole.run(job) for _ in range(2)]
+    assert [row["status"] for row in rows] == ["SUCCESS"] * 2
+    failed = [line["execution_id"] for line in lines if line["event"] == "span_failed"]
+    assert failed == [row["id"] for row in rows]
 
 
 # --- the span that enqueued -----------------------------------------------------------------------

@@ -1,36 +1,45 @@
-"""The span of an attempt: its name, its attributes and its status."""
+"""The span of an attempt: its name, its attributes, its status, and what carries its trace on.
+
+The SDK is the program's. What it raises is logged, and changes no execution.
+"""
+
+from collections.abc import Mapping
 
 from cronledger.engine.lease import Lease
+from cronledger.logger import get_logger
 from cronledger.rules.model import Status
 from cronledger.rules.outcome import Outcome
 from cronledger.tracing.interface import AttemptSpan, Tracing
+
+log = get_logger(__name__)
 
 LOST = "lost"
 RELEASED = "released"
 
 
-def begin(tracing: Tracing, lease: Lease) -> AttemptSpan:
+def begin(tracing: Tracing, lease: Lease) -> AttemptSpan | None:
     """Begin the span of an attempt in the task of the attempt, and record its trace in the lease.
 
-    `tracing` makes it.
+    `tracing` makes it. Return None if that fails.
     """
     claimed, job = lease.claimed, lease.job
     key = claimed.key
-    span = tracing.begin(
-        f"run {key.job_name}",
-        {
-            "cronledger.job": key.job_name,
-            "cronledger.scope_kind": key.scope_kind,
-            "cronledger.scope_id": key.scope_id,
-            "cronledger.plan_time": key.plan_time.isoformat(),
-            "cronledger.attempt": claimed.attempt,
-            "cronledger.queue": lease.queue,
-            "cronledger.handler": job.handler.value,
-            "cronledger.trigger": claimed.trigger,
-            "cronledger.execution_id": claimed.id,
-        },
-        lease.traceparent,
-    )
+    attributes: dict[str, str | int] = {
+        "cronledger.job": key.job_name,
+        "cronledger.scope_kind": key.scope_kind,
+        "cronledger.scope_id": key.scope_id,
+        "cronledger.plan_time": key.plan_time.isoformat(),
+        "cronledger.attempt": claimed.attempt,
+        "cronledger.queue": lease.queue,
+        "cronledger.handler": job.handler.value,
+        "cronledger.trigger": claimed.trigger,
+        "cronledger.execution_id": claimed.id,
+    }
+    try:
+        span = tracing.begin(f"run {key.job_name}", attributes, lease.traceparent)
+    except Exception:
+        log.exception("span_failed")
+        return None
     lease.trace_id = span.trace_id
     return span
 
@@ -48,4 +57,21 @@ def end(span: AttemptSpan, ended: Outcome, *, release: bool, lost: bool) -> None
         attributes["cronledger.error_code"] = ended.error_code
     failed = lost or (ended.status is Status.FAILED and not release)
     line = (ended.error_msg or "").partition("\n")[0]
-    span.end(attributes, f"{ended.error_code}: {line}" if failed else None)
+    try:
+        span.end(attributes, f"{ended.error_code}: {line}" if failed else None)
+    except Exception:
+        log.exception("span_failed")
+
+
+def trace_context(span: AttemptSpan | None) -> Mapping[str, str]:
+    """Return `traceparent`, and `tracestate` if there is one. Empty without a trace."""
+    return {} if span is None else span.trace_context()
+
+
+def headers(span: AttemptSpan | None) -> Mapping[str, str]:
+    """Return the headers of a request that belongs to the attempt. Empty without a trace."""
+    try:
+        return {} if span is None else span.headers()
+    except Exception:  # of a propagator of the program
+        log.exception("span_failed")
+        return {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cronledger.app import Context
 from cronledger.engine.commands.client import CommandEnd, Supervisor
 from cronledger.engine.lease import Lease
+from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.guard import LeaseEndedError
 from cronledger.rules import outcome
 from cronledger.rules.model import Job
@@ -31,7 +32,8 @@ class CommandHandlers:
         had ended before the command could start.
         """
         deadline = lease.deadline
-        variables = {**job.target.get("env", {}), **environment(context), **_trace_context(span)}
+        trace = {name.upper(): value for name, value in trace_context(span).items()}
+        variables = {**job.target.get("env", {}), **environment(context), **trace}
         end = await self._run(job, context, variables, deadline)
         # Nothing has run. If the lease was renewed meanwhile, there is time for it again.
         while end.reason == "too_late" and lease.usable and lease.deadline > deadline:
@@ -84,9 +86,3 @@ def environment(context: Context) -> Mapping[str, str]:
         "CRONLEDGER_LEASE_TOKEN": str(context.lease_token),
         "CRONLEDGER_RUNNER_ID": context.runner_id,
     }
-
-
-def _trace_context(span: AttemptSpan | None) -> Mapping[str, str]:
-    if span is None:
-        return {}
-    return {name.upper(): value for name, value in span.trace_context().items()}

@@ -19,6 +19,7 @@ from yarl import URL
 from cronledger.app import Context
 from cronledger.engine.addresses import AddressRefusedError, Resolver, check_literal
 from cronledger.engine.redaction import LONGEST_SPELLING, redacted
+from cronledger.engine.running.attempt_spans import headers
 from cronledger.engine.running.handlers.guard import Guard
 from cronledger.rules import outcome
 from cronledger.rules.error_codes import ErrorCode
@@ -71,7 +72,7 @@ class HttpHandlers:
                 "headers of the job use it; set it for every replica"
             )
         request = _request(target, context, self.environ)
-        for name, value in ({} if span is None else span.headers()).items():
+        for name, value in headers(span).items():
             request.headers.setdefault(name, value)
         connector = aiohttp.TCPConnector(resolver=Resolver(target.allow_private), limit=1)
         # The executor enforces run_timeout by a cancellation.

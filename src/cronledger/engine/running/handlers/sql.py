@@ -14,6 +14,7 @@ from psycopg import AsyncCursor
 from psycopg.errors import Diagnostic
 
 from cronledger.app import Context
+from cronledger.engine.running.attempt_spans import trace_context
 from cronledger.engine.running.handlers.transaction import ExecutionTransaction
 from cronledger.rules import outcome
 from cronledger.rules.error_codes import ErrorCode
@@ -86,8 +87,8 @@ def _comment(span: AttemptSpan | None) -> str:
     It begins a line, because the statement may end with a comment. It comes last, so that the
     positions in the server's messages stay those of the statement.
     """
-    fields = {} if span is None else span.trace_context()
-    pairs = ",".join(f"{name}='{quote(value)}'" for name, value in sorted(fields.items()))
+    fields = sorted(trace_context(span).items())
+    pairs = ",".join(f"{name}='{quote(value)}'" for name, value in fields)
     return f"\n/*{pairs}*/" if pairs else ""
 
 
