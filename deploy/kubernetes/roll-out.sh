@@ -24,7 +24,13 @@ for deployment in replica page metrics; do
 done
 # The pods that drain are no longer part of the Deployment.
 draining='{.items[?(@.metadata.deletionTimestamp)].metadata.name}'
+tries=450
 while [ -n "$(kubectl -n "$namespace" get pods -l "$component=replica" -o jsonpath="$draining")" ]; do
+    tries=$((tries - 1))
+    if [ "$tries" = 0 ]; then
+        echo "an old replica still drains after 15 minutes; remove its pod, and run $0 again" >&2
+        exit 1
+    fi
     sleep 2
 done
 migrate migrate-post
