@@ -264,7 +264,13 @@ BEGIN
                         'error_msg', left(found.error_msg, 1000), 'output', right(found.output, 1000),
                         'attempt', found.attempt, 'duration_ms', found.duration_ms))::{schema}.tracked_states,
                 found.after, found.opens, found.closes, found.paused);
-        ELSIF found.event = 'late' AND found.trigger = 'schedule' AND found.first_start IS NOT NULL THEN
+        ELSIF found.event = 'late' AND found.trigger = 'schedule' AND found.first_start IS NOT NULL
+              -- An earlier one, which ran for longer, closes nothing.
+              AND (found.first_start > found.due_at + found.grace OR NOT EXISTS (
+                  SELECT FROM {schema}.tracked_states t
+                  WHERE (t.job_name, t.scope_kind, t.scope_id, t.runner_id, t.event, t.channel)
+                      = (found.job_name, found.scope_kind, found.scope_id, '', 'late', found.channel)
+                    AND t.plan_time > found.plan_time)) THEN
             PERFORM {schema}_internal.observe_event(
                 ROW(found.channel, 'late', found.job_name, found.scope_kind, found.scope_id, '',
                     (found.first_start > found.due_at + found.grace)::integer, NULL, NULL, NULL, found.id,

@@ -216,7 +216,7 @@ def test_f64_an_overdue_execution_opens_and_its_start_closes(ledger: Ledger) -> 
     assert raised(ledger) == [("overdue", "opened"), ("overdue", "closed")]
 
 
-def started(ledger: Ledger, seconds: int) -> None:
+def started(ledger: Ledger, seconds: int, ago: str = "3 min") -> None:
     """Insert the SUCCESS of a scheduled execution that started so long after it was due."""
     ledger.travel(by=timedelta(minutes=5))
     ledger.values(
@@ -224,8 +224,8 @@ def started(ledger: Ledger, seconds: int) -> None:
         " revision, queue, due_at, attempt, max_attempts, lease_token, started_at, finished_at,"
         " duration_ms, changed_xact) SELECT 'job', 'global', 'global', at, 'SUCCESS', 'schedule',"
         " 1, 'default', at, 1, 1, gen_random_uuid(), at + %s * interval '1 s',"
-        " db_now(), 1, pg_current_xact_id() FROM (SELECT db_now() - interval '3 min' AS at) t",
-        seconds,
+        " db_now(), 1, pg_current_xact_id() FROM (SELECT db_now() - %s::interval AS at) t",
+        seconds, ago,
     )  # fmt: skip
 
 
@@ -234,6 +234,18 @@ def test_f64_a_late_start_opens_and_a_start_in_time_closes(ledger: Ledger) -> No
     for seconds in (1, 61, 90, 59):
         started(ledger, seconds)
         step(ledger)
+    assert raised(ledger) == [("late", "opened"), ("late", "closed")]
+
+
+def test_f64_an_earlier_start_in_time_that_ends_later_closes_nothing(ledger: Ledger) -> None:
+    watched(ledger, "late")
+    started(ledger, 90)
+    step(ledger)
+    started(ledger, 0, ago="1 hour")
+    step(ledger)
+    assert raised(ledger) == [("late", "opened")]
+    started(ledger, 0)
+    step(ledger)
     assert raised(ledger) == [("late", "opened"), ("late", "closed")]
 
 
