@@ -400,12 +400,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.observe_breaches(pg_snapshot, pg_snapshot, timestamptz) IS 'Observes the breaches that were recorded from this instant on, by transactions that are visible in the second snapshot and not in the first one.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.observe_overdue() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}_internal.observe_overdue(most integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     found record;
+    total integer := 0;
 BEGIN
     IF NOT EXISTS (SELECT FROM {schema}_internal.alert_rules() r WHERE r.event = 'overdue') THEN
-        RETURN;
+        RETURN false;
     END IF;
     FOR found IN
         WITH rules AS MATERIALIZED (
@@ -426,8 +427,9 @@ BEGIN
                           = (o.job_name, o.scope_kind, o.scope_id, n.channel)
         JOIN rules r ON (r.job_name, r.channel) = (coalesce(n.job_name, t.job_name), coalesce(n.channel, t.channel))
         WHERE o.job_name IS NULL OR t.job_name IS NULL
-        ORDER BY r.job_name, r.channel, kind, scope
+        ORDER BY r.job_name, r.channel, kind, scope LIMIT most
     LOOP
+        total := total + 1;
         PERFORM {schema}_internal.observe_event(
             ROW(found.channel, 'overdue', found.job_name, found.kind, found.scope, '', found.holds::integer, NULL, NULL,
                 NULL, found.id, found.plan_time,
@@ -436,13 +438,15 @@ BEGIN
                 jsonb_strip_nulls(jsonb_build_object('reason', found.reason, 'due_at', found.due_at))
             )::{schema}.tracked_states, found.after, found.opens, found.closes, false);
     END LOOP;
+    RETURN total = most;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_overdue() IS 'Observes which (job, scope) of jobs with the event overdue have been overdue for longer than grace, and which no longer are. Jobs that are paused keep their states.';
+COMMENT ON FUNCTION {schema}_internal.observe_overdue(integer) IS 'Observes which (job, scope) of jobs with the event overdue have been overdue for longer than grace, and which no longer are: at most this many, so that a transaction ends in time. Returns whether more may be left. Jobs that are paused keep their states.';
 
-CREATE OR REPLACE FUNCTION {schema}_internal.observe_skips(from_at timestamptz) RETURNS void LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION {schema}_internal.observe_skips(from_at timestamptz, most integer) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$
 DECLARE
     found record;
+    total integer := 0;
 BEGIN
     -- The last skip of each scope, by the key of skips. A range that grows has a new end.
     FOR found IN
@@ -470,8 +474,9 @@ BEGIN
             ON (t.job_name, t.scope_kind, t.scope_id, t.runner_id, t.event, t.channel)
              = (s.job_name, s.scope_kind, s.scope_id, '', 'skipped', r.channel)
         WHERE k.through_plan_time > coalesce(t.seen_plan_time, greatest(from_at, r.declared_at))
-        ORDER BY r.job_name, r.channel, s.scope_kind, s.scope_id
+        ORDER BY r.job_name, r.channel, s.scope_kind, s.scope_id LIMIT most
     LOOP
+        total := total + 1;
         PERFORM {schema}_internal.observe_event(
             ROW(found.channel, 'skipped', found.job_name, found.scope_kind, found.scope_id, '', 1, NULL, NULL,
                 found.through_plan_time, found.blocked_by, found.through_plan_time,
@@ -482,8 +487,9 @@ BEGIN
                                    'through_plan_time', found.through_plan_time))::{schema}.tracked_states,
             found.after, found.opens, found.closes, found.paused OR found.retired);
     END LOOP;
+    RETURN total = most;
 END $$;
-COMMENT ON FUNCTION {schema}_internal.observe_skips(timestamptz) IS 'Observes new skips, with the reason overlap or missed, of jobs with the event skipped. For a scope that is not tracked yet, skips before this instant or before its job had the rule do not count. Skips of a retired scope raise no alert.';
+COMMENT ON FUNCTION {schema}_internal.observe_skips(timestamptz, integer) IS 'Observes at most this many new skips, with the reason overlap or missed, of jobs with the event skipped. Returns whether more may be left. For a scope that is not tracked yet, skips before this instant or before its job had the rule do not count. Skips of a retired scope raise no alert.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_runners(from_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -692,6 +698,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit 
 DECLARE
     progress {schema}.alert_progress;
     upto     pg_snapshot;
+    more     boolean := false;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.raise_alerts', 0)) THEN
         RETURN NULL;
@@ -710,20 +717,21 @@ BEGIN
     IF progress.next_at <= {schema}.db_now() OR progress.next_at > {schema}.db_now() + interval '1 minute' THEN
         PERFORM {schema}_internal.forget_states();
         PERFORM {schema}_internal.close_met_deadlines();
-        PERFORM {schema}_internal.observe_overdue();
-        PERFORM {schema}_internal.observe_skips(progress.since);
+        -- Each of these searches takes as long as some thousand flips.
+        more := {schema}_internal.observe_overdue(20 * most);
+        more := {schema}_internal.observe_skips(progress.since, 20 * most) OR more;
         PERFORM {schema}_internal.observe_runners(progress.since);
         PERFORM {schema}_internal.observe_verifications(progress.since);
         PERFORM {schema}_internal.settle_states();
         PERFORM {schema}_internal.remind_of_states();
-        progress.next_at := {schema}.db_clock() + interval '10 seconds';
+        progress.next_at := {schema}.db_clock() + CASE WHEN more THEN interval '0' ELSE interval '10 seconds' END;
     END IF;
     PERFORM {schema}_internal.deliver_alerts();
     UPDATE {schema}.alert_progress p
     SET handled = upto, since = progress.since, next_at = progress.next_at;
-    RETURN {schema}_internal.has_unobserved(upto);
+    RETURN more OR {schema}_internal.has_unobserved(upto);
 END $$;
-COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions and new breaches, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more changes are left; NULL: another process does it.';
+COMMENT ON FUNCTION {schema}_internal.raise_alerts(integer) IS 'Observes about this many changed executions and new breaches, and events of other kinds every 10 seconds; flips states, writes alerts, and creates their deliveries, all in this transaction. Returns whether more is left; NULL: another process does it.';
 
 -- VOLATILE, so that it finds what the statement that calls it has created.
 CREATE OR REPLACE FUNCTION {schema}_internal.is_delivery_due() RETURNS boolean

@@ -323,6 +323,25 @@ def test_f64_an_execution_of_a_retired_scope_that_waits_raises_nothing_twice(
     assert raised(ledger) == [("overdue", "opened")]
 
 
+@pytest.mark.parametrize("event", ["overdue", "skipped"])
+def test_f64_many_scopes_are_observed_by_several_transactions(ledger: Ledger, event: str) -> None:
+    channel(ledger)
+    ledger.job("job", handler="external", scope_kind="shard", notify=rule(event))
+    ids = [f"s{n}" for n in range(45)]
+    scopes(ledger, *ids)
+    for scope in ids:
+        if event == "overdue":
+            ledger.trigger("job", scope=scope)
+        else:
+            skip(ledger, "overlap", scope=scope)
+    ledger.travel(by=timedelta(minutes=5))
+    found = []
+    while ledger.one("SELECT cronledger_internal.raise_alerts(1)"):
+        found.append(ledger.one("SELECT count(*) FROM alerts"))
+    assert found == [20, 40]
+    assert ledger.values("SELECT scope_id FROM alerts ORDER BY scope_id") == sorted(ids)
+
+
 def test_f64_an_edit_loses_no_skip_that_was_not_observed(ledger: Ledger) -> None:
     watched(ledger, "skipped")
     skip(ledger, "overlap")
