@@ -440,6 +440,22 @@ async def test_f65_a_channel_that_nobody_can_use_fails_at_once(
     assert (status, code, again) == ("FAILED", "channel_invalid", None)
 
 
+@pytest.mark.parametrize("payload", [None, {}, {"alerts": {}}, {"alerts": []}, {"alerts": ["a"]}])
+async def test_f65_a_delivery_without_alerts_names_what_is_wrong(
+    ledger: Ledger, deliveries: Deliveries, payload: Any
+) -> None:
+    RECEIVED.clear()
+    declare(ledger, channels.Function(python=f"{__name__}:receive"))
+    ledger.values("SELECT trigger('alerts.ops', payload => %s)", Jsonb(payload))
+    await deliveries.run_all()
+    status, code, text, again = ledger.one(
+        "SELECT status, error_code, error_msg, next_attempt_at FROM executions"
+    )
+    assert (status, code, again) == ("FAILED", "payload_invalid", None)
+    assert "cronledger channels test ops" in text
+    assert RECEIVED == []
+
+
 async def test_f65_a_lost_lease_writes_nothing(
     ledger: Ledger, deliveries: Deliveries, one: Runner
 ) -> None:

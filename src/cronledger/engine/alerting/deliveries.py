@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 from pydantic import ValidationError
 
+from cronledger.engine.alerting import message
 from cronledger.engine.alerting.senders import DeliveryError, Sender
 from cronledger.engine.clock import DatabaseClock
 from cronledger.engine.commands.client import Supervisor
@@ -144,6 +145,10 @@ class Deliveries:
             found = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, ("target.channel", *found["loc"])))
             return failed(ErrorCode.CHANNEL_INVALID, f"{where}: {found['msg']}", final=True)
+        if not message.is_message(delivery.payload):
+            name = delivery.job_name.removeprefix(channels.PREFIX)
+            reason = f"its payload has no alerts; `cronledger channels test {name}` sends a test"
+            return failed(ErrorCode.PAYLOAD_INVALID, reason, final=True)
         sender = Sender(self._supervisor, self._threads, delivery, DELIVERY_SECONDS)
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):

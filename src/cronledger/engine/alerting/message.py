@@ -24,6 +24,12 @@ STATES = {
 """What an alert states of each event when its state is opened, and when it is closed."""
 
 
+def is_message(payload: object) -> bool:
+    """Return whether a payload has alerts. Anyone may trigger a delivery without."""
+    alerts = payload.get("alerts") if isinstance(payload, Mapping) else None
+    return isinstance(alerts, list) and bool(alerts) and all(isinstance(a, Mapping) for a in alerts)
+
+
 def subject(message: Message) -> str:
     """Return one line for all alerts of a message."""
     alerts = message["alerts"]
