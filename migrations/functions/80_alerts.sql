@@ -528,6 +528,7 @@ COMMENT ON FUNCTION {schema}_internal.observe_runners(timestamptz) IS 'Observes 
 CREATE OR REPLACE FUNCTION {schema}_internal.observe_verifications(from_at timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     found record;
+    open  jsonb;
 BEGIN
     FOR found IN
         WITH observed AS (
@@ -539,13 +540,21 @@ BEGIN
         CROSS JOIN unnest({schema}_internal.ledger_channels('violation')) c(channel)
         WHERE o.outcome = 'finished' AND o.finished_at >= from_at ORDER BY o.finished_at, o.id, c.channel
     LOOP
+        SELECT t.details INTO open FROM {schema}.tracked_states t
+        WHERE (t.job_name, t.event, t.channel) = ('', 'violation', found.channel) AND t.count > 0;
         IF found.violations > 0 THEN
+            -- The state covers what all runs with violations had checked. NULL is all jobs, or the beginning.
             PERFORM {schema}_internal.observe_event(
                 ROW(found.channel, 'violation', '', '', '', '', 1, NULL, NULL, NULL, NULL, NULL,
                     format('verify found %s violations%s', found.violations, ' of ' || found.job_name),
-                    jsonb_build_object('verification', found.id, 'job', found.job_name, 'violations', found.violations,
-                        'kinds', found.kinds, 'checked_after', found.checked_after,
-                        'checked_through', found.checked_through))::{schema}.tracked_states, 1, true, true, false);
+                    jsonb_build_object('verification', found.id, 'violations', found.violations, 'kinds', found.kinds,
+                        'job', CASE WHEN open IS NULL OR open ->> 'job' = found.job_name THEN found.job_name END,
+                        'checked_after', CASE WHEN open IS NULL THEN found.checked_after
+                            WHEN found.checked_after > (open ->> 'checked_after')::timestamptz
+                            THEN (open ->> 'checked_after')::timestamptz
+                            WHEN open ->> 'checked_after' IS NOT NULL THEN found.checked_after END,
+                        'checked_through', greatest(found.checked_through,
+                            (open ->> 'checked_through')::timestamptz)))::{schema}.tracked_states, 1, true, true, false);
         ELSE
             -- Only a run that has checked again what the run with violations had checked.
             PERFORM {schema}_internal.observe_event(

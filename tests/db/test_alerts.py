@@ -414,6 +414,21 @@ def test_f64_violations_open_until_a_later_run_has_none_there(ledger: Ledger) ->
     assert raised(ledger) == [("violation", "opened"), ("violation", "closed")]
 
 
+def test_f64_violations_of_several_runs_hold_until_one_run_has_checked_all(ledger: Ledger) -> None:
+    channel(ledger, on_ledger=["violation"])
+    ledger.job("a", handler="external")
+    ledger.job("b", handler="external")
+    verified(ledger, 2, "a")
+    verified(ledger, 1, "b")
+    step(ledger)
+    verified(ledger, 0, "b")
+    step(ledger)
+    assert open_states(ledger) == ["violation"]
+    verified(ledger, 0)
+    step(ledger)
+    assert raised(ledger) == [("violation", "opened"), ("violation", "closed")]
+
+
 def write_end(c: psycopg.Connection[Any], execution: int, status: str) -> None:
     """End an execution without the lock of its schedule, so that others can go on."""
     c.execute(
