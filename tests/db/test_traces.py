@@ -15,7 +15,8 @@ from aiohttp import web
 from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, format_span_id
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.trace import SpanKind, StatusCode, TraceState, format_span_id
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
@@ -348,6 +349,30 @@ async def test_f70_a_command_receives_the_trace_in_its_environment(
     async with whole.replica(tracing=True):
         row = await whole.run("tell")
     assert row["output"] == f"{traceparent(spans.one('run tell'))} none\n"
+
+
+async def test_f70_the_state_of_the_trace_is_carried_on(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Marking(Sampler):
+        def should_sample(self, *_: Any, **__: Any) -> SamplingResult:
+            state = TraceState([("vendor", "a*/b")])
+            return SamplingResult(Decision.RECORD_AND_SAMPLE, trace_state=state)
+
+        def get_description(self) -> str:
+            return "marks each trace"
+
+    provider = TracerProvider(sampler=Marking())
+    monkeypatch.setattr("opentelemetry.trace.get_tracer", provider.get_tracer)
+    whole.declare("tell", "command", {"command": 'echo "$TRACESTATE"'})
+    whole.rows("CREATE TABLE said (text text)")
+    whole.declare("write", "sql", {"sql": "INSERT INTO said SELECT current_query()"})
+    async with whole.replica(tracing=True):
+        told = await whole.run("tell")
+        await whole.run("write")
+    assert told["output"] == "vendor=a*/b\n"
+    text = whole.one("SELECT text FROM said")
+    assert text.endswith(",tracestate='vendor%3Da%2A%2Fb'*/")
 
 
 async def test_f70_a_request_has_the_header_unless_the_job_declares_one(

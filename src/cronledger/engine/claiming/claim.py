@@ -6,7 +6,7 @@
 4. Decide which plan_times run, which are skipped, and which schedules are parked.
 5. Write the new executions, the skips and the cursors. If the schedules were locked ahead of the
    instant at which they are due, the database first waits for that instant.
-6. Read when the next claim is due, and COMMIT.
+6. Read when the next claim is due, and with tracing the traceparents of what existed, and COMMIT.
 7. In transactions of their own, check the parked schedules again and record spec errors.
 
 Steps 1 to 3 are one round trip and one function, `claim_look`. Steps 5 and 6 are another round

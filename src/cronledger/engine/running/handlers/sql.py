@@ -88,7 +88,7 @@ def _comment(span: AttemptSpan | None) -> str:
     positions in the server's messages stay those of the statement.
     """
     fields = sorted(trace_context(span).items())
-    pairs = ",".join(f"{name}='{quote(value)}'" for name, value in fields)
+    pairs = ",".join(f"{name}='{quote(value, safe='')}'" for name, value in fields)
     return f"\n/*{pairs}*/" if pairs else ""
 
 
