@@ -5,8 +5,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cronledger.rules.problems import ConfigurationError
 from cronledger.extras import require_library
+from cronledger.rules.problems import ConfigurationError
 from cronledger.web.gate import METRICS
 from cronledger.web.site import site_of
 
