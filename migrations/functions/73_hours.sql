@@ -42,15 +42,20 @@ DECLARE
     horizon xid8 := pg_snapshot_xmin(pg_current_snapshot());
     since   xid8;
     upto    xid8;
+    last    xid8;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended('{schema}.roll_up_hours', 0)) THEN
         RETURN NULL;
     END IF;
     SELECT s.* INTO state FROM {schema}.roll_up_state s;
-    -- Numbers go back when a dump is restored into another server.
-    since := greatest(CASE WHEN horizon < state.marked_before THEN '3' ELSE state.marked_before END, after);
+    -- Numbers go back when a dump is restored into another server. All its executions are marked once; afterwards
+    -- numbers that this server has not reached are not read.
+    state.restoring := state.restoring OR horizon < state.marked_before;
+    since := greatest(CASE WHEN state.restoring THEN '3' ELSE state.marked_before END, after);
+    last := CASE WHEN state.restoring THEN '18446744073709551615' ELSE pg_snapshot_xmax(pg_current_snapshot()) END;
     -- All changes of one transaction together, at least one transaction.
-    SELECT e.changed_xact INTO upto FROM {schema}.executions e WHERE e.changed_xact >= since
+    SELECT e.changed_xact INTO upto FROM {schema}.executions e
+    WHERE e.changed_xact >= since AND e.changed_xact < last
     ORDER BY e.changed_xact OFFSET most LIMIT 1;
     IF upto = since THEN
         upto := (upto::text::numeric + 1)::text::xid8;
@@ -60,11 +65,11 @@ BEGIN
     INSERT INTO {schema}.changed_hours AS h (hour, job_name, scope_kind, scope_id, changes)
     SELECT date_trunc('hour', e.plan_time, 'UTC'), e.job_name, e.scope_kind, e.scope_id, count(*)
     FROM {schema}.executions e
-    WHERE e.changed_xact >= since AND e.changed_xact < coalesce(upto, '18446744073709551615')
+    WHERE e.changed_xact >= since AND e.changed_xact < coalesce(upto, last)
     GROUP BY 1, 2, 3, 4
     ON CONFLICT (hour, job_name, scope_kind, scope_id) DO UPDATE SET changes = h.changes + EXCLUDED.changes;
     UPDATE {schema}.roll_up_state s
-    SET marked_before = least(upto, horizon),
+    SET marked_before = least(upto, horizon), restoring = state.restoring AND upto IS NOT NULL,
         marked_at = CASE WHEN upto IS NULL THEN {schema}.db_now() ELSE s.marked_at END
     WHERE s.marked_before <> least(upto, horizon) OR upto IS NULL;
     RETURN upto::text;

@@ -10,6 +10,11 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET j
         SELECT e.job_name, e.scope_kind, e.scope_id, date_trunc('hour', e.plan_time, 'UTC')
         FROM {schema}.executions e
         WHERE e.changed_xact >= (SELECT s.marked_before FROM {schema}.roll_up_state s)
+          -- Once a restored dump is marked, its numbers that this server has not reached are those of marked hours.
+          AND e.changed_xact < (
+              SELECT CASE WHEN s.restoring OR s.marked_before > pg_snapshot_xmax(pg_current_snapshot())
+                          THEN '18446744073709551615' ELSE pg_snapshot_xmax(pg_current_snapshot()) END
+              FROM {schema}.roll_up_state s)
     ), ended AS (
         SELECT e.job_name, e.scope_kind, e.scope_id, date_trunc('hour', e.plan_time, 'UTC') AS hour,
                e.status, e.attempt, e.duration_ms, e.changed_xact,

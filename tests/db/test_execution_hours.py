@@ -150,6 +150,32 @@ def test_f60_numbers_of_transactions_that_went_back_miss_nothing(ledger: Ledger)
     assert [row["success"] for row in hours(ledger)] == [1, 2]
 
 
+def test_f60_the_hours_of_a_restored_dump_are_marked_once(
+    ledger: Ledger, database_url: str
+) -> None:
+    """Its transactions have numbers that the new server reaches in years, if ever."""
+    ledger.job(schedule=None)
+    ended(ledger, [1] * 7)
+    ledger.travel(by=2 * HOUR)
+    ledger.values("UPDATE executions SET changed_xact = (9000000000000 + id)::text::xid8")
+    ledger.values("UPDATE roll_up_state SET marked_before = '8000000000000'")
+    mark = "SELECT cronledger_internal.mark_changed_hours(%s::text::xid8, 3)"
+    assert ledger.one(mark, "0") is not None  # the process ends here, and another one begins anew
+    assert ledger.one("SELECT restoring FROM roll_up_state")
+    round_of(ledger)
+    assert not ledger.one("SELECT restoring FROM roll_up_state")
+    assert [row["success"] for row in hours(ledger)] == [7]
+    assert ledger.one(mark, "0") is None
+    assert ledger.one("SELECT count(*) FROM changed_hours") == 0
+    ended(ledger, [1, 2])
+    ledger.travel(by=2 * HOUR)
+    round_of(ledger)
+    assert [row["success"] for row in hours(ledger)] == [7, 2]
+    assert wrong(database_url) == []
+    ledger.values("UPDATE rolled_up_hours SET success = 8 WHERE success = 7")
+    assert len(wrong(database_url)) == 1
+
+
 def test_f60_marks_and_counts_are_bounded_and_go_on(ledger: Ledger) -> None:
     ledger.job(schedule=None)
     ended(ledger, [1] * 7)  # 7 transactions
