@@ -49,6 +49,8 @@ def test_f69_prometheus_gets_the_format_that_it_prefers(browser: TestClient) -> 
     response = browser.get("/metrics", headers={"Accept": accept})
     assert response.headers["content-type"].startswith("application/openmetrics-text")
     assert response.text.endswith("# EOF\n")
+    response = browser.get("/metrics", headers={"Accept": "text/plain;version=x"})
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from time import monotonic
 from typing import Any
 
 import psycopg
-from prometheus_client.exposition import choose_encoder, generate_latest
+from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from psycopg import AsyncConnection
 
 from cronledger.ledger.database_errors import explained
 from cronledger.logger import get_logger
+from cronledger.metrics.formats import format_for
 from cronledger.metrics.ledger_families import families
 from cronledger.metrics.ledger_snapshot import Snapshot, read_snapshot
 
@@ -47,7 +48,7 @@ class LedgerMetrics:
 
         A ledger that cannot be read is `cronledger_up 0`, without any other value of the ledger.
         """
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = format_for(accept)
         async with self._lock:
             if monotonic() >= self._next_at:
                 await self._refresh()

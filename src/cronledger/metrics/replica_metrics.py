@@ -11,12 +11,12 @@ from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from cronledger.ledger.migrate import newest_migration
+from cronledger.metrics.formats import format_for
 from cronledger.metrics.measurements import STATES, Histogram, Measurements, Observation
 
 PREFIX = "cronledger_replica_"
@@ -63,10 +63,7 @@ class Exposition:
 
         Takes some milliseconds. Any thread may call this.
         """
-        try:
-            encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # a version that is not a number
-            encode, content_type = choose_encoder("")
+        encode, content_type = format_for(accept)
         return encode(self._registry), content_type
 
 
