@@ -151,17 +151,14 @@ class Finisher:
     async def _write_once(self, batch: Sequence[Ended], settled: Settled) -> None:
         async with self._pool.connection() as c:
             written = await self._send(c, batch)
-            settled.committed.extend(
-                x.as_written(written[x.token].status) for x in batch if x.token in written
-            )
+            rows = [(x, written.get(x.token)) for x in batch]
+            settled.committed.extend(x.as_written(row.status) for x, row in rows if row is not None)
             # The handler's own transaction, or an earlier attempt of this write, may have left
             # input to settle.
             self._follow_up.settle_later(
-                x.lease.claimed.key.scope
-                for x in batch
-                if x.token not in written or written[x.token].has_input
+                x.lease.claimed.key.scope for x, row in rows if row is None or row.has_input
             )
-            missing = [x for x in batch if x.token not in written]
+            missing = [x for x, row in rows if row is None]
             if missing:
                 await self._look_up(c, missing, settled)
 
