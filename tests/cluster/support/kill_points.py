@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from cronledger.audit.verify import verify
-from cronledger.rules import outcome
+from cronledger.rules import channels, outcome
 from cronledger.sources.apply import apply
 from tests import interruptions
 from tests.cluster.support import killed_process
@@ -167,7 +167,8 @@ def build(step: str, url: str) -> None:
             _alerting(ledger)
             if step == "deliver":
                 ledger.values("SELECT cronledger_internal.raise_alerts(1000)")
-                ledger.values("SELECT enqueue('alerts.slow', payload => '{}')")
+                message = '{"alerts": [{"event": "test"}]}'
+                ledger.values("SELECT enqueue('alerts.slow', payload => %s)", message)
         elif step == "refused":
             ledger.travel(by=timedelta(days=40))
             for name in ("bad", "good"):
@@ -190,8 +191,11 @@ def build(step: str, url: str) -> None:
 def _whole(step: str, url: str, ledger: Ledger) -> None:
     """What replicas of the apps have applied, and left waiting."""
     if step == "deploy":
-        for app, name in ((killed_process.older, "plugged"), (killed_process.visitor, "visitor")):
-            apply(url, [*app.jobs.values()], source=name, deploy=app.deploy)
+        older, visitor = killed_process.older, killed_process.visitor
+        # A channel that the newer version drops.
+        channel = channels.as_job("ops", {"kind": "python", "python": "killed:accept"})
+        apply(url, [*older.jobs.values(), channel], source="plugged", deploy=older.deploy)
+        apply(url, [*visitor.jobs.values()], source="visitor", deploy=visitor.deploy)
         waiting = ["gone", "visiting"]
     elif step == "scopes":
         apply(url, [*killed_process.scoped.jobs.values()], source="scoped")

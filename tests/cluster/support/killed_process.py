@@ -48,7 +48,7 @@ def say(what: str, start: Any) -> None:
 
 
 async def opened(url: str) -> Runner:
-    runner = Runner(url, NAME, queues=QUEUES)
+    runner = Runner(url, NAME, queues=QUEUES, traces=True)
     await runner.open()
     return runner
 

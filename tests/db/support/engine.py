@@ -125,6 +125,7 @@ class Runner:
     queues: Sequence[str] = ("default",)
     slots: int = 100
     allow_sql_commands: bool = False
+    traces: bool = False
     held: list[Lease] = field(default_factory=list)
     written: list[Ended] = field(default_factory=list)
     lost: list[Ended] = field(default_factory=list)
@@ -139,7 +140,7 @@ class Runner:
         self.claimer = Claimer(
             self.pool, self.statements, self.clock,
             Abilities(self.functions, self.allow_sql_commands), runner=self.name,
-            queues=self.queues,
+            queues=self.queues, traces=self.traces,
         )  # fmt: skip
         self.finisher = Finisher(
             self.pool, self.statements, self.leases, self._written,
