@@ -239,8 +239,8 @@ class Settings(BaseSettings):
     )
     tracing: bool = Field(
         False,
-        description="Make a span of OpenTelemetry for each attempt and each enqueuing call, where "
-        "the program has configured its SDK. Needs the extra `cronledger[tracing]`.",
+        description="Create a span of OpenTelemetry for each attempt and each enqueuing call. The "
+        "program configures the SDK. Needs the extra `tracing`.",
     )
     runner_id: Name | None = Field(
         None, description="Name of this runner. If it is not set: host and process id."
@@ -286,8 +286,8 @@ class Settings(BaseSettings):
     ] = Field("info", description="Lowest level that is logged.")
     metrics_jobs: Annotated[Number, Field(ge=1, le=100_000)] = Field(
         1_000,
-        description="Most jobs with series of their own in the metrics of the ledger. Jobs that "
-        "fail or are overdue come first, then jobs in the order of their names.",
+        description="Maximum number of jobs with series of their own in the metrics of the ledger. "
+        "Jobs that fail or are overdue come first, then jobs in the order of their names.",
     )
     embedded_dir: Path | None = Field(
         None,

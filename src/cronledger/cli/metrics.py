@@ -6,25 +6,25 @@ import click
 @click.command()
 @click.option(
     "--listen", metavar="HOST:PORT",
-    help="Serve /metrics on HOST:PORT or [IPv6]:PORT until a stop signal; port 0: any free port.",
+    help="Serve /metrics on HOST:PORT or [IPv6]:PORT until a stop signal. Port 0: any free port.",
 )  # fmt: skip
 @click.option(
     "--jobs", "job_limit", type=click.IntRange(1, 100_000), metavar="N",
-    help="Most jobs with series of their own; the setting metrics_jobs.",
+    help="Maximum number of jobs with series of their own. Default: the setting metrics_jobs.",
 )  # fmt: skip
 def metrics(*, listen: str | None, job_limit: int | None) -> None:
     """Print the metrics of the ledger once, in the text format of Prometheus, or serve them.
 
-    The metrics describe the ledger, and not one replica, so each ledger needs one source of them:
-    this command, or /metrics of `cronledger web`. Membership in cronledger_viewer is enough.
+    The metrics describe the whole ledger, so each ledger needs only one source of them: this
+    command, or /metrics of `cronledger web`. Membership in cronledger_viewer is enough.
 
     With --listen, the first line on standard error is the address, and values are at most 15 s
-    old. While the database is away, only `cronledger_up 0` and the version are served. Everybody
-    who reaches the address can read the names, schedules and owners of the jobs.
+    old. While the database is away, the command serves only `cronledger_up 0` and the version.
+    Anyone who can reach the address can read the names, schedules and owners of the jobs.
 
-    Exit codes: 0 after a stop signal; 1 if the address is in use; 2 if the database refuses the
-    connection; 3 if the database cannot be reached, without --listen; 4 if the schema is out of
-    date. The command needs the extra `cronledger[metrics]`.
+    Exit codes: 0 after a stop signal, or after the metrics were printed; 1 if the address is in
+    use; 2 if the database refuses the connection; 3 if the database cannot be reached, without
+    --listen; 4 if the schema is out of date. The command needs the extra `cronledger[metrics]`.
     """
     from cronledger.extras import require_library
 

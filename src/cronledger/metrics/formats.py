@@ -1,4 +1,4 @@
-"""The formats of Prometheus, by the header Accept of a request."""
+"""The choice of a format of Prometheus by the header Accept of a request."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 
 
 def format_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """Return what encodes metrics in the format that `accept` prefers, and its content type.
+    """Return the encoder of the format that `accept` prefers, and its content type.
 
     The format is plain text if `accept` is empty or names a version that is not a number.
     """

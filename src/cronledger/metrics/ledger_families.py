@@ -32,7 +32,7 @@ class Metric:
     help: str
 
     def family(self, samples: Iterable[Sample]) -> GaugeMetricFamily:
-        """Return the family with these samples: values of the labels, and the value."""
+        """Return the family with these samples: the values of the labels, and the value."""
         family = GaugeMetricFamily(self.name, self.help, labels=self.labels)
         for labels, value in samples:
             family.add_metric(labels, value)
@@ -45,46 +45,48 @@ METRICS = (
     Metric("cronledger_up", (), "1 if the ledger could be read for this scrape, otherwise 0."),
     Metric("cronledger_build_info", ("version",), "Version of the program that read the ledger."),
     Metric("cronledger_snapshot_timestamp_seconds", (),
-           "Instant of the values, in the time of the ledger."),
-    Metric("cronledger_snapshot_duration_seconds", (), "Time that reading the values took."),
+           "Instant of the values, in the time of the database."),
+    Metric("cronledger_snapshot_duration_seconds", (), "Time that it took to read the values."),
     Metric("cronledger_schema_version", (), "Number of the last migration that was applied."),
     Metric("cronledger_jobs", (), "Jobs that are not retired, without channels of alerts."),
-    Metric("cronledger_job_series_limit", (), "Most jobs that have series of their own."),
+    Metric("cronledger_job_series_limit", (),
+           "Maximum number of jobs with series of their own."),
     Metric("cronledger_job_series_omitted", (),
-           "Jobs that have no series of their own, because of the limit."),
+           "Jobs without series of their own, because of the limit."),
     Metric("cronledger_job_info", ("job", "queue", "schedule", "timezone", "handler", "owner"),
            "Definition of a job."),
     Metric("cronledger_job_scopes", JOB, "Scopes of a job that are not retired."),
     Metric("cronledger_job_spec_suspend", JOB, "1 if the job is paused, otherwise 0."),
     Metric("cronledger_job_next_schedule_time", JOB,
-           "Next plan_time, the earliest of all scopes. Absent if none, or if the job is paused."),
+           "Next plan_time, the earliest of all scopes. Absent if the job has none or is paused."),
     Metric("cronledger_job_status_last_schedule_time", JOB,
-           "Newest plan_time that has an execution. Absent if there is none."),
+           "Newest past plan_time with an execution. Absent if there is none."),
     Metric("cronledger_job_status_last_successful_time", JOB,
-           "When the newest plan_time that succeeded ended. Absent if none succeeded."),
+           "End of the newest plan_time that succeeded. Absent if none succeeded."),
     Metric("cronledger_job_status_active", JOB, "Executions of a job that are RUNNING."),
     Metric("cronledger_job_status_consecutive_failures", JOB,
            "FAILED executions since the last success, at most 100, in the worst scope."),
     Metric("cronledger_overdue", REASON,
            "Rows of the view overdue: due for more than 2 s, and not started."),
     Metric("cronledger_overdue_seconds_max", REASON,
-           "Longest time for which one of them has been due."),
+           "Longest time for which a row of the view overdue has been due."),
     Metric("cronledger_skipped_plan_times", REASON,
            "plan_times of the last 24 hours that were skipped."),
     Metric("cronledger_failures_final", (),
-           "Executions that FAILED in the last hour and are not retried, at most 10000."),
+           "Executions that became FAILED in the last hour and are not retried, at most 10000."),
     Metric("cronledger_start_lateness_p99_seconds", (),
-           "Lateness within which 99 of 100 plan_times of the last hour started. Absent if none."),
+           "Time after due_at within which 99 of 100 plan_times of the last hour started. "
+           "Absent if there are none."),
     Metric("cronledger_queue_depth", QUEUE,
            "Executions and schedules that have been due for more than 2 s and have not started."),
     Metric("cronledger_queue_running", QUEUE, "Executions of a queue that are RUNNING."),
     Metric("cronledger_queue_limit", QUEUE, "max_running of a queue. Absent if it has no limit."),
     Metric("cronledger_queue_paused", QUEUE, "1 if the queue is paused, otherwise 0."),
     Metric("cronledger_queue_series_omitted", (),
-           "Queues that have no series of their own, because there are too many."),
+           "Queues without series of their own, because there are too many."),
     Metric("cronledger_runners", ("state",), "Runners of the last day by state."),
     Metric("cronledger_runners_lost", (),
-           "Replicas of the last day that neither stopped nor check in."),
+           "Replicas of the last day that did not stop and do not check in."),
     Metric("cronledger_runner_crashes", (),
            "Attempts of the last day that ended because their runner vanished."),
     Metric("cronledger_violations", ("kind",), "Violations of the present state."),
@@ -93,20 +95,24 @@ METRICS = (
     Metric("cronledger_alerts_undelivered", ("channel",),
            "Alerts of the last day that were not delivered within 5 minutes."),
     Metric("cronledger_channel_series_omitted", (),
-           "Channels that have no series of their own, because there are too many."),
+           "Channels without series of their own, because there are too many."),
     Metric("cronledger_partition_horizon_timestamp_seconds", (),
            "End of the partitions of executions that follow each other without a gap from now on."),
     Metric("cronledger_verify_last_timestamp_seconds", (),
-           "End of the last verify of all jobs. Absent if none is recorded."),
+           "End of the last run of verify over all jobs. Absent if none is recorded."),
     Metric("cronledger_verify_last_age_seconds", (),
-           "Time since the last verify of all jobs. Absent if none is recorded."),
+           "Time since the last run of verify over all jobs. Absent if none is recorded."),
     Metric("cronledger_verify_last_violations", (),
-           "Violations that the last verify of all jobs found. Absent if none is recorded."),
+           "Violations found by the last run of verify over all jobs. Absent if none is recorded."),
 )  # fmt: skip
 
 
 def families(snapshot: Snapshot | None) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics of a snapshot. None: the ledger could not be read, and nothing is known."""
+    """Yield the metrics of a snapshot.
+
+    If `snapshot` is None, the ledger could not be read. Then only `cronledger_up` and the version
+    are yielded.
+    """
     values: dict[str, Iterable[Sample]] = {
         "up": _one(0.0 if snapshot is None else 1.0),
         "build_info": [((version(),), 1.0)],

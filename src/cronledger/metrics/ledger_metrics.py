@@ -1,4 +1,4 @@
-"""Metrics of the whole ledger in the format of Prometheus, read at most once in FRESH_SECONDS."""
+"""Metrics of the whole ledger in the formats of Prometheus, read at most every FRESH_SECONDS."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -21,17 +21,17 @@ from cronledger.metrics.ledger_snapshot import Snapshot, read_snapshot
 log = get_logger(__name__)
 
 FRESH_SECONDS = 15.0
-"""For so long, scrapes get the same values. So two Prometheus servers cost one reading."""
+"""Scrapes within this time get the same values, so two Prometheus servers cost one read."""
 RETRY_SECONDS = 1.0
 """Time between two attempts to read a ledger that could not be read."""
 PATIENCE = 8.0
-"""The longest time in seconds until a scrape has its response, below Prometheus' 10 s."""
+"""The longest time in seconds for one read. Prometheus waits for 10 s by default."""
 
 Lend = Callable[[], AbstractAsyncContextManager[AsyncConnection[Any]]]
 
 
 class LedgerMetrics:
-    """Reads snapshots on connections that `lend` lends. The tasks of one event loop share it."""
+    """Reads snapshots on connections of `lend`. All tasks of one event loop may share it."""
 
     def __init__(self, lend: Lend, schema: str, *, job_limit: int) -> None:
         self._lend = lend
@@ -44,9 +44,9 @@ class LedgerMetrics:
         self._failed = False
 
     async def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Return the metrics and their content type, of the formats in the header Accept.
+        """Return the metrics in the format that the header Accept prefers, and their content type.
 
-        A ledger that cannot be read is `cronledger_up 0`, without any other value of the ledger.
+        If the ledger cannot be read, these are only `cronledger_up 0` and the version.
         """
         encode, content_type = format_for(accept)
         async with self._lock:
@@ -70,7 +70,7 @@ class LedgerMetrics:
         self._next_at = monotonic() + (RETRY_SECONDS if self._failed else FRESH_SECONDS)
 
     async def read(self) -> Snapshot:
-        """Read a snapshot now. Raises psycopg.Error, OSError, TimeoutError after PATIENCE."""
+        """Read a snapshot now. Raises psycopg.Error or OSError, or TimeoutError after PATIENCE."""
         try:
             async with asyncio.timeout(PATIENCE), self._lend() as connection:
                 return await read_snapshot(connection, self._schema, job_limit=self._job_limit)

@@ -1,4 +1,4 @@
-"""The state of the whole ledger at one instant, as metrics need it."""
+"""The state of the whole ledger at one instant, for its metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ Row = dict[str, Any]
 
 PACKAGE = "cronledger.metrics"
 STATEMENT_SECONDS = 5
-"""A statement that takes longer is stopped, and with it the reading of this snapshot."""
+"""A statement that takes longer is stopped, and the snapshot is not read."""
 LOCK_SECONDS = 2
 """The longest wait for a migration that has locked a table."""
 MOST_QUEUES = 100
-"""Queues, and channels, with series of their own."""
+"""Maximum number of queues, and of channels, with series of their own."""
 MOST_READ = 10_000
-"""The newest rows among which breaches, failures and starts are counted."""
+"""Number of the newest rows among which breaches, failures and starts are counted."""
 MOST_ALERTS = 1_000
-"""The newest alerts whose deliveries are looked up, each in all partitions."""
+"""Number of the newest alerts that are read. Each delivery is searched for in all partitions."""
 MOST_FAILURES = 1_000
-"""The newest failures whose jobs are examined for failing scopes."""
+"""Number of the newest failures among which failing scopes are searched for."""
 MOST_SCOPES = 10
-"""Scopes of a job whose history is read, beside those that fail."""
+"""Number of scopes of a job whose history is read, in addition to those that fail."""
 
 _SETTINGS = {
     **COMMAND,
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": f"{LOCK_SECONDS}s",
-    # A plan for all parameters would read all partitions.
+    # A generic plan would read all partitions.
     "plan_cache_mode": "force_custom_plan",
     # The planner underestimates the rows of a scope, and would sort all of its history.
     "enable_sort": "off",
@@ -43,14 +43,15 @@ _SETTINGS = {
 _BEGIN = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 SET = f"SELECT {set_expressions(_SETTINGS, local=True)}".encode()
 _DELIBERATE = frozenset({"paused", "queue_paused", "retired"})
-"""Reasons for which an overdue job does not come first: a person decided it."""
+"""Overdue jobs with these reasons do not come first, because a person decided them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one transaction read. `seconds`: how long that took. `job_limit`: most `jobs`.
+    """The values that one transaction read.
 
-    Each other field has the rows of the statement of its name, or its only value.
+    `seconds`: the time that this took. `job_limit`: the maximum number of `jobs`. Each other field
+    has the rows, or the only value, of one statement.
     """
 
     now: datetime
@@ -77,7 +78,7 @@ async def read_snapshot(
 ) -> Snapshot:
     """Read a snapshot in one transaction that sees the ledger at one instant.
 
-    Raises psycopg.Error, also QueryCanceled after STATEMENT_SECONDS.
+    Raises psycopg.Error, for example QueryCanceled after STATEMENT_SECONDS.
     """
     began = monotonic()
     async with (

@@ -1,6 +1,6 @@
-"""The counts of a replica, from which its metrics are made. Needs no library of an extra.
+"""The counts of a replica, from which its metrics are made. This module needs no extra.
 
-The labels of all metrics are bounded: none names a job, a scope or a runner.
+The number of series is bounded, because no label names a job, a scope or a runner.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""The metrics of a replica for Prometheus. Needs the extra `metrics`.
+"""The metrics of a replica for Prometheus. This module needs the extra `metrics`.
 
 Nothing is registered in the global registry of prometheus-client, because a program may have two
 replicas.
@@ -27,7 +27,7 @@ LOOP = ("loop",)
 
 
 class ReplicaCollector(Collector):
-    """Makes the metrics of one replica from what `read` returns. Any thread may collect.
+    """Makes the metrics of one replica from the result of `read`. Any thread may collect them.
 
     Register it in one registry for each replica, because the metrics of two replicas have the same
     names and labels.
@@ -41,7 +41,7 @@ class ReplicaCollector(Collector):
         )
 
     def collect(self) -> Iterator[Metric]:
-        """Yield each family of metrics, as of now."""
+        """Yield the families of the present metrics."""
         seen = self.read()
         yield from _counted(seen.measurements)
         yield from _present(seen)
@@ -59,9 +59,9 @@ class Exposition:
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """Return the text in the format that `accept`, a header, prefers, and its content type.
+        """Return the text in the format that the header Accept prefers, and its content type.
 
-        Takes some milliseconds. Any thread may call this.
+        The call takes some milliseconds. Any thread may make it.
         """
         encode, content_type = format_for(accept)
         return encode(self._registry), content_type
@@ -93,10 +93,10 @@ def _add(family: HistogramMetricFamily, labels: Sequence[str], values: Histogram
 def _counted(counts: Measurements) -> Iterator[Metric]:
     executions = _counter(
         "executions",
-        "Attempts that ended. lost: this replica wrote nothing, because its lease was lost.",
+        "Attempts that ended. lost: this replica writes no outcome.",
         (*ATTEMPT, "outcome"),
     )
-    durations = _histogram("execution_duration_seconds", "Time of the handler.", ATTEMPT)
+    durations = _histogram("execution_duration_seconds", "Duration of the handler.", ATTEMPT)
     for key, attempts in tuple(counts.attempts.items()):
         for outcome, number in attempts.outcomes.items():
             executions.add_metric([*key, outcome], number)
@@ -108,19 +108,22 @@ def _counted(counts: Measurements) -> Iterator[Metric]:
     )
     for queue, values in tuple(counts.lateness.items()):
         _add(lateness, [queue], values)
-    claims = _histogram("claim_duration_seconds", "Time of claims that were committed.")
+    claims = _histogram("claim_duration_seconds", "Duration of claims that were committed.")
     _add(claims, [], counts.claims)
     yield from (executions, durations, lateness, claims)
 
 
 def _present(seen: Observation) -> Iterator[Metric]:
-    yield _value("slots", "Most executions that this replica runs at once.", seen.slots)
+    yield _value(
+        "slots", "Maximum number of executions that this replica runs at once.", seen.slots
+    )
     yield _value("running", "Executions that run now.", seen.running)
     yield _value(
         "unwritten_outcomes", "Outcomes that the database has not accepted yet.", seen.unwritten
     )
     lost = _counter(
-        "leases_lost", "Leases that the ledger gave to others or ended before this replica did."
+        "leases_lost",
+        "Leases that the ledger gave to another runner, or ended, while this replica held them.",
     )
     lost.add_metric([], seen.leases_lost)
     yield lost

@@ -1,4 +1,4 @@
-"""The metrics of a process: those of its replica, also while that one has not started."""
+"""The metrics of a process: those of its replica, also before the replica has started."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +13,11 @@ SETTING = PREFIX + "METRICS"
 
 
 def require_usable(settings: Settings) -> None:
-    """Raise ConfigurationError if `metrics` is set, and cannot be served."""
+    """Raise ConfigurationError if `metrics` is set, but the metrics cannot be served."""
     if not settings.metrics:
         return
     if settings.health_port is None:
-        message, remedy = "needs the port of /metrics", f"set {PREFIX}HEALTH_PORT (0: any)"
+        message, remedy = "needs a port for /metrics", f"set {PREFIX}HEALTH_PORT (0: any)"
         raise ConfigurationError(
             [Problem(field=SETTING, value="true", message=message, remedy=remedy)]
         )
@@ -37,7 +37,7 @@ class ProcessMetrics:
         self.render = Exposition(self._observe).render
 
     def show(self, replica: Replica) -> None:
-        """Show this replica, which has not started, from now on."""
+        """Show the metrics of this replica, which has not started, from now on."""
         self._read = replica.collector().read
 
     def _observe(self) -> Observation:

@@ -1,4 +1,4 @@
-"""Messages to the service manager: to systemd, from a unit with `Type=notify`.
+"""Messages to the service manager, for example to systemd from a unit with `Type=notify`.
 
 The protocol is that of sd_notify(3). Each message is a datagram to the socket that the variable
 NOTIFY_SOCKET names. Without this variable nothing is sent.
@@ -29,7 +29,7 @@ class ServiceManager:
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str] = os.environ) -> Self:
-        """Return the service manager that the variables name, and remove the variables.
+        """Return the service manager that the variables name, and remove these variables.
 
         Otherwise commands and an embedded PostgreSQL would inherit them, and might send messages in
         the name of this process.
@@ -43,7 +43,7 @@ class ServiceManager:
     def send(self, *fields: str) -> bool:
         """Send fields such as `READY=1`. Return whether the service manager received them.
 
-        It never waits. A socket that does not exist is logged once.
+        The call never waits. An error of the socket is logged once.
         """
         if self.address is None:
             return False

@@ -9,15 +9,15 @@ from cronledger.replica import Health
 
 INTERVAL_SECONDS = 5.0
 START_SECONDS = 30.0
-"""While a replica starts, it requests this much more time with each message."""
+"""The additional time that a starting replica requests with each message."""
 LONGEST_STATUS = 200
 
 
 class StateReporter:
     """Reports the state of a replica to its service manager.
 
-    READY=1 once the replica takes work. WATCHDOG=1 while no loop is stuck. STOPPING=1 when `run` is
-    requested to stop, with `stop_seconds`, within which the process ends by itself.
+    It sends READY=1 once the replica takes work, WATCHDOG=1 while no loop is stuck, and STOPPING=1
+    when `run` is requested to stop. `stop_seconds`: the time within which the process then ends.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class StateReporter:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Report the state until this task is cancelled, also while a drain lasts after `stop`.
+        """Report the state until this task is cancelled, also during the drain after `stop`.
 
         Return at once if there is no service manager.
         """
@@ -51,7 +51,7 @@ class StateReporter:
             await asyncio.sleep(self._interval)
 
     def report(self, *, stopping: bool = False) -> None:
-        """Send what has changed, and what the service manager expects again and again."""
+        """Send the changes of the state, and the messages that are expected regularly."""
         if self._manager.address is None:
             return
         health = self._read()
@@ -79,7 +79,7 @@ class StateReporter:
 
 
 def describe(health: Health) -> str:
-    """Return the state as one line, which `systemctl status` shows."""
+    """Return the state as one line for `systemctl status`."""
     used = f"{health.running} of {health.slots} slots are in use"
     if health.stuck is not None:
         text = f"the loop {health.stuck} is stuck; {used}"

@@ -1,6 +1,6 @@
-"""Traces: what the engine and the clients know of them, and whether this process makes them.
+"""The interface of tracing for the engine and the clients.
 
-`tracing.spans` makes them with the API of OpenTelemetry. It is imported when tracing is on.
+`tracing.spans` implements it with the API of OpenTelemetry. It is imported only if tracing is on.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class AttemptSpan(Protocol):
         """Return the headers of a request that belongs to the attempt."""
 
     def end(self, attributes: Attributes, error: str | None) -> None:
-        """End the span with these attributes. `error`: what failed, and otherwise None.
+        """End the span with these attributes. `error`: the error if the attempt failed, or None.
 
         Further calls do nothing.
         """
@@ -44,9 +44,10 @@ class Tracing(Protocol):
         """
 
     def enqueuing(self, job: str, count: int) -> AbstractContextManager[str | None]:
-        """Return the span of an enqueuing call, which lasts until the end of the block.
+        """Return a context manager for the span of an enqueuing call.
 
-        The block receives its traceparent, or None without a trace. An error ends it as failed.
+        The block receives the traceparent of the span, or None without a trace. The span ends with
+        the block. If the block raises, its status is error.
         """
 
 
@@ -57,7 +58,7 @@ def require_extra(settings: Settings) -> None:
 
 
 def tracing_of(settings: Settings) -> Tracing | None:
-    """Return what makes the spans of this process, or None if tracing is off.
+    """Return the tracing of this process, or None if tracing is off.
 
     Raises ConfigurationError if the library is missing.
     """

@@ -21,7 +21,8 @@ class OpenTelemetrySpan:
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
-        # The values of the task that called start() of the replica are not those of the attempt.
+        # The context is new, because the attempt must not have the values of the task that called
+        # start() of the replica.
         self._context = trace.set_span_in_context(span, context.Context())
         # Never detached, because the context of the task ends with the task.
         context.attach(self._context)
@@ -56,7 +57,7 @@ class OpenTelemetry:
     """Makes spans with the tracer provider of the program: see `Tracing`."""
 
     def __init__(self) -> None:
-        # It uses the provider that the program sets, even if it is set later.
+        # The tracer uses the provider of the program, even if the program sets it later.
         self._tracer = trace.get_tracer("cronledger")
 
     def begin(

@@ -1,6 +1,6 @@
-"""The span of an attempt: its name, its attributes, its status, and what carries its trace on.
+"""The span of an attempt: its name, its attributes, its status, and its trace context.
 
-The SDK is the program's. What it raises is logged, and changes no execution.
+The program configures the SDK. An error of the SDK is logged, and does not affect the execution.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ RELEASED = "released"
 def begin(tracing: Tracing, lease: Lease) -> AttemptSpan | None:
     """Begin the span of an attempt in the task of the attempt, and record its trace in the lease.
 
-    `tracing` makes it. Return None if that fails.
+    Return None if `tracing` raises.
     """
     claimed, job = lease.claimed, lease.job
     key = claimed.key

@@ -1,4 +1,4 @@
-"""The counts of a runner for its metrics, which begin when somebody requests them."""
+"""The counts of a runner for its metrics. Counting begins when the metrics are requested."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ OUTCOMES: dict[Status, Outcome] = {
 
 
 class Measuring:
-    """Receives what the components report, and counts it once `begin` was called.
+    """Counts the reports of the components once `begin` was called.
 
     Before that, `measurements` is None and a report costs nothing.
     """
@@ -25,7 +25,7 @@ class Measuring:
         self.measurements: Measurements | None = None
 
     def begin(self) -> Measurements:
-        """Count from now on, or go on. Return the counts."""
+        """Begin to count, unless this has happened before. Return the counts."""
         if self.measurements is None:
             self.measurements = Measurements(self._queues)
         return self.measurements

@@ -1,4 +1,4 @@
-"""The metrics of the ledger, for Prometheus. Need the extra `metrics`."""
+"""The metrics of the ledger for Prometheus. They need the extra `metrics`."""
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
