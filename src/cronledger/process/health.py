@@ -75,7 +75,7 @@ class HealthServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._render is None:
             return web.Response(text=METRICS_OFF, status=404)
-        # Not in the event loop, because the text of many queues takes some milliseconds.
+        # Rendered in a thread, because the text of many queues takes some milliseconds.
         accept = request.headers.get("Accept", "")
         rendered, error = await self._threads.call(partial(self._render, accept))
         if error is not None:

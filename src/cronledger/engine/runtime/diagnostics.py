@@ -184,7 +184,7 @@ class Inspector:
         )
 
     def observe(self, state: State, counts: Measurements) -> Observation:
-        """Return what the metrics of the runner are made from, as of now."""
+        """Return the present state of the runner, from which its metrics are made."""
         errors, ages = dict(self.loops.errors), self.loops.ages()
         errors["heartbeats"] = self.heartbeats.errors
         if self.listener is not None and "listener" in ages:

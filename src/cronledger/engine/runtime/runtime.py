@@ -446,7 +446,7 @@ class Runtime:
         return self.components.inspector.health(self.state)
 
     def observation(self) -> Observation:
-        """Return what the metrics are made from, as of now. Any thread may call this."""
+        """Return the present state, from which the metrics are made. Any thread may call this."""
         counts = self.measuring.begin()
         if self._components is None:
             return Observation(counts, self.state, True, self.settings.slots)
