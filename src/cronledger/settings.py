@@ -268,11 +268,11 @@ class Settings(BaseSettings):
     )
     health_port: Annotated[Number, Field(ge=0, le=65_535)] | None = Field(
         None,
-        description="Port of /healthz, /readyz and /diagnostics; 0: any free port. If it is not "
-        "set, they are off.",
+        description="Port of /healthz, /readyz, /diagnostics and /metrics; 0: any free port. If it "
+        "is not set, they are off.",
     )
     health_host: Annotated[str, Field(min_length=1)] = Field(
-        "127.0.0.1", description="Address of /healthz, /readyz and /diagnostics."
+        "127.0.0.1", description="Address of /healthz, /readyz, /diagnostics and /metrics."
     )
     metrics: bool = Field(
         False,
