@@ -122,8 +122,8 @@ EVENTS: Mapping[str, str] = {
     "slots_saturated": "All slots are in use. Due executions wait.",
     "source_applied": "The jobs of the source were applied to the ledger.",
     "source_refused": "A newer deploy of this source was applied before. Its jobs stay unchanged.",
-    "span_failed": "OpenTelemetry raised an error. The execution is not affected, but its span may "
-    "be missing.",
+    "span_failed": "OpenTelemetry raised an error. The execution or the enqueuing call is not "
+    "affected, but its span may be missing.",
     "step_failed": "A step of a loop failed, and is retried.",
     "wait_cannot_listen": "A client that waits for executions receives no notifications of their "
     "ends. It polls, and connects again.",

@@ -204,21 +204,26 @@ async def test_f70_without_an_sdk_nothing_is_stored(
     assert (row["output"], row["trace_id"]) == ("<none>\n", None)
 
 
-@pytest.mark.parametrize("broken", ["on_start", "on_end"])
-async def test_f70_an_error_of_the_sdk_changes_no_execution(
-    whole: Whole, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
+@pytest.fixture(params=["on_start", "on_end"])
+def broken_sdk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An SDK whose processor raises in this method."""
+
     class Broken(SpanProcessor): ...
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    def work() -> None: ...
-
-    setattr(Broken, broken, fails)
+    setattr(Broken, request.param, fails)
     provider = TracerProvider()
     provider.add_span_processor(Broken())
     monkeypatch.setattr("opentelemetry.trace.get_tracer", provider.get_tracer)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("broken_sdk")
+async def test_f70_an_error_of_the_sdk_changes_no_execution(whole: Whole) -> None:
+    def work() -> None: ...
+
     job = whole.job(work)
     with capture_logs([merge_contextvars]) as lines:
         async with whole.replica(tracing=True):
@@ -226,6 +231,31 @@ async def test_f70_an_error_of_the_sdk_changes_no_execution(
     assert [row["status"] for row in rows] == ["SUCCESS"] * 2
     failed = [line["execution_id"] for line in lines if line["event"] == "span_failed"]
     assert failed == [row["id"] for row in rows]
+
+
+@pytest.mark.usefixtures("spans")
+async def test_f70_an_error_of_the_sdk_changes_no_enqueuing_call(
+    whole: Whole, broken_sdk: str
+) -> None:
+    def ship(payload: int) -> None: ...
+
+    job = whole.job(ship)
+    apply(whole.url, [*whole.app.jobs.values()], source="test")
+    calls: Any = ship
+    with (
+        capture_logs() as lines,
+        Client(whole.url) as client,
+        psycopg.connect(whole.url, autocommit=True) as connection,
+    ):
+        made = [client.enqueue(job, 1), calls.enqueue(2, conn=connection)]
+        async with AsyncClient(whole.url) as asynchronous:
+            made.append(await asynchronous.enqueue(job, 3))
+        with pytest.raises(LedgerError, match="nowhere"):
+            client.enqueue("nowhere")
+    assert trace.get_current_span() is trace.INVALID_SPAN
+    assert [line["event"] for line in lines] == ["span_failed"] * 4
+    stored = [whole.get(found)["traceparent"] for found in made if found is not None]
+    assert [found is None for found in stored] == [broken_sdk == "on_start"] * 3
 
 
 # --- the span that enqueued -----------------------------------------------------------------------

@@ -37,11 +37,14 @@ from cronledger.ledger.ends import (
 )
 from cronledger.ledger.refusals import LedgerError, refusals
 from cronledger.ledger.transactions import transaction, transaction_async
+from cronledger.logger import get_logger
 from cronledger.settings import Settings
 from cronledger.tracing.interface import Tracing, tracing_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
+
+log = get_logger(__name__)
 
 APPLICATION_NAME = "cronledger client"
 MOST_CONNECTIONS = 10
@@ -469,8 +472,42 @@ def _traced(call: Call[Any], tracing: Tracing | None) -> Iterator[Mapping[str, A
     if tracing is None or not call.enqueues:
         yield call.params
         return
-    with tracing.enqueuing(call.params["job"], call.enqueues) as traceparent:
+    with enqueuing(tracing, call.params["job"], call.enqueues) as traceparent:
         yield {**call.params, "traceparent": traceparent}
+
+
+@contextmanager
+def enqueuing(tracing: Tracing | None, job: str, count: int) -> Iterator[str | None]:
+    """Yield the traceparent of the span of an enqueuing call, or None without a trace.
+
+    What the SDK of the program raises is logged. It changes no call, because the caller would
+    repeat a call that is committed.
+    """
+    span: AbstractContextManager[str | None] = nullcontext()
+    traceparent = None
+    if tracing is not None:
+        try:
+            span = tracing.enqueuing(job, count)
+            traceparent = span.__enter__()
+        except Exception:
+            log.exception("span_failed")
+            span = nullcontext()
+    try:
+        yield traceparent
+    except BaseException as error:
+        _end(span, error)
+        raise
+    _end(span, None)
+
+
+def _end(span: AbstractContextManager[object], error: BaseException | None) -> None:
+    try:
+        if error is None:
+            span.__exit__(None, None, None)
+        else:
+            span.__exit__(type(error), error, error.__traceback__)
+    except Exception:
+        log.exception("span_failed")
 
 
 # A refusal that could not be recorded, such as for a role without the right to, stays the error of

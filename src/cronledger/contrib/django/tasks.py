@@ -5,7 +5,6 @@ TASKS = {"default": {"BACKEND": "cronledger.contrib.django.tasks.CronledgerBacke
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, TypeVar, Unpack
 
 from django.apps import apps
@@ -25,7 +24,7 @@ from cronledger.contrib.django.framework import (
 )
 from cronledger.contrib.django.task_results import task_result
 from cronledger.ledger import queries
-from cronledger.ledger.senders import default_tracing
+from cronledger.ledger.senders import default_tracing, enqueuing
 
 APP = "cronledger.contrib.django"
 T = TypeVar("T", bound=Task)
@@ -57,8 +56,7 @@ class CronledgerBackend(BaseTaskBackend):
         self.validate_task(task)
         call = {"args": normalize_json(list(args)), "kwargs": normalize_json(dict(kwargs))}
         params = {"job": task.module_path, "payload": json.dumps(call), "due_at": task.run_after}
-        tracing = default_tracing()
-        with nullcontext() if tracing is None else tracing.enqueuing(task.module_path, 1) as span:
+        with enqueuing(default_tracing(), task.module_path, 1) as span:
             (row,) = _rows("call_enqueue_task", {**params, "traceparent": span})
         result = TaskResult(
             task=task,
