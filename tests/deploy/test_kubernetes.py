@@ -158,6 +158,22 @@ def test_f73_a_container_refers_to_what_exists(workload: Manifest, pod: Manifest
 
 
 @pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
+def test_f73_each_container_reads_the_settings_that_all_share(
+    workload: Manifest, pod: Manifest
+) -> None:
+    (container,) = pod["spec"]["containers"]
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
+    (directory,) = [
+        mount["mountPath"]
+        for mount in container.get("volumeMounts", ())
+        if volumes[mount["name"]].get("configMap") == {"name": "cronledger-config"}
+    ]
+    # The file that is the argument, or the one in the directory in which the command starts.
+    named = f"{directory}/cronledger.toml" in container["args"]
+    assert named or container["workingDir"] == directory
+
+
+@pytest.mark.parametrize(("workload", "pod"), WORKLOADS)
 def test_f73_a_selector_matches_its_pods(workload: Manifest, pod: Manifest) -> None:
     labels = pod["metadata"]["labels"]
     assert workload["metadata"]["labels"] == labels
