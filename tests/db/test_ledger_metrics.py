@@ -158,6 +158,19 @@ def test_f69_the_status_of_a_job_is_that_of_its_scopes(database_url: str, db: Db
     }
 
 
+def test_f69_a_retired_scope_fails_no_longer(database_url: str, db: Db) -> None:
+    rows.job(db, "job", scope_kind="tenant", scopes=["a", "b"])
+    at = rows.now(db)
+    for minutes in (1, 2, 3):
+        plan_time = at - timedelta(minutes=minutes)
+        rows.execution(db, "FAILED", scope_kind="tenant", scope_id="b", plan_time=plan_time)
+    assert scrape(database_url).of_job()["status_consecutive_failures"] == 3
+    planned(db, scope_id="b", retired_at=at, parked="retired", next_due_at=None)
+    assert scrape(database_url).of_job()["status_consecutive_failures"] == 0
+    planned(db, scope_id="b", retired_at=at, returned_at=at, next_due_at=at)
+    assert scrape(database_url).of_job()["status_consecutive_failures"] == 3
+
+
 def test_f69_a_paused_job_has_no_next_plan_time(database_url: str, db: Db) -> None:
     rows.job(db)
     planned(db, next_plan_time=rows.now(db) + HOUR, next_due_at=rows.now(db) + HOUR)

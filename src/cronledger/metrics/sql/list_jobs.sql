@@ -13,7 +13,7 @@ WITH rolled_up AS MATERIALIZED (
     SELECT DISTINCT f.job_name, f.scope_kind, f.scope_id
     FROM (SELECT x.job_name, x.scope_kind, x.scope_id FROM {schema}.recent_failures x
           ORDER BY x.finished_at DESC LIMIT %(max_failures)s) f
-), failing AS MATERIALIZED (  -- the last of its newest ten executions that ended is FAILED, or none of them ended
+), failing AS MATERIALIZED (  -- not retired; the last of its newest ten executions that ended is FAILED, or none ended
     SELECT f.job_name, f.scope_kind, f.scope_id
     FROM failed f
     CROSS JOIN LATERAL (
@@ -24,6 +24,9 @@ WITH rolled_up AS MATERIALIZED (
               ORDER BY e.plan_time DESC LIMIT 10) n
     ) l
     WHERE l.status IS DISTINCT FROM 'SUCCESS'
+      AND NOT EXISTS (SELECT FROM {schema}.verify_schedules v
+                      WHERE (v.job_name, v.scope_kind, v.scope_id) = (f.job_name, f.scope_kind, f.scope_id)
+                        AND v.retired_at IS NOT NULL AND v.returned_at IS NULL)
 ), chosen AS MATERIALIZED (
     SELECT k.*, count(*) OVER () AS total
     FROM known k
