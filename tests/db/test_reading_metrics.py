@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from importlib import resources
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from cronledger.metrics import ledger_metrics
 from cronledger.metrics.ledger_families import METRICS
 from cronledger.metrics.ledger_metrics import LedgerMetrics
 from cronledger.metrics.ledger_snapshot import PACKAGE, SET
+from tests.cluster.support.proxy import Proxy
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import Scrape, scrape, viewer
@@ -186,6 +188,26 @@ async def test_f69_a_reading_has_a_limit(
         await metrics.read()
     found = await scraped(metrics)
     assert found.one("up") == 0
+
+
+async def test_f69_a_server_that_hangs_is_not_waited_for(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(viewer(database_url)) as proxy:
+        connections = AsyncConnections(Access(proxy.dsn), "tests", 1)
+        metrics = LedgerMetrics(connections.lend, "cronledger", job_limit=1_000)
+        await metrics.read()
+        # The connection is kept. A request to cancel would wait for the server, too.
+        proxy.black_hole()
+        monkeypatch.setattr(ledger_metrics, "PATIENCE", 0.2)
+        began = monotonic()
+        with pytest.raises(TimeoutError, match="could not be read within"):
+            await metrics.read()
+        assert monotonic() - began < 9  # psycopg waits for 5 s to cancel, and for 5 s afterwards
+        proxy.heal()
+        monkeypatch.undo()
+        assert (await metrics.read()).job_limit == 1_000
+        await connections.close()
 
 
 async def test_f69_a_table_that_is_locked_is_not_waited_for(

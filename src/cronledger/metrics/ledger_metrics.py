@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from time import monotonic
 from typing import Any
 
@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from psycopg import AsyncConnection
 
+from cronledger.ledger.connections import shutdown_socket
 from cronledger.ledger.database_errors import explained
 from cronledger.logger import get_logger
 from cronledger.metrics.formats import format_for
@@ -71,10 +72,23 @@ class LedgerMetrics:
 
     async def read(self) -> Snapshot:
         """Read a snapshot now. Raises psycopg.Error or OSError, or TimeoutError after PATIENCE."""
+        loop, passed = asyncio.get_running_loop(), asyncio.Event()
+        deadline = loop.time() + PATIENCE
+
+        def end(connection: AsyncConnection[Any]) -> None:
+            passed.set()
+            shutdown_socket(connection)
+
         try:
-            async with asyncio.timeout(PATIENCE), self._lend() as connection:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout_at(deadline):
+                    connection = await stack.enter_async_context(self._lend())
+                # A cancelled statement would wait for the server, which may hang, again.
+                stack.callback(loop.call_at(deadline, end, connection).cancel)
                 return await read_snapshot(connection, self._schema, job_limit=self._job_limit)
-        except TimeoutError:
+        except (TimeoutError, psycopg.OperationalError) as error:
+            if not isinstance(error, TimeoutError) and not passed.is_set():
+                raise
             text = f"the ledger could not be read within {PATIENCE:.0f} s"
             raise TimeoutError(text) from None
 
