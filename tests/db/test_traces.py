@@ -366,19 +366,21 @@ def test_f70_with_tracing_off_a_current_span_is_not_stored(
 
 
 async def test_f70_a_command_receives_the_trace_in_its_environment(
-    whole: Whole, spans: Spans
+    whole: Whole, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TRACEPARENT", PARENT)
+    monkeypatch.setenv("TRACESTATE", "of=replica")
     whole.declare(
         "tell",
         "command",
         {
-            "command": ["sh", "-c", 'echo "$TRACEPARENT ${TRACESTATE-none}"'],
+            "command": ["sh", "-c", 'echo "$TRACEPARENT <$TRACESTATE>"'],
             "env": {"TRACEPARENT": "of the job"},
         },
     )
     async with whole.replica(tracing=True):
         row = await whole.run("tell")
-    assert row["output"] == f"{traceparent(spans.one('run tell'))} none\n"
+    assert row["output"] == f"{traceparent(spans.one('run tell'))} <>\n"
 
 
 async def test_f70_the_state_of_the_trace_is_carried_on(

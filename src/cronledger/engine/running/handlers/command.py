@@ -26,13 +26,15 @@ class CommandHandlers:
     ) -> Outcome:
         """Run the command to its end. A cancellation stops all its processes and then propagates.
 
-        The variables TRACEPARENT and TRACESTATE are those of `span`.
+        The variables TRACEPARENT and TRACESTATE are those of `span`. The latter may be empty.
 
         Raises LeaseEndedError if the command was killed at the end of its lease, or if the lease
         had ended before the command could start.
         """
         deadline = lease.deadline
         trace = {name.upper(): value for name, value in trace_context(span).items()}
+        if trace:  # otherwise the state of the trace in which the replica was started is inherited
+            trace.setdefault("TRACESTATE", "")
         variables = {**job.target.get("env", {}), **environment(context), **trace}
         end = await self._run(job, context, variables, deadline)
         # Nothing has run. If the lease was renewed meanwhile, there is time for it again.
