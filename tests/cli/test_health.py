@@ -1,7 +1,9 @@
 """/healthz, /readyz and /metrics: what each state answers."""
 
+import asyncio
 import threading
 from dataclasses import replace
+from time import sleep
 
 import aiohttp
 import pytest
@@ -76,6 +78,29 @@ async def test_f68_metrics_are_what_is_rendered_for_the_header() -> None:
     server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
     text = "for text/special in metrics 1"
     assert await _metrics(server) == (200, "text/x; version=7", text)
+
+
+async def test_f68_many_scrapes_at_once_use_one_thread() -> None:
+    names = set()
+
+    def render(accept: str) -> tuple[bytes, str]:
+        names.add(threading.current_thread().name)
+        sleep(0.01)  # so that scrapes without turns would overlap
+        return accept.encode(), "text/plain"
+
+    server = HealthServer("127.0.0.1", 0, lambda: RUNNING, render=render)
+    port = await server.start()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+
+            async def scrape() -> int:
+                async with client.get("/metrics") as response:
+                    return response.status
+
+            assert await asyncio.gather(*(scrape() for _ in range(50))) == [200] * 50
+    finally:
+        await server.close()
+    assert names == {"metrics 1"}
 
 
 async def test_f68_without_metrics_the_path_does_not_exist() -> None:

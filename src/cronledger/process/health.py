@@ -1,5 +1,6 @@
 """/healthz, /readyz and /diagnostics over HTTP, with JSON bodies, and /metrics as text."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -39,6 +40,7 @@ class HealthServer:
         self._diagnose = diagnose or (lambda: asdict(read()))
         self._render = render
         self._threads = Threads("metrics")
+        self._turn = asyncio.Lock()
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -75,9 +77,10 @@ class HealthServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._render is None:
             return web.Response(text=METRICS_OFF, status=404)
-        # Rendered in a thread, because the text of many queues takes some milliseconds.
-        accept = request.headers.get("Accept", "")
-        rendered, error = await self._threads.call(partial(self._render, accept))
+        # In a thread, because the text of many queues takes some milliseconds.
+        render = partial(self._render, request.headers.get("Accept", ""))
+        async with self._turn:  # otherwise many requests at once would start as many threads
+            rendered, error = await self._threads.call(render)
         if error is not None:
             raise error
         text, content_type = rendered
