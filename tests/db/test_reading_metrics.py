@@ -94,7 +94,7 @@ def test_f69_scopes_add_no_series(database_url: str, db: Db) -> None:
 
 def test_f69_the_limit_hides_no_job_with_a_problem(database_url: str, db: Db) -> None:
     for number in range(20):
-        rows.job(db, f"job-{number:02}")
+        rows.job(db, f"job-{number:02}", schedule=None)  # nothing else becomes due meanwhile
     at = rows.now(db)
     rows.execution(db, "FAILED", "job-17")
     rows.execution(db, "FAILED", "job-16", plan_time=at - timedelta(minutes=5))
