@@ -150,7 +150,7 @@ BEGIN
     -- Version ff, and ids of zeros only, are invalid. A later version may have further fields, which are not stored.
     IF traceparent !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' THEN
         RAISE EXCEPTION 'job %: traceparent % is not a W3C trace context', job, quote_literal(left(traceparent, 80))
-            USING HINT = 'Its form is 00-TRACE-SPAN-01, with 32 and 16 lower-case hexadecimal digits, not all of them 0. Leave it out if there is no span.',
+            USING HINT = 'Write it as 00-TRACE-SPAN-01. TRACE has 32 and SPAN has 16 lower-case hexadecimal digits, and neither is all zeros. Omit the argument if there is no span.',
                   ERRCODE = 'invalid_parameter_value';
     END IF;
 END $$;

@@ -295,9 +295,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION {schema}_internal.observe_executions(pg_snapshot, timestamptz, integer) IS 'Observes executions whose changes are not visible in this snapshot, and that ended at or after this instant, in the order of their ends. Reads whole transactions, with about this many changed executions and new breaches. Returns the next snapshot.';
 
--- The newest plan_time whose deadlines are judged decides: a state is open from a breach until its deadline is met late,
--- or until a later plan_time has met its deadlines. Messages and backfills have none. An execution that is no success
--- may have met those of its start and its duration.
+-- The newest plan_time with judged deadlines decides the state. The state is open from a breach until that deadline is
+-- met late, or until a later plan_time has met its deadlines. Messages and backfills have no deadlines. An execution
+-- that did not succeed may still have met the deadlines of its start and its duration.
 CREATE OR REPLACE FUNCTION {schema}_internal.close_met_deadline(
     state {schema}.tracked_states, before timestamptz, after bigint, opens boolean, closes boolean, paused boolean)
 RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off AS $$

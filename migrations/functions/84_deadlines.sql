@@ -144,7 +144,7 @@ RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     FROM known k WHERE k.policy <> 'expect_duration' OR k.expected IS NOT NULL
     ON CONFLICT DO NOTHING
 $$;
-COMMENT ON FUNCTION {schema}_internal.add_deadlines(text[], text[], text[], timestamptz[], text[], bigint[], timestamptz[], interval[], date[], float8[], float8[]) IS 'Adds deadlines that are to be judged. Existing deadlines stay unchanged. fractions and factors: an expected duration that is a multiple of a quantile; with fewer than 20 durations there is no deadline.';
+COMMENT ON FUNCTION {schema}_internal.add_deadlines(text[], text[], text[], timestamptz[], text[], bigint[], timestamptz[], interval[], date[], float8[], float8[]) IS 'Adds deadlines, which a later step judges. Existing deadlines are not changed. fractions and factors: the quantile and the multiple of an expected duration. With fewer than 20 durations, no deadline of this kind is added.';
 
 CREATE OR REPLACE FUNCTION {schema}_internal.advance_deadlines(
     jobs text[], throughs timestamptz[], nexts timestamptz[], ended text[])

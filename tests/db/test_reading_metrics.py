@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from importlib import resources
 from time import monotonic
@@ -19,6 +19,7 @@ from cronledger.metrics.ledger_families import METRICS
 from cronledger.metrics.ledger_metrics import LedgerMetrics
 from cronledger.metrics.ledger_snapshot import PACKAGE, SET
 from tests.cluster.support.proxy import Proxy
+from tests.database import Databases
 from tests.db.support import rows
 from tests.db.support.rows import Db
 from tests.db.support.scrapes import Scrape, scrape, viewer
@@ -269,9 +270,20 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def history(db: Db) -> Db:
-    """Two hundred jobs with fifty executions each, of the last day: of one scope, or of fifty."""
+@pytest.fixture(scope="module")
+def history(databases: Databases) -> Iterator[Db]:
+    """Two hundred jobs with fifty executions each, of the last day: of one scope, or of fifty.
+
+    The tests that share it only read.
+    """
+    name = databases.create(databases.template())
+    with rows.connected(databases.url(name)) as db:
+        _fill(db)
+        yield db
+    databases.drop(name)
+
+
+def _fill(db: Db) -> None:
     rows.job(db, "job-000")
     db.execute(
         "INSERT INTO cronledger.jobs (name, handler, schedule, target)"
@@ -297,7 +309,6 @@ def history(db: Db) -> Db:
     )
     db.execute("UPDATE cronledger.roll_up_state SET complete_before = now() - interval '2 h'")
     db.execute("VACUUM (ANALYZE) cronledger.executions, cronledger.schedules, cronledger.jobs")
-    return db
 
 
 SELECTIVE = """

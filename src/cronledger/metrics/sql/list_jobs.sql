@@ -1,7 +1,8 @@
 -- Lists jobs that are not retired, without the channels of alerts: first those that fail or whose names are in
--- `overdue`, then by name. `total`: the number of all of them. Of each job it reads the history of at most max_scopes
--- scopes, those that were planned last, and of the scopes among the newest max_failures failures of the last week. An
--- earlier success than that of the present hours is found through the sums by hour. No lock. Zero rows: there is no job.
+-- `overdue`, then by name. `total`: the number of all of them. For each job, the statement reads the history of at most
+-- max_scopes scopes, those that were planned last, and of the scopes among the newest max_failures failures of the last
+-- week. A success before the hours that are not summed up yet is found in the sums by hour. No lock. Zero rows: all jobs
+-- are retired, or none exists.
 WITH rolled_up AS MATERIALIZED (
     SELECT coalesce({schema}.rolled_up_before(), '-infinity') AS before
 ), known AS MATERIALIZED (

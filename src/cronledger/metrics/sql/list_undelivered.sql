@@ -1,6 +1,6 @@
 -- Lists channels with the number of their alerts of the last day that were not delivered within 5 minutes, the most
 -- first. They are searched for among the newest max_read alerts. `total`: the number of all channels. No lock. Zero
--- rows: there is no channel, and no undelivered alert.
+-- rows: no channel exists, and no alert is undelivered.
 SELECT u.channel, sum(u.count)::bigint AS count, count(*) OVER () AS total
 FROM (
     SELECT c.name AS channel, 0 AS count FROM {schema}.channels c
